@@ -13,7 +13,7 @@ from chassis.channels import Peers
 from chassis.guard import AllowAll
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
-from chassis.server.server import handlers_of
+from chassis.server.server import collect_handlers
 from chassis.server.service import Registration, Service
 from chassis.tls import Certificates, require_plaintext_allowed
 from gateway.access.bootstrap import build_access
@@ -21,7 +21,7 @@ from gateway.access.rpc.guard import AccessGuard
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
 from gateway.bulk.bootstrap import build_bulk
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.workflow import ReflectionWorkflow
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
     """Return the gateway of a process of its own, with pass-through to the services behind it. Raises BadSetting."""
-    return front(settings, peers, passthrough.registrations(peers.channel, installed_contract()))
+    return create_front(settings, peers, passthrough.build_registrations(peers.channel, load_contract()))
 
 
-def front(
+def create_front(
     settings: GatewaySettings, peers: Peers, behind: Sequence[Registration] = (), beside: Sequence[Service] = ()
 ) -> Service:
     """Return the gateway with its own services over gRPC and HTTP, and pass-through to those `behind`.
@@ -65,19 +65,19 @@ def front(
     """
     with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
         database_url = parse_location(settings.gateway_database_url)
-        bulk = build_bulk(settings, database_url, _learning(peers))
-    own = chains(peers, prompts_of(settings)) | {
+        bulk = build_bulk(settings, database_url, _create_learning(peers))
+    own = create_chains(peers, create_prompts(settings)) | {
         "hansei.gateway.v1.BulkService": Registration(
             bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer
         )
     }
     served = {"HANSEI_LISTEN_ADDRESS": settings.listen_address, HTTP_ADDRESS_VARIABLE: settings.http_address}
-    access = build_access(settings, database_url, installed_contract(), served)
+    access = build_access(settings, database_url, load_contract(), served)
     own["hansei.gateway.v1.AccessService"] = Registration(
         access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
     )
-    servicers = {name: registration.servicer for name, registration in own.items()} | _servicers(beside)
-    http = _http(settings, peers, servicers, access.guard) if settings.http_address else None
+    servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(beside)
+    http = _create_http(settings, peers, servicers, access.guard) if settings.http_address else None
     closing = AsyncExitStack()
 
     async def start() -> None:
@@ -106,28 +106,28 @@ def front(
     )
 
 
-def _servicers(services: Sequence[Service]) -> dict[str, object]:
+def _create_servicers(services: Sequence[Service]) -> dict[str, object]:
     """Return the servicers of services by the full names of their gRPC services."""
     registrations = (registration for service in services for registration in service.registrations)
-    return {name: registration.servicer for registration in registrations for name in handlers_of(registration)}
+    return {name: registration.servicer for registration in registrations for name in collect_handlers(registration)}
 
 
-def chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
+def create_chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
     """Return the registrations of the chains by the full names of their services."""
     return {
         "hansei.gateway.v1.GatewayService": Registration(
             gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server,
-            GatewayServicer(_learning(peers), _workflow(peers)),
+            GatewayServicer(_create_learning(peers), _create_workflow(peers)),
         ),
         "hansei.gateway.v1.RoundsService": Registration(
-            rounds_service_pb2_grpc.add_RoundsServiceServicer_to_server, RoundsServicer(_rounds(peers, prompts))
+            rounds_service_pb2_grpc.add_RoundsServiceServicer_to_server, RoundsServicer(_create_rounds(peers, prompts))
         ),
     }
 
 
-def _rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
+def _create_rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     return Rounds(
-        workflow=_workflow(peers),
+        workflow=_create_workflow(peers),
         evaluator=EvaluatorServiceStub(peers.channel("validator")),
         leaderboard=LeaderboardServiceStub(peers.channel("validator")),
         prompts=prompts,
@@ -136,13 +136,13 @@ def _rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     )
 
 
-def _learning(peers: Peers) -> Learning:
+def _create_learning(peers: Peers) -> Learning:
     return Learning(
         curator=CuratorServiceStub(peers.channel("curator")), reflector=ReflectorServiceStub(peers.channel("reflector"))
     )
 
 
-def _workflow(peers: Peers) -> ReflectionWorkflow:
+def _create_workflow(peers: Peers) -> ReflectionWorkflow:
     return ReflectionWorkflow(
         playbooks=PlaybookServiceStub(peers.channel("curator")),
         search=SearchServiceStub(peers.channel("search")),
@@ -150,12 +150,14 @@ def _workflow(peers: Peers) -> ReflectionWorkflow:
     )
 
 
-def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None) -> HttpServer:
+def _create_http(
+    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None
+) -> HttpServer:
     # Imports the web framework, which a gateway without HTTP does not need.
     from gateway.http.app import create_app
     from gateway.http.server import HttpServer
 
-    contract, progress, wait = installed_contract(), CallsInProgress(), settings.overload_retry_seconds
+    contract, progress, wait = load_contract(), CallsInProgress(), settings.overload_retry_seconds
     app = create_app(
         contract,
         ContractMethods(peers.channel, contract, own),
@@ -167,11 +169,11 @@ def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], gu
         max_body_bytes=settings.max_message_bytes,
     )
     grace = settings.drain_grace_seconds
-    context = _https(settings)
+    context = _load_tls_context(settings)
     return HttpServer(app, settings.http_address, grace, progress, HTTP_ADDRESS_VARIABLE, context)
 
 
-def _https(settings: GatewaySettings) -> ssl.SSLContext | None:
+def _load_tls_context(settings: GatewaySettings) -> ssl.SSLContext | None:
     """Return the TLS context of HTTP; None for plaintext. Raises BadSetting if plaintext is not allowed."""
     certificates = Certificates.from_settings(settings)
     if certificates is None:
@@ -179,6 +181,6 @@ def _https(settings: GatewaySettings) -> ssl.SSLContext | None:
     return None if certificates is None or "http" in settings.plaintext_kinds else certificates.for_http()
 
 
-def prompts_of(settings: GatewaySettings) -> UserPromptBuilder:
+def create_prompts(settings: GatewaySettings) -> UserPromptBuilder:
     """Return the prompts of teams and judges: the workspace's, else those of the environment. Raises BadSetting."""
     return UserPromptBuilder(load_prompt_builder_settings(settings.workspace))

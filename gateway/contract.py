@@ -18,7 +18,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from chassis.policy import CONTRACT_ROOT, MethodPolicy, Policies, installed_policies
+from chassis.policy import CONTRACT_ROOT, MethodPolicy, Policies, load_policies
 
 GATEWAY = "gateway"
 LIST = "services.json"
@@ -43,7 +43,7 @@ class Contract:
             for service in services:
                 yield from service.methods
 
-    def server_of(self, method: MethodDescriptor) -> str:
+    def get_server(self, method: MethodDescriptor) -> str:
         """Return the name of the service that serves a method. Raises KeyError."""
         service = method.containing_service.full_name
         for name, services in self.services.items():
@@ -51,24 +51,24 @@ class Contract:
                 return name
         raise KeyError(service)
 
-    def policy_of(self, method: MethodDescriptor) -> MethodPolicy:
+    def get_policy(self, method: MethodDescriptor) -> MethodPolicy:
         """Return the policy of a method. Raises KeyError."""
-        return self.policies[path_of(method)]
+        return self.policies[get_path(method)]
 
 
-def path_of(method: MethodDescriptor) -> str:
+def get_path(method: MethodDescriptor) -> str:
     """Return the path of a method, such as `/hansei.search.v1.SearchService/Search`."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def kind_of(method: MethodDescriptor) -> str:
+def get_kind(method: MethodDescriptor) -> str:
     """Return the kind of a method in the terms of grpc: `unary_stream` has one request and a stream of responses."""
     kinds = {False: "unary", True: "stream"}
     return f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
 
 
 @cache
-def installed_contract() -> Contract:
+def load_contract() -> Contract:
     """Return the contract on the import path; it is read once a process.
 
     Raises KeyError if the list of services names one without generated code.
@@ -84,11 +84,11 @@ def installed_contract() -> Contract:
         for file in root.glob(LIST)
         for name, full_names in json.loads(file.read_text(encoding="utf-8")).items()
     }
-    return Contract(services, installed_policies())
+    return Contract(services, load_policies())
 
 
 @cache
-def installed_comments() -> Mapping[str, str]:
+def load_comments() -> Mapping[str, str]:
     """Return the comments of the protos by the full names of declarations; they are read once a process."""
     return {
         _name_at(file, location.path): " ".join(location.leading_comments.split())

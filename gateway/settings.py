@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from chassis.settings import ServiceSettings, plain_field
+from chassis.settings import ServiceSettings, create_plain_field
 from gateway.access.settings import AccessSettings
 from gateway.bulk.settings import BulkSettings
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 
 HTTP_ADDRESS_VARIABLE = "HANSEI_HTTP_ADDRESS"
 
@@ -32,24 +32,27 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
     """Database of API keys, audit records and jobs of bulk learning: a file name for SQLite, or a PostgreSQL URL, which
     gateways can share."""
 
-    curator_addr: str = plain_field("127.0.0.1:50051")
+    curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`."""
 
-    reflector_addr: str = plain_field("127.0.0.1:50052")
+    reflector_addr: str = create_plain_field("127.0.0.1:50052")
     """Address of the reflector, `host:port`."""
 
-    search_addr: str = plain_field("127.0.0.1:50053")
+    search_addr: str = create_plain_field("127.0.0.1:50053")
     """Address of search, `host:port`."""
 
-    planner_addr: str = plain_field("127.0.0.1:50054")
+    planner_addr: str = create_plain_field("127.0.0.1:50054")
     """Address of the planner and the generator, `host:port`."""
 
-    validator_addr: str = plain_field("127.0.0.1:50055")
+    validator_addr: str = create_plain_field("127.0.0.1:50055")
     """Address of the validator, `host:port`."""
+
+    evidence_addr: str = create_plain_field("127.0.0.1:50056")
+    """Address of the evidence service, `host:port`."""
 
     def peer_addresses(self) -> Mapping[str, str]:
         """Return the addresses of all services; one without a setting here is read from `[HANSEI_]<NAME>_ADDR`."""
-        variables = {name: f"{name.upper()}_ADDR" for name in installed_contract().peers}
+        variables = {name: f"{name.upper()}_ADDR" for name in load_contract().peers}
         others = {
             name: os.environ.get(f"HANSEI_{variable}") or os.environ.get(variable)
             for name, variable in variables.items()

@@ -15,11 +15,11 @@ from gateway.access.adapters.sql.repository import AccessRepository
 from gateway.access.domain.call_limits import CallLimits
 from gateway.access.domain.principal import Allowance
 from gateway.access.rpc.guard import AccessGuard
-from gateway.access.rpc.methods import guarded_methods
+from gateway.access.rpc.methods import guard_methods
 from gateway.access.rpc.servicer import AccessServicer
 from gateway.access.settings import AccessSettings
 from gateway.access.usecases.api_keys import ApiKeys
-from gateway.access.usecases.authenticate import Authenticate, authenticator
+from gateway.access.usecases.authenticate import Authenticate, create_authenticator
 from gateway.access.usecases.synchronize import Synchronization
 from gateway.contract import Contract
 
@@ -60,10 +60,10 @@ def build_access(
     keys = ApiKeys(repository, seconds=seconds, now=now, cache_seconds=settings.auth_fresh_seconds)
     guard = None
     if required:
-        tokens = _token_authenticator(settings, allowance, seconds, now)
-        authenticate = authenticator(keys, settings.gateway_api_token.get_secret_value(), tokens)
+        tokens = _create_token_authenticator(settings, allowance, seconds, now)
+        authenticate = create_authenticator(keys, settings.gateway_api_token.get_secret_value(), tokens)
         guard = AccessGuard(
-            guarded_methods(contract), authenticate, limits=limits, owners=repository, audit_log=repository, now=now
+            guard_methods(contract), authenticate, limits=limits, owners=repository, audit_log=repository, now=now
         )
 
     async def cancel_revoked_calls() -> None:
@@ -95,7 +95,7 @@ def _requires_credentials(settings: AccessSettings, addresses: Mapping[str, str]
     return False
 
 
-def _token_authenticator(
+def _create_token_authenticator(
     settings: AccessSettings, allowance: Allowance, seconds: Callable[[], float], now: Callable[[], datetime]
 ) -> Authenticate | None:
     if not settings.oidc_issuer:
@@ -104,7 +104,7 @@ def _token_authenticator(
         if not getattr(settings, name):
             raise BadSetting(f"HANSEI_{name.upper()} is not set; HANSEI_OIDC_ISSUER requires it")
     # Imports the cryptography library, which only tokens of an issuer need.
-    from gateway.access.adapters.issuer_tokens import ALGORITHMS, IssuerTokens, TokenIssuer, key_set_reader
+    from gateway.access.adapters.issuer_tokens import ALGORITHMS, IssuerTokens, TokenIssuer, create_key_set_reader
 
     algorithms = [name.strip() for name in settings.oidc_algorithms.split(",") if name.strip()]
     if not algorithms or not ALGORITHMS.issuperset(algorithms):
@@ -119,4 +119,4 @@ def _token_authenticator(
         operator_tenant=settings.oidc_operator_tenant,
         allowance=allowance,
     )
-    return IssuerTokens(issuer, key_set_reader(settings.oidc_jwks), seconds=seconds, now=now).authenticate
+    return IssuerTokens(issuer, create_key_set_reader(settings.oidc_jwks), seconds=seconds, now=now).authenticate

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from chassis.settings import Settings, plain_field
+from chassis.settings import Settings, create_plain_field
 
 
 class AccessSettings(Settings):
@@ -17,7 +17,7 @@ class AccessSettings(Settings):
     `GATEWAY_API_TOKEN`. `off`: callers need none on any address. `auto`: on if a `GATEWAY_API_TOKEN` or an issuer is
     set, else off; then the gateway serves loopback addresses only."""
 
-    gateway_api_token: SecretStr = plain_field(SecretStr(""))
+    gateway_api_token: SecretStr = create_plain_field(SecretStr(""))
     """A token with all rights; callers send it as `authorization: Bearer <token>` (G-30). Empty: no such token."""
 
     auth_fresh_seconds: float = Field(5.0, gt=0)

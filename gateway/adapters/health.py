@@ -31,9 +31,9 @@ class PeersHealth:
 
     async def states(self) -> list[ServiceHealth]:
         """Return the health of each service behind the gateway; queries run in parallel."""
-        return list(await asyncio.gather(*(self._state(peer) for peer in self._contract.peers)))
+        return list(await asyncio.gather(*(self._fetch_state(peer) for peer in self._contract.peers)))
 
-    async def _state(self, peer: str) -> ServiceHealth:
+    async def _fetch_state(self, peer: str) -> ServiceHealth:
         stub = health_pb2_grpc.HealthStub(self._channel_of(peer))
         request = health_pb2.HealthCheckRequest(service=self._contract.services[peer][0].full_name)
         try:

@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from chassis import deadlines
 from chassis.errors import DeadlineExceeded
-from gateway.contract import Contract, kind_of, path_of
+from gateway.contract import Contract, get_kind, get_path
 
 
 class ContractMethods:
@@ -40,9 +40,9 @@ class ContractMethods:
         if servicer is not None:
             behaviour = getattr(servicer, method.name)
             return _call_stream(behaviour) if method.server_streaming else _call_with_deadline(behaviour)
-        channel = self._channel_of(self._contract.server_of(method))
+        channel = self._channel_of(self._contract.get_server(method))
         serialize = GetMessageClass(method.input_type).SerializeToString
-        call: Callable[[Any], Any] = getattr(channel, kind_of(method))(path_of(method), request_serializer=serialize)
+        call: Callable[[Any], Any] = getattr(channel, get_kind(method))(get_path(method), request_serializer=serialize)
         return call
 
 
@@ -51,7 +51,7 @@ def _call_with_deadline(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Call
 
     async def call(request: Any) -> bytes:
         try:
-            async with asyncio.timeout(deadlines.remaining()) as limit:
+            async with asyncio.timeout(deadlines.get_remaining()) as limit:
                 return _serialize(await behaviour(request, None))
         except TimeoutError as error:
             if not limit.expired():

@@ -82,18 +82,18 @@ def load(page: Path = PAGE) -> Mapping[str, File]:
     bodies = {path.relative_to(page).as_posix(): path.read_bytes() for path in paths}
     index = bodies.pop(INDEX).decode()
     digest = hashlib.sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
-    files = {f"{PREFIX}{digest}/{name}": _file(name, body, is_immutable=True) for name, body in bodies.items()}
-    files[PREFIX] = _file(INDEX, _index(index, digest, bodies), is_immutable=False)
+    files = {f"{PREFIX}{digest}/{name}": _read_file(name, body, is_immutable=True) for name, body in bodies.items()}
+    files[PREFIX] = _read_file(INDEX, _render_index(index, digest, bodies), is_immutable=False)
     return files
 
 
-def _index(text: str, digest: str, names: Iterable[str]) -> bytes:
+def _render_index(text: str, digest: str, names: Iterable[str]) -> bytes:
     """Return the index with the served names of all files; browsers load all modules in parallel."""
     modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in names if name.endswith(".js")]
     return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
 
 
-def _file(name: str, body: bytes, *, is_immutable: bool) -> File:
+def _read_file(name: str, body: bytes, *, is_immutable: bool) -> File:
     return File(body, gzip.compress(body, mtime=0), MEDIA_TYPES[Path(name).suffix], is_immutable)
 
 

@@ -14,19 +14,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from chassis.errors import HanseiError
+from chassis.field_errors import describe_rule
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from gateway.access.rpc.guard import AccessGuard
 from gateway.console.files import Console
-from gateway.contract import Contract, installed_comments
+from gateway.contract import Contract, load_comments
 from gateway.http import reports, workflow
 from gateway.http.auth import Authentication
-from gateway.http.bindings import Binding, bindings_of
+from gateway.http.bindings import Binding, list_bindings
 from gateway.http.calls import ContractCalls, Methods
 from gateway.http.contract_routes import ContractRoutes
 from gateway.http.middleware import HEALTH, RequestLimits
 from gateway.http.openapi import ContractDocument
-from gateway.http.problems import on_hansei_error, on_http_error, on_unknown_error
+from gateway.http.problems import answer_hansei_error, answer_http_error, answer_unknown_error
 
 TITLE = "hansei"
 VERSION = "1"
@@ -98,15 +99,15 @@ def create_app(
         """Query the standard health service of each service behind the gateway."""
         return {"services": await health()}
 
-    bindings, authentication = bindings_of(contract.methods()), Authentication(guard)
+    bindings, authentication = list_bindings(contract.methods()), Authentication(guard)
     calls = ContractCalls(contract, methods, authentication)
     app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
-    app.include_router(workflow.routes(calls))
-    app.include_router(reports.routes(calls))
-    app.add_exception_handler(HanseiError, on_hansei_error)
-    app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid_body)
-    app.add_exception_handler(Exception, on_unknown_error)
+    app.include_router(workflow.build_routes(calls))
+    app.include_router(reports.build_routes(calls))
+    app.add_exception_handler(HanseiError, answer_hansei_error)
+    app.add_exception_handler(HTTPException, answer_http_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_body)
+    app.add_exception_handler(Exception, answer_unknown_error)
     app.add_middleware(
         RequestLimits,
         authentication=authentication,
@@ -115,22 +116,23 @@ def create_app(
         body_seconds=body_seconds,
     )
     app.add_middleware(Console)
-    app.openapi = lambda: _openapi(app, bindings, secured=authentication.is_required)  # type: ignore[method-assign]
+    app.openapi = lambda: _build_openapi(app, bindings, secured=authentication.is_required)  # type: ignore[method-assign]
     return app
 
 
-async def _on_invalid_body(request: Request, error: Exception) -> JSONResponse:
+async def _answer_invalid_body(request: Request, error: Exception) -> JSONResponse:
     """Answer 422 with field and rule (G-20), without the values of the request."""
     assert isinstance(error, RequestValidationError)
     return JSONResponse(
-        {"detail": [{name: violation[name] for name in ("type", "loc", "msg")} for violation in error.errors()]}, 422
+        {"detail": [{"type": item["type"], "loc": item["loc"], "msg": describe_rule(item)} for item in error.errors()]},
+        422,
     )
 
 
-def _openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) -> dict[str, Any]:
+def _build_openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI document; it is built once."""
     if app.openapi_schema is None:
-        contract = ContractDocument(bindings, installed_comments())
+        contract = ContractDocument(bindings, load_comments())
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
         document["paths"] |= contract.paths()
         document.setdefault("components", {}).setdefault("schemas", {}).update(contract.schemas())

@@ -67,24 +67,24 @@ class Binding:
         return _VARIABLE.sub(lambda _: f"{{v{next(numbers)}:segment}}", self.path)
 
 
-def bindings_of(methods: Iterable[MethodDescriptor]) -> list[Binding]:
+def list_bindings(methods: Iterable[MethodDescriptor]) -> list[Binding]:
     """Return the bindings of methods in the order for the router: fixed paths before variable ones.
 
     Raises ValueError for a rule that the gateway cannot serve.
     """
-    bindings = [binding for method in methods for binding in _method_bindings(method)]
+    bindings = [binding for method in methods for binding in _iterate_method_bindings(method)]
     return sorted(bindings, key=lambda binding: [segment.startswith("{") for segment in binding.path.split("/")])
 
 
-def _method_bindings(method: MethodDescriptor) -> Iterator[Binding]:
+def _iterate_method_bindings(method: MethodDescriptor) -> Iterator[Binding]:
     options = method.GetOptions()
     if options.HasExtension(annotations_pb2.http):
         rule = options.Extensions[annotations_pb2.http]
         for number, http_rule in enumerate((rule, *rule.additional_bindings)):
-            yield _rule_binding(http_rule, method, number)
+            yield _build_rule_binding(http_rule, method, number)
 
 
-def _rule_binding(rule: http_pb2.HttpRule, method: MethodDescriptor, number: int) -> Binding:
+def _build_rule_binding(rule: http_pb2.HttpRule, method: MethodDescriptor, number: int) -> Binding:
     verb = rule.WhichOneof("pattern")
     if verb in (None, "custom") or rule.response_body:
         raise ValueError(f"{method.full_name}: google.api.http must have a verb and a path, and no response_body")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from chassis import deadlines
 from chassis.guard import Authorization
-from gateway.contract import Contract, path_of
+from gateway.contract import Contract, get_path
 from gateway.http.auth import Authentication
 
 
@@ -33,7 +33,7 @@ class ContractCalls:
     async def unary(self, method: MethodDescriptor, request: Request, message: Any) -> bytes:
         """Return the response to a message, or to the list of messages of a stream. Raises HanseiError."""
         call = self._methods.function(method)
-        async with self._authentication.authorize(path_of(method), request) as authorization:
+        async with self._authentication.authorize(get_path(method), request) as authorization:
             with deadlines.time_limit(self.seconds(method)):
                 if isinstance(message, list):
                     message = _authorize_all(authorization, message)
@@ -46,7 +46,7 @@ class ContractCalls:
         """Yield the responses to a message. Raises HanseiError."""
         call = self._methods.function(method)
         async with (
-            self._authentication.authorize(path_of(method), request) as authorization,
+            self._authentication.authorize(get_path(method), request) as authorization,
             aclosing(call(await authorization.request(message))) as responses,
         ):
             async for response in responses:
@@ -54,7 +54,7 @@ class ContractCalls:
 
     def seconds(self, method: MethodDescriptor) -> float | None:
         """Return the timeout of a method; None if it has none."""
-        return self._contract.policy_of(method).timeout_seconds
+        return self._contract.get_policy(method).timeout_seconds
 
 
 async def _authorize_all(authorization: Authorization, messages: Sequence[Any]) -> AsyncIterator[Any]:

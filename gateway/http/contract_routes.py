@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from chassis.calls import Call, correlation_id, current_call
+from chassis.calls import Call, current_call, get_correlation_id
 from chassis.errors import HanseiError, InvalidArgument, NotFound, Violation, shorten
-from chassis.idempotency import FIELD, is_key, key_path, normalize_key, normalize_request_id
+from chassis.idempotency import FIELD, find_key_path, is_key, normalize_key, normalize_request_id
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
-from gateway.contract import path_of
+from gateway.contract import get_path
 from gateway.http.bindings import Binding
 from gateway.http.calls import ContractCalls
 from gateway.http.events import Event, EventStream
@@ -44,18 +44,18 @@ class ContractRoutes:
     def routes(self, bindings: Sequence[Binding]) -> list[Route]:
         """Return the routes, in the order of the bindings."""
         self._encoder = JsonEncoder(binding.method.output_type for binding in bindings)
-        return [Route(binding.route, self._handler(binding), methods=[binding.verb]) for binding in bindings]
+        return [Route(binding.route, self._build_handler(binding), methods=[binding.verb]) for binding in bindings]
 
-    def _handler(self, binding: Binding) -> Callable[[Request], Any]:
-        answer = self._stream if binding.method.server_streaming else self._unary
-        path = path_of(binding.method)
+    def _build_handler(self, binding: Binding) -> Callable[[Request], Any]:
+        answer = self._stream if binding.method.server_streaming else self._answer_unary
+        path = get_path(binding.method)
 
         async def handle(request: Request) -> Response:
             try:
                 message = await read_request(binding, request)
             except InvalidArgument as error:
-                raise _path_error(binding, error) from error
-            call = Call(path, correlation_id())
+                raise _build_path_error(binding, error) from error
+            call = Call(path, get_correlation_id())
             for part in message if isinstance(message, list) else [message]:
                 call.request_id = call.request_id or normalize_key(part)
             current_call.set(call)
@@ -63,7 +63,7 @@ class ContractRoutes:
 
         return handle
 
-    async def _unary(self, binding: Binding, request: Request, message: Any) -> Response:
+    async def _answer_unary(self, binding: Binding, request: Request, message: Any) -> Response:
         response = await self._calls.unary(binding.method, request, message)
         text = await convert(len(response), self._encoder.encode, binding.method.output_type, response)
         return Response(text, media_type="application/json")
@@ -75,10 +75,10 @@ class ContractRoutes:
             entering.enter_context(self._streams)
             request.scope[SLOT].close()  # streams do not count as requests
             slot = entering.pop_all()
-        events, seconds = self._events(binding, request, message), self._calls.seconds(binding.method)
+        events, seconds = self._stream_events(binding, request, message), self._calls.seconds(binding.method)
         return await EventStream(events, seconds=seconds, progress=self._progress, slot=slot).response()
 
-    async def _events(self, binding: Binding, request: Request, message: Any) -> AsyncIterator[Event]:
+    async def _stream_events(self, binding: Binding, request: Request, message: Any) -> AsyncIterator[Event]:
         kind = binding.method.output_type
         resumption = RESUMPTIONS.get(binding.method.full_name)
         async with aclosing(self._calls.stream(binding.method, request, message)) as responses:  # type: ignore[type-var]
@@ -110,7 +110,7 @@ async def read_request(binding: Binding, request: Request) -> Any:
     return await convert(len(body), decode, fields, kind)
 
 
-def _path_error(binding: Binding, error: InvalidArgument) -> HanseiError:
+def _build_path_error(binding: Binding, error: InvalidArgument) -> HanseiError:
     """Return NotFound for an execution id in the path that no execution can have; else the error."""
     broken_rules = {violation.field for violation in error.violations if violation.rule}
     if broken_rules == {EXECUTION_ID} and binding.variables == (EXECUTION_ID,):
@@ -122,7 +122,7 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
     """Add the fields in the path. Raises InvalidArgument if the body or the query has another value."""
     for number, path in enumerate(binding.variables):
         value = request.path_params[f"v{number}"]
-        parent, name = _parent(fields, path)
+        parent, name = _find_parent(fields, path)
         if parent.get(name, value) != value:
             source = "query" if binding.reads_query else "body"
             rule = f"{path} is {shorten(repr(parent[name]))} in the {source} and {shorten(repr(value))} in the path"
@@ -132,7 +132,7 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
 
 def _put_key(fields: dict[str, Any], request: Request, kind: Descriptor) -> None:
     """Add the idempotency key in the header. Raises InvalidArgument if it is no UUID, or the body has another key."""
-    wrappers, header = key_path(kind), request.headers.get(IDEMPOTENCY_KEY, "").strip().strip('"')
+    wrappers, header = find_key_path(kind), request.headers.get(IDEMPOTENCY_KEY, "").strip().strip('"')
     if wrappers is None or not header:
         return
     holder = next((fields[name] for name in wrappers if name in fields), None) if wrappers else fields
@@ -152,11 +152,11 @@ def _put_key(fields: dict[str, Any], request: Request, kind: Descriptor) -> None
 def _put_query(fields: dict[str, Any], query: QueryParams, kind: Descriptor) -> None:
     """Add the fields in a query, whose values are texts; a repeated field gets all its values."""
     for path in query:
-        parent, name = _parent(fields, path)
-        parent[name] = _query_value(_field_at(kind, path), query.getlist(path))
+        parent, name = _find_parent(fields, path)
+        parent[name] = _parse_query_value(_find_field(kind, path), query.getlist(path))
 
 
-def _parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+def _find_parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     """Return the object with a field, and the name of the field. Raises InvalidArgument if it is no object."""
     *parents, name = path.split(".")
     for parent in parents:
@@ -167,7 +167,7 @@ def _parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     return fields, name
 
 
-def _field_at(kind: Descriptor | None, path: str) -> FieldDescriptor | None:
+def _find_field(kind: Descriptor | None, path: str) -> FieldDescriptor | None:
     """Return the field at a dotted path; None if there is none."""
     field = None
     for name in path.split("."):
@@ -177,7 +177,7 @@ def _field_at(kind: Descriptor | None, path: str) -> FieldDescriptor | None:
     return field
 
 
-def _query_value(field: FieldDescriptor | None, texts: list[str]) -> Any:
+def _parse_query_value(field: FieldDescriptor | None, texts: list[str]) -> Any:
     is_bool = field is not None and field.type == FieldDescriptor.TYPE_BOOL
     values = [_BOOLS.get(text, text) for text in texts] if is_bool else texts
     return values if field is not None and field.is_repeated else values[-1]

@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from chassis import deadlines
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from chassis.server.progress import CallsInProgress, draining_error
-from chassis.status import unknown_failure
-from gateway.http.problems import problem_document
+from chassis.server.progress import CallsInProgress, build_draining_error
+from chassis.status import build_unknown_failure
+from gateway.http.problems import build_problem_document
 
 MEDIA_TYPE = "text/event-stream"
 HEAD_SECONDS = 0.5
@@ -82,7 +82,7 @@ class EventStream:
                 await self.close()
                 raise first
             self._head.append(first)
-        return _EventResponse(self, self._frames())
+        return _EventResponse(self, self._encode_frames())
 
     async def close(self) -> None:
         """Cancel the call and release its slot."""
@@ -104,11 +104,11 @@ class EventStream:
             if task is None or not self._progress.was_ended(task):
                 raise
             task.uncancel()
-            await self._queue.put(draining_error())
+            await self._queue.put(build_draining_error())
         except HanseiError as error:
             await self._queue.put(error)
         except Exception as failure:
-            internal_error = unknown_failure()
+            internal_error = build_unknown_failure()
             error_id = internal_error.metadata["error_id"]
             log.error("stream failed unexpectedly", error_id=error_id, exc_info=failure)
             await self._queue.put(internal_error)
@@ -116,7 +116,7 @@ class EventStream:
             if task is not None:
                 self._progress.end(task)
 
-    async def _frames(self) -> AsyncIterator[bytes]:
+    async def _encode_frames(self) -> AsyncIterator[bytes]:
         yield b": open\n\n"
         while True:
             try:
@@ -126,7 +126,7 @@ class EventStream:
                 yield _KEEPALIVE
                 continue
             if isinstance(event, HanseiError):
-                event = Event("error", json.dumps(problem_document(event), ensure_ascii=False))
+                event = Event("error", json.dumps(build_problem_document(event), ensure_ascii=False))
             yield event.encode()
             if event.name != "message":
                 return

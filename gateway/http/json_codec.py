@@ -121,7 +121,7 @@ class JsonEncoder:
     """Encode responses as proto3 JSON with field names of the contract and defaults; 64-bit numbers are texts."""
 
     def __init__(self, messages: Iterable[Descriptor]) -> None:
-        self._classes = _message_classes(frozenset(messages))
+        self._classes = _load_message_classes(frozenset(messages))
 
     def encode(self, kind: Descriptor, message: bytes) -> str:
         """Return the JSON text of a serialized message."""
@@ -131,7 +131,7 @@ class JsonEncoder:
 
 
 @cache
-def _message_classes(kinds: frozenset[Descriptor]) -> Mapping[str, Any]:
+def _load_message_classes(kinds: frozenset[Descriptor]) -> Mapping[str, Any]:
     """Return the classes of `protobuf-py` for message types, by their full names."""
     files: dict[str, FileDescriptor] = {}
     for kind in kinds:

@@ -10,12 +10,12 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis.calls import CORRELATION_ID_KEY, Call, correlation_id_from, current_call
+from chassis.calls import CORRELATION_ID_KEY, Call, current_call, read_correlation_id
 from chassis.errors import ResourceExhausted, Unauthenticated, Unavailable
 from chassis.server.admission import Admission
 from gateway.http.auth import CALLER, Authentication
-from gateway.http.paths import routed_path
-from gateway.http.problems import problem, too_large, too_slow
+from gateway.http.paths import decode_path
+from gateway.http.problems import build_problem, build_too_large, build_too_slow
 
 HEALTH = "/health"
 SLOT = "hansei.slot"
@@ -37,9 +37,9 @@ class RequestLimits:
         if scope["type"] != "http" or scope["path"] == HEALTH:
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
-        correlation_id = correlation_id_from([(CORRELATION_ID_KEY, headers.get(CORRELATION_ID_KEY, ""))])
+        correlation_id = read_correlation_id([(CORRELATION_ID_KEY, headers.get(CORRELATION_ID_KEY, ""))])
         current_call.set(Call(f"{scope['method']} {scope['path']}", correlation_id))
-        scope["path"] = routed_path(scope)
+        scope["path"] = decode_path(scope)
         try:
             scope[CALLER] = await self.authentication.caller(headers)
             with ExitStack() as slot:
@@ -47,19 +47,19 @@ class RequestLimits:
                 scope[SLOT] = slot
                 try:
                     async with asyncio.timeout(self.body_seconds):
-                        body = await self._body(headers, receive)
+                        body = await self._read_body(headers, receive)
                 except TimeoutError:
-                    return await too_slow(self.body_seconds)(scope, receive, send)
+                    return await build_too_slow(self.body_seconds)(scope, receive, send)
                 if body is None:
-                    return await too_large(self.max_body_bytes)(scope, receive, send)
+                    return await build_too_large(self.max_body_bytes)(scope, receive, send)
                 return await self.app(scope, _replay(body, receive), send)
         except Unauthenticated:
             refusal = JSONResponse({"error": "Unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
             return await refusal(scope, receive, send)
         except (ResourceExhausted, Unavailable) as error:
-            return await problem(error)(scope, receive, send)
+            return await build_problem(error)(scope, receive, send)
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+    async def _read_body(self, headers: Headers, receive: Receive) -> bytes | None:
         """Return the body; None, without reading the rest, if it is too large."""
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > self.max_body_bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from google.api import field_behavior_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from chassis.idempotency import FIELD, key_path
+from chassis.idempotency import FIELD, find_key_path
 from gateway.http.bindings import Binding
 from gateway.http.contract_routes import IDEMPOTENCY_KEY
 from gateway.http.events import MEDIA_TYPE
@@ -80,7 +80,7 @@ class ContractDocument:
         """Return the operations by path and verb."""
         paths: dict[str, dict[str, Any]] = {}
         for binding in self._bindings:
-            paths.setdefault(binding.path, {})[binding.verb.lower()] = self._operation(binding)
+            paths.setdefault(binding.path, {})[binding.verb.lower()] = self._describe_operation(binding)
         return paths
 
     def schemas(self) -> dict[str, dict[str, Any]]:
@@ -93,11 +93,11 @@ class ContractDocument:
             message = pending.pop()
             if message.full_name not in schemas and message.full_name not in _WELL_KNOWN:
                 if not message.GetOptions().map_entry:
-                    schemas[message.full_name] = self._message(message)
+                    schemas[message.full_name] = self._describe_message(message)
                 pending += [field.message_type for field in message.fields if field.message_type]
         return schemas
 
-    def _operation(self, binding: Binding) -> dict[str, Any]:
+    def _describe_operation(self, binding: Binding) -> dict[str, Any]:
         comment = self._comments.get(binding.method.full_name, binding.method.name)
         name = f"{binding.method.containing_service.name}_{binding.method.name}"
         operation: dict[str, Any] = {
@@ -105,62 +105,64 @@ class ContractDocument:
             "summary": comment.partition(". ")[0].removesuffix("."),
             "description": comment,
             "tags": [binding.method.containing_service.name],
-            "parameters": list(self._parameters(binding)),
-            "responses": {"200": _response(binding), "default": _PROBLEM_RESPONSE},
+            "parameters": list(self._describe_parameters(binding)),
+            "responses": {"200": _describe_response(binding), "default": _PROBLEM_RESPONSE},
         }
         if binding.body:
-            operation["requestBody"] = {"required": True, "content": self._content(binding)}
+            operation["requestBody"] = {"required": True, "content": self._describe_content(binding)}
         return operation
 
-    def _content(self, binding: Binding) -> dict[str, Any]:
+    def _describe_content(self, binding: Binding) -> dict[str, Any]:
         if binding.takes_file or binding.body_message is None:
             return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
         top_level_fields = [path for path in binding.variables if "." not in path]
         schema = (
-            self._message(binding.body_message, top_level_fields)
+            self._describe_message(binding.body_message, top_level_fields)
             if top_level_fields
-            else _reference(binding.body_message)
+            else _build_reference(binding.body_message)
         )
         if binding.method.client_streaming:
             schema = {"type": "array", "items": schema}
         return {"application/json": {"schema": schema}}
 
-    def _parameters(self, binding: Binding) -> Iterator[dict[str, Any]]:
-        for path, field in _fields(binding.method.input_type, binding.variables):
-            yield self._parameter(path, field, "path", required=True)
+    def _describe_parameters(self, binding: Binding) -> Iterator[dict[str, Any]]:
+        for path, field in _iterate_fields(binding.method.input_type, binding.variables):
+            yield self._describe_parameter(path, field, "path", required=True)
         if binding.reads_query:
             for path, field in _query_fields(binding):
-                yield self._parameter(path, field, "query", required=is_required(field))
-        if key_path(binding.method.input_type) is not None:
+                yield self._describe_parameter(path, field, "query", required=is_required(field))
+        if find_key_path(binding.method.input_type) is not None:
             yield {"name": IDEMPOTENCY_KEY, "in": "header", "required": False, **_IDEMPOTENCY_KEY}
         resumption = RESUMPTIONS.get(binding.method.full_name)
         if resumption and resumption.after:
             position = {"type": "string", "pattern": f"^{POSITION}$"}
             yield {"name": "Last-Event-ID", "in": "header", "required": False, "schema": position}
 
-    def _parameter(self, path: str, field: FieldDescriptor, location: str, *, required: bool) -> dict[str, Any]:
-        parameter = {"name": path, "in": location, "required": required, "schema": field_schema(field)}
-        return parameter | self._description(field.full_name)
+    def _describe_parameter(
+        self, path: str, field: FieldDescriptor, location: str, *, required: bool
+    ) -> dict[str, Any]:
+        parameter = {"name": path, "in": location, "required": required, "schema": build_field_schema(field)}
+        return parameter | self._describe(field.full_name)
 
-    def _description(self, name: str) -> dict[str, str]:
+    def _describe(self, name: str) -> dict[str, str]:
         comment = self._comments.get(name)
         return {"description": comment} if comment else {}
 
-    def _message(self, message: Descriptor, omitted_fields: Collection[str] = ()) -> dict[str, Any]:
+    def _describe_message(self, message: Descriptor, omitted_fields: Collection[str] = ()) -> dict[str, Any]:
         """Return the schema of a message without some fields."""
         fields = [field for field in message.fields if field.name not in omitted_fields]
         schema: dict[str, Any] = {
             "type": "object",
-            "properties": {field.name: field_schema(field) | self._description(field.full_name) for field in fields},
+            "properties": {field.name: build_field_schema(field) | self._describe(field.full_name) for field in fields},
             "additionalProperties": False,
-            **self._description(message.full_name),
+            **self._describe(message.full_name),
         }
         required = [field.name for field in fields if is_required(field)]
         return {**schema, "required": required} if required else schema
 
 
-def _response(binding: Binding) -> dict[str, Any]:
-    content = _reference(binding.method.output_type)
+def _describe_response(binding: Binding) -> dict[str, Any]:
+    content = _build_reference(binding.method.output_type)
     if not binding.method.server_streaming:
         return {"description": "The response.", "content": {"application/json": {"schema": content}}}
     resumption = RESUMPTIONS.get(binding.method.full_name)
@@ -171,7 +173,7 @@ def _response(binding: Binding) -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": event}}}
 
 
-def _fields(message: Descriptor, paths: Iterable[str]) -> Iterator[tuple[str, FieldDescriptor]]:
+def _iterate_fields(message: Descriptor, paths: Iterable[str]) -> Iterator[tuple[str, FieldDescriptor]]:
     for path in paths:
         *parents, name = path.split(".")
         parent: Any = message
@@ -206,22 +208,22 @@ def _query_messages(binding: Binding) -> Iterator[Descriptor]:
     return (field.message_type for _, field in _query_fields(binding) if field.message_type and binding.reads_query)
 
 
-def _reference(message: Descriptor) -> dict[str, Any]:
+def _build_reference(message: Descriptor) -> dict[str, Any]:
     return _WELL_KNOWN.get(message.full_name) or {"$ref": REFERENCE + message.full_name}
 
 
-def field_schema(field: FieldDescriptor) -> dict[str, Any]:
+def build_field_schema(field: FieldDescriptor) -> dict[str, Any]:
     """Return the schema of a field."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        return {"type": "object", "additionalProperties": _value_schema(entry.fields_by_name["value"])}
-    return {"type": "array", "items": _value_schema(field)} if field.is_repeated else _value_schema(field)
+        return {"type": "object", "additionalProperties": _build_value_schema(entry.fields_by_name["value"])}
+    return {"type": "array", "items": _build_value_schema(field)} if field.is_repeated else _build_value_schema(field)
 
 
-def _value_schema(field: FieldDescriptor) -> dict[str, Any]:
+def _build_value_schema(field: FieldDescriptor) -> dict[str, Any]:
     """Return the schema of one value of a field in proto3 JSON."""
     if field.message_type:
-        return _reference(field.message_type)
+        return _build_reference(field.message_type)
     if field.enum_type:
         return {"type": "string", "enum": [value.name for value in field.enum_type.values]}
     return _SCALARS.get(field.type, _INT32)

@@ -29,7 +29,7 @@ _SEGMENT = _Segment()
 register_url_convertor("segment", _SEGMENT)
 
 
-def routed_path(scope: MutableMapping[str, Any]) -> str:
+def decode_path(scope: MutableMapping[str, Any]) -> str:
     """Return the path for the router: each segment decoded, except for slashes and percent signs."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:

@@ -17,7 +17,7 @@ from chassis.logging import get_logger
 from chassis.server import validation
 from gateway.http.calls import ContractCalls
 from gateway.http.json_codec import parse_object
-from gateway.http.problems import log_failure, status_of
+from gateway.http.problems import get_http_status, log_failure
 from hansei.validator.v1 import report_pb2 as report
 from hansei.validator.v1 import validator_service_pb2 as validator
 
@@ -30,7 +30,7 @@ _OWN_STATUS = (InvalidArgument, PermissionDenied, ResourceExhausted)
 log = get_logger("hansei.gateway.http")
 
 
-def routes(calls: ContractCalls) -> APIRouter:
+def build_routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoints of reports."""
     router = APIRouter(prefix="/api", tags=["reports"])
 
@@ -56,12 +56,12 @@ def routes(calls: ContractCalls) -> APIRouter:
 
     async def run(request: Request, name: str, kind: Any, response_kind: Any) -> JSONResponse:
         try:
-            message = kind(brief=brief_of(parse_object(await request.body())))
+            message = kind(brief=decode_brief(parse_object(await request.body())))
             validation.check(message)
             response = response_kind.FromString(await calls.unary(METHODS[name], request, message))
             return _run_response(response.run)
         except Exception as failure:
-            return _error_response(failure, request, {"ok": False, "report": None})
+            return _build_error_response(failure, request, {"ok": False, "report": None})
 
     @router.post(
         "/proposal-quality/validate",
@@ -72,45 +72,45 @@ def routes(calls: ContractCalls) -> APIRouter:
     async def validate_report(request: Request) -> JSONResponse:
         """Validate a report and return all its errors and warnings."""
         try:
-            message = validation_of(parse_object(await request.body()))
+            message = build_validation(parse_object(await request.body()))
             validation.check(message)
             response = await calls.unary(METHODS["ValidateReport"], request, message)
             result = validator.ValidateReportResponse.FromString(response).result
         except Exception as failure:
-            return _error_response(failure, request, {"ok": False})
+            return _build_error_response(failure, request, {"ok": False})
         return JSONResponse({"ok": result.ok, "errors": list(result.errors), "warnings": list(result.warnings)})
 
     return router
 
 
-def brief_of(body: Mapping[str, Any]) -> report.DashboardBrief:
+def decode_brief(body: Mapping[str, Any]) -> report.DashboardBrief:
     """Return the input of a report (V-32); ids come only from the dashboard (G-26). Raises InvalidArgument."""
     constraints = body.get("constraints")
     texts = [constraints] if isinstance(constraints, str) else [] if constraints is None else constraints
     if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
-        raise _invalid("constraints", "must be a string or a list of strings", constraints)
+        raise _build_invalid("constraints", "must be a string or a list of strings", constraints)
     return report.DashboardBrief(
         dashboard_json=json.dumps(body.get("dashboard")),
-        focus_node_id=_text(body, "focusNodeId"),
-        user_intent=_text(body, "userIntent"),
+        focus_node_id=_decode_text(body, "focusNodeId"),
+        user_intent=_decode_text(body, "userIntent"),
         constraints=texts,
     )
 
 
-def _text(body: Mapping[str, Any], name: str) -> str | None:
+def _decode_text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is None or isinstance(value, str):
         return value
-    raise _invalid(name, "must be a string", value)
+    raise _build_invalid(name, "must be a string", value)
 
 
-def validation_of(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
+def build_validation(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
     """Return the request to validate a report (G-27, G-28). Raises InvalidArgument."""
     kind, ids = body.get("type"), body.get("validNodeIds")
     if kind not in TYPES:
         raise InvalidArgument("type must be 'organizer' or 'advisor'", reason="REPORT_TYPE_UNKNOWN")
     if ids is not None and not isinstance(ids, list):
-        raise _invalid("validNodeIds", "must be a list of strings", ids)
+        raise _build_invalid("validNodeIds", "must be a list of strings", ids)
     return validator.ValidateReportRequest(
         type=kind,
         report_json=json.dumps(body.get("report")),
@@ -118,7 +118,7 @@ def validation_of(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
     )
 
 
-def _invalid(name: str, rule: str, value: object) -> InvalidArgument:
+def _build_invalid(name: str, rule: str, value: object) -> InvalidArgument:
     message = f"{name} {rule} (got {shorten(repr(value))})"
     return InvalidArgument(message, violations=[Violation(name, message)])
 
@@ -137,10 +137,10 @@ def _run_response(run: report.ReportRun) -> JSONResponse:
     return JSONResponse(content)
 
 
-def _error_response(failure: Exception, request: Request, shape: Mapping[str, Any]) -> JSONResponse:
+def _build_error_response(failure: Exception, request: Request, shape: Mapping[str, Any]) -> JSONResponse:
     """Return an error in the shape of the endpoint, without the details of unexpected ones (G-24, G-25, G-28, G-29)."""
     error = failure if isinstance(failure, HanseiError) else log_failure(failure, request)
     if not isinstance(error, _OWN_STATUS):
         log.warning("report endpoint failed", reason=error.reason, error=error.message)
-    status = status_of(error) if isinstance(error, _OWN_STATUS) else 500
+    status = get_http_status(error) if isinstance(error, _OWN_STATUS) else 500
     return JSONResponse({**shape, "errors": [error.message], "warnings": []}, status)

@@ -38,7 +38,7 @@ class Resumption:
             request.ClearField(name)
 
 
-def _revision(response: playbook.WatchPlaybookResponse) -> int | None:
+def _parse_revision(response: playbook.WatchPlaybookResponse) -> int | None:
     """Return the revision up to which a feed is complete with this event."""
     match response.WhichOneof("event"):
         case "revision":
@@ -51,7 +51,7 @@ def _revision(response: playbook.WatchPlaybookResponse) -> int | None:
             return None
 
 
-def _sequence(response: Any) -> int:
+def _parse_sequence(response: Any) -> int:
     """Return the sequence number of an execution's event."""
     number: int = response.event.sequence
     return number
@@ -59,10 +59,10 @@ def _sequence(response: Any) -> int:
 
 RESUMPTIONS: Mapping[str, Resumption] = {
     "hansei.playbook.v1.PlaybookService.WatchPlaybook": Resumption(
-        _revision, "from_revision", first_call_fields=("snapshot",)
+        _parse_revision, "from_revision", first_call_fields=("snapshot",)
     ),
-    "hansei.planner.v1.PlannerService.ExecutePlan": Resumption(_sequence),
-    "hansei.planner.v1.PlannerService.ResumePlan": Resumption(_sequence),
-    "hansei.planner.v1.PlannerService.WatchExecution": Resumption(_sequence, "after_sequence"),
+    "hansei.planner.v1.PlannerService.ExecutePlan": Resumption(_parse_sequence),
+    "hansei.planner.v1.PlannerService.ResumePlan": Resumption(_parse_sequence),
+    "hansei.planner.v1.PlannerService.WatchExecution": Resumption(_parse_sequence, "after_sequence"),
 }
 """The resumption of each stream that has one, by the full name of its method."""

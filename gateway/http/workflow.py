@@ -12,7 +12,7 @@ from starlette.requests import Request
 from chassis.errors import HanseiError
 from chassis.server import validation
 from gateway.http.calls import ContractCalls
-from gateway.http.problems import status_of
+from gateway.http.problems import get_http_status
 from gateway.orchestrator.workflow import DEFAULT_DATASET
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 
@@ -64,7 +64,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(calls: ContractCalls) -> APIRouter:
+def build_routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoint of the workflow."""
     router = APIRouter()
 
@@ -83,7 +83,7 @@ def routes(calls: ContractCalls) -> APIRouter:
             validation.check(message)
             response = gateway.RunWorkflowResponse.FromString(await calls.unary(RUN_WORKFLOW, request, message))
         except HanseiError as error:
-            return JSONResponse({"detail": error.message}, status_of(error))
+            return JSONResponse({"detail": error.message}, get_http_status(error))
         return WorkflowAnswer(llm_response=response.llm_response, search_results_count=response.search_results_count)
 
     return router

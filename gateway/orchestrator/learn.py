@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 from chassis.errors import AlreadyExists, InvalidArgument, RequestIdReused, Violation
 from gateway.orchestrator.ports import CuratorPort, ReflectorPort
+from gateway.orchestrator.usage import sum_usage
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
 from hansei.reflector.v1 import trajectory_pb2
+from libs.prompts.language import detect_language
 from libs.prompts.outcomes import build_test_report
 
 MAX_SERVED_BULLETS = 1000
@@ -35,7 +38,10 @@ class Learning:
     reflector: ReflectorPort
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
-        """Return the response. Raises InvalidArgument (G-44), RequestIdReused, and errors of the services."""
+        """Learn one trajectory.
+
+        Raises InvalidArgument (G-44), RequestIdReused, and errors of the services.
+        """
         response = gateway.LearnResponse()
         async for finished in self.stages(request):
             response = finished.response or response
@@ -43,26 +49,29 @@ class Learning:
 
     async def stages(self, request: gateway.LearnRequest) -> AsyncIterator[FinishedStage]:
         """Yield each finished stage; the response of the last one is complete."""
-        trajectory = _with_id(request)
+        trajectory = _ensure_id(request)
         prepared = await self._prepare(request, trajectory)
         if prepared.HasField("committed"):
             message = "this request was committed before; nothing changed"
-            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _committed_response(prepared))
+            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _build_committed_response(prepared))
             return
         yield FinishedStage(
-            gateway.LEARN_STAGE_LOADED, f"{_count(len(prepared.bullets), 'bullet')} served to the agent"
+            gateway.LEARN_STAGE_LOADED, f"{_quantify(len(prepared.bullets), 'bullet')} served to the agent"
         )
 
-        reflection = (await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))).result
-        response = gateway.LearnResponse(reflection=reflection)
+        reflected = await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))
+        reflection = reflected.result
+        response = gateway.LearnResponse(reflection=reflection, usage=reflected.usage)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
             yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", response)
             return
-        message = f"{_count(len(reflection.insights), 'insight')}, {_count(len(reflection.bullet_evaluations), 'vote')}"
+        message = (
+            f"{_quantify(len(reflection.insights), 'insight')}, {_quantify(len(reflection.bullet_evaluations), 'vote')}"
+        )
         yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, response)
 
-        response = await self._curate(request, trajectory, reflection, prepared.revision)
-        yield FinishedStage(gateway.LEARN_STAGE_CURATED, _summary(response.curation), response)
+        response = await self._curate(request, trajectory, reflected, prepared.revision)
+        yield FinishedStage(gateway.LEARN_STAGE_CURATED, _format_summary(response.curation), response)
 
     async def _prepare(
         self, request: gateway.LearnRequest, trajectory: trajectory_pb2.Trajectory
@@ -81,26 +90,30 @@ class Learning:
         self,
         request: gateway.LearnRequest,
         trajectory: trajectory_pb2.Trajectory,
-        reflection: trajectory_pb2.ReflectionResult,
+        reflected: reflector_pb.ReflectResponse,
         revision: int,
     ) -> gateway.LearnResponse:
         curate = curator_pb.CurateRequest(
             request_id=request.request_id,
             dataset=request.dataset,
-            reflection_result=reflection,
+            reflection_result=reflected.result,
             prepared_revision=revision,
         )
         try:
-            return gateway.LearnResponse(reflection=reflection, curation=await self.curator.Curate(curate))
+            curation = await self.curator.Curate(curate)
         except AlreadyExists:
             # The same request ran twice at the same time, and the other call committed first.
             prepared = await self._prepare(request, trajectory)
             if not prepared.HasField("committed"):
                 raise
-            return _committed_response(prepared)
+            response = _build_committed_response(prepared)
+            response.usage.CopyFrom(reflected.usage)
+            return response
+        usage = sum_usage(reflected.usage, curation.usage)
+        return gateway.LearnResponse(reflection=reflected.result, curation=curation, usage=usage)
 
 
-def _with_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
+def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
     """Return the trajectory with an id: votes are unique per trajectory. A missing id is the hash of the content."""
     if request.trajectory.dataset != request.dataset:
         rule = f"is {request.trajectory.dataset!r}, but the request is for {request.dataset!r}"
@@ -124,7 +137,7 @@ def _reflect_request(
     return reflector_pb.ReflectRequest(
         trajectory=trajectory,
         ground_truth=request.ground_truth,
-        test_report=request.test_report or _built_report(request),
+        test_report=request.test_report or _build_report(request),
         dataset=request.dataset,
         bullets=prepared.bullets,
         siblings=request.siblings,
@@ -132,25 +145,26 @@ def _reflect_request(
     )
 
 
-def _built_report(request: gateway.LearnRequest) -> str:
+def _build_report(request: gateway.LearnRequest) -> str:
     """Return the report of the ground truth, cut at the limit of the contract; empty without a ground truth (G-41)."""
     if not request.ground_truth.strip():
         return ""
-    return build_test_report(request.trajectory.generated_answer, request.ground_truth)[:MAX_REPORT_CHARS]
+    query, answer = request.trajectory.query, request.trajectory.generated_answer
+    return build_test_report(answer, request.ground_truth, detect_language(query, answer))[:MAX_REPORT_CHARS]
 
 
-def _committed_response(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
+def _build_committed_response(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
     committed = prepared.committed
     return gateway.LearnResponse(
-        reflection=committed.reflection_result, curation=committed.response, already_learned=True
+        reflection=committed.reflection_result, curation=committed.response, usage=ModelUsage(), already_learned=True
     )
 
 
-def _summary(curation: curator_pb.CurateResponse) -> str:
+def _format_summary(curation: curator_pb.CurateResponse) -> str:
     if not curation.saved:
         return f"not saved: {curation.error}"
     return f"{curation.result.summary}; revision {curation.revision}"
 
 
-def _count(number: int, noun: str) -> str:
+def _quantify(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

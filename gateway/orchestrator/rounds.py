@@ -16,15 +16,16 @@ from chassis import deadlines
 from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shorten
 from chassis.logging import get_logger
 from gateway.orchestrator.ports import EvaluatorPort, Generator, LeaderboardPort, Limit
+from gateway.orchestrator.usage import sum_usage
 from gateway.orchestrator.workflow import (
     DEFAULT_DATASET,
-    AnswerAttempt,
     GenerationFailed,
     ReflectionWorkflow,
-    WorkflowQuestion,
+    WorkflowState,
 )
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.validator.v1 import evaluation_pb2 as evaluation
 from hansei.validator.v1 import evaluator_service_pb2 as evaluator
@@ -56,7 +57,7 @@ class ExecutionExists(AlreadyExists):
         super().__init__(f"execution {shorten(execution_id)!r} already has rounds; omit execution_id or choose another")
 
 
-def plan_of(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> rounds.RunRoundsRequest:
+def build_plan(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> rounds.RunRoundsRequest:
     """Return the request with its defaults filled in (G-46 to G-49).
 
     Raises InvalidArgument with every broken rule.
@@ -77,13 +78,13 @@ def plan_of(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> roun
     for team in plan.teams:
         if not team.HasField("dataset"):
             team.dataset = DEFAULT_DATASET
-    violations = list(_violations(plan))
+    violations = list(_find_violations(plan))
     if violations:
         raise InvalidArgument(violations[0].description, violations=violations)
     return plan
 
 
-def _violations(plan: rounds.RunRoundsRequest) -> Iterator[Violation]:
+def _find_violations(plan: rounds.RunRoundsRequest) -> Iterator[Violation]:
     """Yield violations: blank texts, from which no prompt can be built (B-04), duplicate teams, and wrong bounds."""
     required_texts = [("user_prompt", plan.user_prompt), ("execution_id", plan.execution_id)]
     for index, team in enumerate(plan.teams):
@@ -117,7 +118,7 @@ class Rounds:
 
         Closing the iterator cancels the teams; those that completed a round still get their final row.
         """
-        plan = plan_of(request, self.new_id)
+        plan = build_plan(request, self.new_id)
         finished: asyncio.Queue[rounds.RoundFinished | None] = asyncio.Queue()
         running = asyncio.create_task(self.run(plan, finished.put))
         running.add_done_callback(lambda _: finished.put_nowait(None))
@@ -138,10 +139,10 @@ class Rounds:
         try:
             if await self.ranking(plan.execution_id):
                 raise ExecutionExists(plan.execution_id)
-            seconds = _team_seconds(plan)
+            seconds = _compute_team_seconds(plan)
             async with asyncio.TaskGroup() as group:  # a team raises nothing, so it cannot cancel the others (G-69)
                 teams = [group.create_task(_TeamRun(self, plan, team, deliver).run(seconds)) for team in plan.teams]
-            return _result([task.result() for task in teams], await self.ranking(plan.execution_id))
+            return _build_result([task.result() for task in teams], await self.ranking(plan.execution_id))
         finally:
             self._running.discard(plan.execution_id)
 
@@ -155,13 +156,13 @@ class Rounds:
         return [{name: getattr(row, name) for name in fields} for row in await self.ranking(execution_id)]
 
 
-def _team_seconds(plan: rounds.RunRoundsRequest) -> float:
+def _compute_team_seconds(plan: rounds.RunRoundsRequest) -> float:
     """Return the timeout of a team, which leaves time to return the result before the caller's deadline (G-62)."""
-    seconds, left = plan.team_timeout.ToTimedelta().total_seconds(), deadlines.remaining()
+    seconds, left = plan.team_timeout.ToTimedelta().total_seconds(), deadlines.get_remaining()
     return seconds if left is None else min(seconds, left - min(RESERVE_MAX_SECONDS, RESERVE_SHARE * left))
 
 
-def _result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow]) -> rounds.RoundsResult:
+def _build_result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow]) -> rounds.RoundsResult:
     """Return the result. The best team is the first in the ranking that completed a round (G-64)."""
     completed = {team.team_id: team for team in teams if team.status == rounds.ROUNDS_STATUS_COMPLETED}
     status = rounds.ROUNDS_STATUS_COMPLETED if completed else rounds.ROUNDS_STATUS_FAILED  # G-65
@@ -170,6 +171,7 @@ def _result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow])
     if best is not None:
         result.best_team_id = best.team_id
         result.best_submission = best.best_round.submission_content
+    result.usage.CopyFrom(sum_usage(*(team.usage for team in teams)))
     return result
 
 
@@ -195,56 +197,58 @@ class _TeamRun:
         self._deliver = deliver
         self._history: list[rounds.RoundState] = []
         self._best_round = 0
+        self._usage = ModelUsage()
 
     async def run(self, seconds: float) -> rounds.TeamResult:
         """Return the result of the team within `seconds`. Raises only CancelledError: a failure ends only this team."""
         try:
-            exit_reason, error = await self._outcome(seconds)
+            exit_reason, error = await self._determine_outcome(seconds)
             return await self._finish(exit_reason, error)
         except asyncio.CancelledError:
             await self._finish(PARTIAL_FAILURE, "cancelled")  # a cancelled team also has exactly one final row (G-72)
             raise
 
-    async def _outcome(self, seconds: float) -> tuple[str, str]:
+    async def _determine_outcome(self, seconds: float) -> tuple[str, str]:
         """Return the exit reason and the error (G-60, G-63)."""
         try:
             async with self._time_limit(seconds, "the team", "team_timeout"):
                 while True:
-                    await self._round(len(self._history) + 1)
-                    decision = await self._decision()
+                    await self._run_round(len(self._history) + 1)
+                    decision = await self._decide_round()
                     if not decision.should_continue:
                         return decision.exit_reason, ""
         except Exception as failure:
             log.warning("team failed", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure)
             exit_reason = PARTIAL_FAILURE_TIMEOUT if isinstance(failure, TimeoutError) else PARTIAL_FAILURE
-            return exit_reason, _text_of(failure)
+            return exit_reason, _read_text(failure)
 
-    async def _round(self, number: int) -> None:
+    async def _run_round(self, number: int) -> None:
         """Run one round up to its event (G-50)."""
         state = rounds.RoundState(round_number=number)
         state.round_started_at.FromDatetime(self._peers.now())
-        attempt = await self._submission()
-        state.submission_content = attempt.trajectory.generated_answer
-        state.score_details.CopyFrom(await self._scores(state))
+        submission = await self._submit_answer(state)
+        state.submission_content = submission.generated_answer
+        state.score_details.CopyFrom(await self._evaluate_answer(state))
         state.evaluation_score = state.score_details.overall_score
         state.round_ended_at.FromDatetime(self._peers.now())
         best_round = await self._save(state)
         await self._record(board.JudgementRecord(), number)
         self._history.append(state)
         self._best_round = best_round
-        await self._deliver_event(state, attempt)
+        await self._deliver_event(state, submission)
 
-    async def _submission(self) -> AnswerAttempt:
-        prompt = await self._peers.prompts.build_team_prompt(self._context(len(self._history) + 1))
+    async def _submit_answer(self, state: rounds.RoundState) -> trajectory.Trajectory:
+        prompt = await self._peers.prompts.build_team_prompt(self._build_context(len(self._history) + 1))
         workflow = replace(self._peers.workflow, generator=_TeamGenerator(self._peers.workflow.generator, prompt))
-        question = WorkflowQuestion(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
-        async with self._time_limit_of("submission_timeout", f"the submission of round {len(self._history) + 1}"):
-            attempt = await workflow.run(question, generation.GENERATE_STYLE_CITED)
-        if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
-            raise GenerationFailed(attempt.trajectory.error_message or "the generation failed")  # G-53
-        return attempt
+        question = WorkflowState(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
+        async with self._limit_time("submission_timeout", f"the submission of round {len(self._history) + 1}"):
+            answered = await workflow.run(question)
+        self._add_usage(state, answered.usage)
+        if answered.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
+            raise GenerationFailed(answered.trajectory.error_message or "the generation failed")  # G-53
+        return answered.trajectory
 
-    async def _scores(self, state: rounds.RoundState) -> evaluation.EvaluationResult:
+    async def _evaluate_answer(self, state: rounds.RoundState) -> evaluation.EvaluationResult:
         request = evaluator.EvaluateRequest(
             user_query=self._plan.user_prompt,  # G-52, G-71: never the team's prompt
             submission=state.submission_content,
@@ -253,9 +257,15 @@ class _TeamRun:
             round_number=state.round_number,
             config=self._plan.evaluation if self._plan.HasField("evaluation") else None,
         )
-        return (await self._peers.evaluator.Evaluate(request)).result
+        response = await self._peers.evaluator.Evaluate(request)
+        self._add_usage(state, response.usage)
+        return response.result
 
-    async def _decision(self) -> evaluator.DecideRoundResponse:
+    def _add_usage(self, state: rounds.RoundState, usage: ModelUsage) -> None:
+        state.usage.CopyFrom(sum_usage(state.usage, usage))
+        self._usage = sum_usage(self._usage, usage)
+
+    async def _decide_round(self) -> evaluator.DecideRoundResponse:
         """Return whether another round follows; store the judgement in the latest round (G-55 to G-58)."""
         plan, state = self._plan, self._history[-1]
         request = evaluator.DecideRoundRequest(
@@ -267,10 +277,11 @@ class _TeamRun:
         )
         decision = await self._peers.evaluator.DecideRound(request)
         if decision.judgment_required:
-            context = self._context(state.round_number)
+            context = self._build_context(state.round_number)
             request.formatted_prompt = await self._peers.prompts.build_judgment_prompt(context)
-            async with self._time_limit_of("judgment_timeout", f"the judgement of round {state.round_number}"):
+            async with self._limit_time("judgment_timeout", f"the judgement of round {state.round_number}"):
                 decision = await self._peers.evaluator.DecideRound(request)
+        self._add_usage(state, decision.usage)
         if decision.HasField("judgment"):
             state.improvement_judgment.CopyFrom(decision.judgment)
             record = board.JudgementRecord(
@@ -281,11 +292,11 @@ class _TeamRun:
             await self._record(record, state.round_number)
         return decision
 
-    def _context(self, number: int) -> RoundPromptContext:
+    def _build_context(self, number: int) -> RoundPromptContext:
         return RoundPromptContext(
             user_prompt=self._plan.user_prompt,
             round_number=number,
-            round_history=[_prompt_state(state) for state in self._history],
+            round_history=[_build_prompt_state(state) for state in self._history],
             team_id=self._team.team_id,
             team_name=self._team.team_name,
             execution_id=self._plan.execution_id,
@@ -294,7 +305,8 @@ class _TeamRun:
 
     async def _finish(self, exit_reason: str, error: str) -> rounds.TeamResult:
         """Return the result of the team; its best round becomes the final row (G-61)."""
-        result = rounds.TeamResult(team_id=self._team.team_id, team_name=self._team.team_name, error=error)
+        team_id, team_name = self._team.team_id, self._team.team_name
+        result = rounds.TeamResult(team_id=team_id, team_name=team_name, error=error, usage=self._usage)
         if not self._history:
             result.status = rounds.ROUNDS_STATUS_FAILED
             return result
@@ -305,7 +317,7 @@ class _TeamRun:
             log.error(
                 "final row not saved", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure
             )
-            result.error = f"{error}; " * bool(error) + f"the final row was not saved: {_text_of(failure)}"
+            result.error = f"{error}; " * bool(error) + f"the final row was not saved: {_read_text(failure)}"
         result.status = rounds.ROUNDS_STATUS_COMPLETED
         result.exit_reason = exit_reason
         result.rounds = len(self._history)
@@ -315,7 +327,7 @@ class _TeamRun:
     async def _save(self, state: rounds.RoundState, exit_reason: str | None = None) -> int:
         """Write the row of a round, the final one with an exit reason; return the number of the team's best round."""
         entry = board.LeaderBoardEntry(
-            key=self._key(state.round_number),
+            key=self._build_key(state.round_number),
             team_name=self._team.team_name,
             submission_content=state.submission_content,
             score=state.evaluation_score,
@@ -327,23 +339,25 @@ class _TeamRun:
         return (await self._peers.leaderboard.UpsertLeaderboardEntry(request)).best_round_number
 
     async def _record(self, record: board.JudgementRecord, number: int) -> None:
-        request = board.RecordJudgementRequest(request_id=self._peers.new_id(), key=self._key(number), judgement=record)
+        request = board.RecordJudgementRequest(
+            request_id=self._peers.new_id(), key=self._build_key(number), judgement=record
+        )
         await self._peers.leaderboard.RecordJudgement(request)
 
-    def _key(self, number: int) -> board.RoundKey:
+    def _build_key(self, number: int) -> board.RoundKey:
         return board.RoundKey(execution_id=self._plan.execution_id, team_id=self._team.team_id, round_number=number)
 
-    async def _deliver_event(self, state: rounds.RoundState, attempt: AnswerAttempt) -> None:
+    async def _deliver_event(self, state: rounds.RoundState, submission: trajectory.Trajectory) -> None:
         """Deliver the event of a round. A failed delivery changes nothing (G-54)."""
         event = rounds.RoundFinished(
-            team_id=self._team.team_id, team_name=self._team.team_name, round=state, trajectory=attempt.trajectory
+            team_id=self._team.team_id, team_name=self._team.team_name, round=state, trajectory=submission
         )
         try:
             await self._deliver(event)
         except Exception as failure:
             log.warning("event not delivered", team=self._team.team_id, round=state.round_number, exc_info=failure)
 
-    def _time_limit_of(self, name: str, work: str) -> AbstractAsyncContextManager[None]:
+    def _limit_time(self, name: str, work: str) -> AbstractAsyncContextManager[None]:
         return self._time_limit(getattr(self._plan, name).ToTimedelta().total_seconds(), work, name)
 
     @asynccontextmanager
@@ -358,7 +372,7 @@ class _TeamRun:
             raise DeadlineExceeded(f"{work} took longer than {name} ({seconds:g} s)") from error
 
 
-def _prompt_state(state: rounds.RoundState) -> RoundState:
+def _build_prompt_state(state: rounds.RoundState) -> RoundState:
     """Return a round in the form of the prompt builder, its scores in the shape of V-69."""
     metrics = [
         {"metric_name": metric.metric_name, "score": metric.score, "evaluator_comment": metric.evaluator_comment}
@@ -382,5 +396,5 @@ def _prompt_state(state: rounds.RoundState) -> RoundState:
     )
 
 
-def _text_of(failure: Exception) -> str:
+def _read_text(failure: Exception) -> str:
     return str(failure) or type(failure).__name__

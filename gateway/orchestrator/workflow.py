@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chassis.errors import Unavailable
 from gateway.orchestrator.ports import BulletSearch, Generator, Playbooks
 from hansei.planner.v1 import generator_service_pb2 as generation
-from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.playbook.v1 import playbook_service_pb2 as playbooks_pb
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search_service
@@ -21,79 +22,82 @@ class GenerationFailed(Unavailable):
     reason = "GENERATION_FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowQuestion:
-    """A question, its dataset, and the lowest revision of the playbook to answer from."""
+@dataclass(slots=True)
+class WorkflowState:
+    """The state of a run: the question, and what each node adds to it (G-33).
+
+    `playbook` is the head of the dataset: search has the same bullets, so they are not loaded. `min_revision` is the
+    lowest revision to answer from, `revision` the one that answered.
+    """
 
     query: str
     dataset: str
     min_revision: int = 0
     instruction: str = ""
+    style: generation.GenerateStyle.ValueType = generation.GENERATE_STYLE_CITED
+    playbook: playbooks_pb.Dataset | None = None
+    search_results: list[search_pb2.SearchResult] = field(default_factory=list)
+    revision: int = 0
+    trajectory: trajectory.Trajectory = field(default_factory=trajectory.Trajectory)
+    model: str = ""
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
-
-@dataclass(frozen=True, slots=True)
-class AnswerAttempt:
-    """An answer with the search results, the model and the revision behind it."""
-
-    trajectory: trajectory.Trajectory
-    results: list[search_pb2.SearchResult]
-    model: str
-    revision: int
+    @property
+    def llm_response(self) -> str:
+        """Return the answer, empty before it is generated."""
+        return self.trajectory.generated_answer
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectionWorkflow:
-    """Three nodes in a fixed order; an error in one ends the workflow (G-38)."""
+    """Three nodes in a fixed order; an error in one ends the workflow (G-32, G-38)."""
 
     playbooks: Playbooks
     search: BulletSearch
     generator: Generator
 
-    async def run(self, question: WorkflowQuestion, style: generation.GenerateStyle.ValueType) -> AnswerAttempt:
-        """Return the attempt, also if the generator failed."""
-        revision = await self._load_playbook(question)
-        search_response = await self._search(question, revision)
-        return await self._generate(question, search_response, style)
+    async def run(self, state: WorkflowState) -> WorkflowState:
+        """Return the state after all nodes, also if the generator failed."""
+        for node in (self._load_playbook, self._search, self._generate):
+            await node(state)
+        return state
 
-    async def answer(self, question: WorkflowQuestion) -> AnswerAttempt:
-        """Return the attempt in style plain. Raises GenerationFailed without an answer (G-21, G-35)."""
-        attempt = await self.run(question, generation.GENERATE_STYLE_PLAIN)
-        if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
-            raise GenerationFailed(attempt.trajectory.error_message)
-        return attempt
+    async def answer(self, state: WorkflowState) -> WorkflowState:
+        """Return the state after all nodes. Raises GenerationFailed without an answer (G-21, G-35)."""
+        await self.run(state)
+        if state.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
+            raise GenerationFailed(state.trajectory.error_message)
+        return state
 
-    async def _load_playbook(self, question: WorkflowQuestion) -> int:
-        """Return the newest revision of the playbook, so that search waits for it and readers see their own writes.
+    async def _load_playbook(self, state: WorkflowState) -> None:
+        """Read the newest revision of the playbook, so that search waits for it and readers see their own writes.
 
-        The bullets are not loaded, because search has the same ones.
+        A missing playbook is no error (G-36).
         """
-        head = await self.playbooks.GetDataset(playbook.GetDatasetRequest(dataset=question.dataset))
-        return max(head.dataset.revision, question.min_revision)
+        request = playbooks_pb.GetDatasetRequest(dataset=state.dataset, allow_missing=True)
+        head = await self.playbooks.GetDataset(request)
+        state.playbook = head.dataset
+        state.min_revision = max(head.dataset.revision, state.min_revision)
 
-    async def _search(self, question: WorkflowQuestion, revision: int) -> search_service.SearchResponse:
-        return await self.search.Search(
+    async def _search(self, state: WorkflowState) -> None:
+        response = await self.search.Search(
             search_service.SearchRequest(
-                dataset=question.dataset,
-                query=search_pb2.SearchQuery(query_text=question.query),
-                min_revision=revision,
+                dataset=state.dataset,
+                query=search_pb2.SearchQuery(query_text=state.query),
+                min_revision=state.min_revision,
+                allow_missing=True,
             )
         )
+        state.search_results, state.revision = list(response.results), response.revision
 
-    async def _generate(
-        self,
-        question: WorkflowQuestion,
-        search_response: search_service.SearchResponse,
-        style: generation.GenerateStyle.ValueType,
-    ) -> AnswerAttempt:
+    async def _generate(self, state: WorkflowState) -> None:
         generated = await self.generator.Generate(
             generation.GenerateRequest(
-                query=question.query,
-                dataset=question.dataset,
-                bullets=[result.bullet for result in search_response.results],
-                style=style,
-                instruction=question.instruction,
+                query=state.query,
+                dataset=state.dataset,
+                bullets=[result.bullet for result in state.search_results],
+                style=state.style,
+                instruction=state.instruction,
             )
         )
-        return AnswerAttempt(
-            generated.trajectory, list(search_response.results), generated.model, search_response.revision
-        )
+        state.trajectory, state.model, state.usage = generated.trajectory, generated.model, generated.model_usage

@@ -13,18 +13,18 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from chassis.server.service import Registration
-from gateway.contract import Contract, kind_of, path_of
+from gateway.contract import Contract, get_kind, get_path
 
 ChannelOf = Callable[[str], grpc.aio.Channel]
 
 
-def registrations(channel_of: ChannelOf, contract: Contract) -> list[Registration]:
+def build_registrations(channel_of: ChannelOf, contract: Contract) -> list[Registration]:
     """Return a registration for each service behind the gateway. Methods without a timeout are endless."""
     return [
         Registration(
             add=_register_handlers,
             servicer=Passthrough(peer, service, channel_of),
-            endless=[method.name for method in service.methods if contract.policy_of(method).timeout_seconds is None],
+            endless=[method.name for method in service.methods if contract.get_policy(method).timeout_seconds is None],
         )
         for peer in contract.peers
         for service in contract.services[peer]
@@ -47,10 +47,10 @@ class Passthrough:
 
     def handler(self, method: MethodDescriptor) -> Any:
         """Return the handler of a method; requests and responses are bytes."""
-        kind = kind_of(method)
+        kind = get_kind(method)
 
         def call(request: Any) -> Any:
-            return getattr(self.channel_of(self.peer), kind)(path_of(method))(request)
+            return getattr(self.channel_of(self.peer), kind)(get_path(method))(request)
 
         async def forward_unary(request: Any, context: Any) -> bytes:
             response: bytes = await call(request)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from gateway.orchestrator.learn import Learning
-from gateway.orchestrator.workflow import DEFAULT_DATASET, ReflectionWorkflow, WorkflowQuestion
+from gateway.orchestrator.workflow import DEFAULT_DATASET, ReflectionWorkflow, WorkflowState
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc as grpc_gateway
 from hansei.planner.v1 import generator_service_pb2 as generator
@@ -32,26 +32,29 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
 
     async def RunWorkflow(self, request: gateway.RunWorkflowRequest, context: Any) -> gateway.RunWorkflowResponse:
         """Answer a question in style plain (G-32 to G-38)."""
-        attempt = await self._workflow.answer(_question(request))
+        state = await self._workflow.answer(_start_state(request, style=generator.GENERATE_STYLE_PLAIN))
         return gateway.RunWorkflowResponse(
-            llm_response=attempt.trajectory.generated_answer,
-            search_results_count=len(attempt.results),
-            search_results=attempt.results,
-            model=attempt.model,
-            revision=attempt.revision,
+            llm_response=state.llm_response,
+            search_results_count=len(state.search_results),
+            search_results=state.search_results,
+            model=state.model,
+            revision=state.revision,
+            usage=state.usage,
         )
 
     async def Answer(self, request: gateway.AnswerRequest, context: Any) -> gateway.AnswerResponse:
         """Answer a question with citations (G-39)."""
-        attempt = await self._workflow.run(_question(request, request.instruction), generator.GENERATE_STYLE_CITED)
+        state = await self._workflow.run(_start_state(request, instruction=request.instruction))
         return gateway.AnswerResponse(
-            trajectory=attempt.trajectory,
-            search_results=attempt.results,
-            model=attempt.model,
-            revision=attempt.revision,
+            trajectory=state.trajectory,
+            search_results=state.search_results,
+            model=state.model,
+            revision=state.revision,
+            usage=state.usage,
         )
 
 
-def _question(request: gateway.RunWorkflowRequest | gateway.AnswerRequest, instruction: str = "") -> WorkflowQuestion:
+def _start_state(request: gateway.RunWorkflowRequest | gateway.AnswerRequest, **fields: Any) -> WorkflowState:
+    """Return the state with which a request starts."""
     dataset = request.dataset if request.HasField("dataset") else DEFAULT_DATASET
-    return WorkflowQuestion(request.query, dataset, request.min_revision, instruction)
+    return WorkflowState(request.query, dataset, request.min_revision, **fields)

@@ -14,15 +14,15 @@ import httpx
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from chassis.calls import correlation_id
+from chassis.calls import get_correlation_id
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from gateway.access.rpc.guard import AccessGuard
 from gateway.adapters.health import ServiceHealth
 from gateway.adapters.methods import ContractMethods
-from gateway.contract import Contract, installed_contract, path_of
+from gateway.contract import Contract, get_path, load_contract
 from gateway.http.app import create_app
-from gateway.http.bindings import Binding, bindings_of
+from gateway.http.bindings import Binding, list_bindings
 from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.workflow import ReflectionWorkflow
 from gateway.rpc.servicer import GatewayServicer
@@ -46,8 +46,8 @@ VALUES = {
 """Fields that fit into a path, or belong into a query."""
 
 
-CONTRACT = installed_contract()
-BINDINGS = bindings_of(CONTRACT.methods())
+CONTRACT = load_contract()
+BINDINGS = list_bindings(CONTRACT.methods())
 FOUND = search.SearchResponse(
     results=[
         search_pb2.SearchResult(bullet=playbook_pb2.Bullet(id=name, content=f"日本語 {name}"), combined_score=0.5)
@@ -69,7 +69,7 @@ class Peers:
 
     def _record(self, method: str, request: Any) -> None:
         self.requests.append(request)
-        self.correlation_ids.append(correlation_id())
+        self.correlation_ids.append(get_correlation_id())
         if method in self.raises:
             raise self.raises[method]
 
@@ -151,7 +151,7 @@ def request_arguments(binding: Binding, **values: str) -> dict[str, Any]:
     """The arguments of `httpx` for the README's example of a method, with these values in the path."""
     path = binding.path.format(**(VALUES | values))
     request: dict[str, Any] = {"method": binding.verb, "url": path}
-    example = example_of(path_of(binding.method).removeprefix("/hansei.")) if binding.body else {}
+    example = example_of(get_path(binding.method).removeprefix("/hansei.")) if binding.body else {}
     if binding.takes_file:
         return request | {"content": base64.b64decode(example.pop(binding.body)), "params": example}
     if isinstance(example, dict):

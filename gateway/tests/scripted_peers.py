@@ -18,6 +18,7 @@ from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_pb2
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search
@@ -30,8 +31,10 @@ from libs.prompts.settings import PromptBuilderSettings
 from services.validator.rpc.convert.evaluation import decode_round_rules, encode_decision
 from services.validator.usecases.decide_round import DecideRound
 
-PROMPT = "How {x} and {{ y }}?"
+PROMPT = "How {x} and {{ y }}? ナレッジ"
 EXECUTION = "execution-1"
+USAGE = ModelUsage(calls=1, input_tokens=10, output_tokens=5, cost_usd=0.25)
+"""The usage of each scripted call of a model."""
 
 CONTINUE, STOP = True, False
 
@@ -82,7 +85,7 @@ class Library:
             status=status,
             error_message=failure,
         )
-        return generation.GenerateResponse(trajectory=attempt, model="scripted")
+        return generation.GenerateResponse(trajectory=attempt, model="scripted", model_usage=USAGE)
 
 
 @dataclass
@@ -100,7 +103,8 @@ class Judges:
         if isinstance(score, Exception):
             raise score
         metric = evaluation.MetricScore(metric_name="Coverage", score=score, evaluator_comment="{{ c }}")
-        return evaluator.EvaluateResponse(result=evaluation.EvaluationResult(metrics=[metric], overall_score=score))
+        result = evaluation.EvaluationResult(metrics=[metric], overall_score=score)
+        return evaluator.EvaluateResponse(result=result, usage=USAGE)
 
     async def DecideRound(self, request: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
         """By the validator's rules; what its judge would be asked goes into the journal."""
@@ -108,7 +112,7 @@ class Judges:
         decision = await DecideRound(_Judge(self, request))(
             decode_round_rules(request), request.round_number, prompt, request.model
         )
-        return encode_decision(decision)
+        return encode_decision(decision, USAGE if prompt else ModelUsage())
 
 
 @dataclass

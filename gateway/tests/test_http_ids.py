@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.paths import routed_path
+from gateway.http.paths import decode_path
 from gateway.http.problems import PROBLEM
 from gateway.tests.scripted_http import BINDINGS, Peers, client_of, request_arguments
 
@@ -77,5 +77,5 @@ async def test_an_encoded_letter_is_that_letter() -> None:
 @given(st.lists(st.text(min_size=1), min_size=1))
 def test_for_all_segments_a_routed_path_has_as_many(segments: list[str]) -> None:
     sent = "/".join(quote(segment, safe="") for segment in segments)
-    path = routed_path({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
+    path = decode_path({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
     assert path.count("/") == len(segments)

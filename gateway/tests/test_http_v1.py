@@ -22,7 +22,7 @@ from chassis.errors import (
 )
 from gateway.access.tests.entrance import entrance
 from gateway.http.bindings import Binding
-from gateway.http.problems import STATUS_OF_CODE, status_of
+from gateway.http.problems import STATUS_OF_CODE, get_http_status
 from gateway.tests.scripted_http import BINDINGS, VALUES, Peers, client_of, example_of, request_arguments
 
 PROBLEM = "application/problem+json"
@@ -150,7 +150,7 @@ async def test_errors_from_behind_keep_their_reasons(error: HanseiError, status:
 
 def test_every_code_has_a_status() -> None:
     assert set(STATUS_OF_CODE) == set(CLASS_OF_CODE)
-    assert status_of(Unavailable("x")) == 503
+    assert get_http_status(Unavailable("x")) == 503
 
 
 async def test_an_unknown_path_and_method_are_problems() -> None:

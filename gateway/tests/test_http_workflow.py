@@ -115,7 +115,7 @@ async def test_the_chain_runs_within_the_policys_time() -> None:
     dataset = peers.GetDataset
 
     async def note(request: Any) -> Any:
-        seen.append(deadlines.remaining())
+        seen.append(deadlines.get_remaining())
         return await dataset(request)
 
     peers.GetDataset = note  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from gateway.http.json_codec import JsonEncoder
 
 EXAMPLES = 20
@@ -38,7 +38,7 @@ def reachable_messages(messages: Iterable[Descriptor]) -> dict[str, Descriptor]:
 MESSAGES = {
     name: message
     for name, message in reachable_messages(
-        kind for method in installed_contract().methods() for kind in (method.input_type, method.output_type)
+        kind for method in load_contract().methods() for kind in (method.input_type, method.output_type)
     ).items()
     if not message.GetOptions().map_entry
 }

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from chassis.errors import Unavailable
+from chassis.errors import AlreadyExists, Unavailable
 from gateway.orchestrator.learn import Learning
 from gateway.tests.scripted_http import Peers
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
+
+REFLECTOR_USAGE = ModelUsage(calls=3, input_tokens=100, output_tokens=20, cost_usd=0.25, calls_without_cost=2)
+CURATOR_USAGE = ModelUsage(calls=1, input_tokens=10, output_tokens=2, calls_without_tokens=1, cost_usd=0.5)
 
 
 def learn_request(answer: str = "It is 42.", **fields: Any) -> gateway.LearnRequest:
@@ -25,8 +29,10 @@ def learn_request(answer: str = "It is 42.", **fields: Any) -> gateway.LearnRequ
 @pytest.mark.parametrize(
     ("fields", "report"),
     [
-        ({"ground_truth": " 42 "}, "正解"),
-        ({"ground_truth": "43"}, "不正解（正解: 43）"),
+        ({"ground_truth": " 42 "}, "correct"),
+        ({"ground_truth": "43"}, "incorrect (correct answer: 43)"),
+        ({"ground_truth": "42", "answer": "それは42です。"}, "正解"),
+        ({"ground_truth": "43", "answer": "それは42です。"}, "不正解（正解: 43）"),
         ({"ground_truth": "43", "test_report": "1 passed"}, "1 passed"),
         ({"ground_truth": " "}, ""),
         ({}, ""),
@@ -43,6 +49,49 @@ async def test_the_reflector_gets_a_report_of_the_ground_truth(fields: dict[str,
     assert (reflected.test_report, reflected.ground_truth) == (report, fields.get("ground_truth", ""))
     assert response.reflection.iteration_count == 1
     assert response.curation.saved
+
+
+class SpendingPeers(Peers):
+    """Services whose models cost something; `committed` is what an earlier request committed."""
+
+    committed: curator.CommittedCuration | None = None
+
+    async def PrepareCuration(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
+        self._record("prepare", request)
+        return curator.PrepareCurationResponse(revision=3, committed=self.committed)
+
+    async def Reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
+        return reflector.ReflectResponse(result=(await super().Reflect(request)).result, usage=REFLECTOR_USAGE)
+
+    async def Curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
+        response = await super().Curate(request)
+        response.usage.CopyFrom(CURATOR_USAGE)
+        reflection = trajectory.ReflectionResult(trajectory_id="t")
+        self.committed = curator.CommittedCuration(reflection_result=reflection, response=response)
+        return response
+
+
+async def test_the_usage_of_reflector_and_curator_is_summed_and_a_repetition_uses_nothing() -> None:
+    peers = SpendingPeers()
+    first = await Learning(peers, peers).learn(learn_request())
+    again = await Learning(peers, peers).learn(learn_request())
+    assert first.usage == ModelUsage(
+        calls=4, input_tokens=110, output_tokens=22, calls_without_tokens=1, cost_usd=0.75, calls_without_cost=2
+    )
+    assert (first.already_learned, again.already_learned) == (False, True)
+    assert again.usage == ModelUsage()
+    assert again.curation.usage == CURATOR_USAGE
+
+
+async def test_a_call_that_loses_against_the_same_request_reports_its_own_reflection() -> None:
+    class LosingPeers(SpendingPeers):
+        async def Curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
+            await super().Curate(request)
+            raise AlreadyExists("the request was committed by another call")
+
+    peers = LosingPeers()
+    response = await Learning(peers, peers).learn(learn_request())
+    assert (response.already_learned, response.usage) == (True, REFLECTOR_USAGE)
 
 
 async def test_a_report_of_a_long_ground_truth_fits_the_contract() -> None:

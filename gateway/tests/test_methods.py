@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.methods import ContractMethods
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from hansei.search.v1 import search_service_pb2 as pb
 
 METHOD = pb.DESCRIPTOR.services_by_name["SearchService"].methods_by_name["Search"]
@@ -30,5 +30,19 @@ async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse
         raise AssertionError(f"{name} is in this process")
 
     own = {METHOD.containing_service.full_name: Searching(answer)}
-    call = ContractMethods(refuse_channel, installed_contract(), own).function(METHOD)
+    call = ContractMethods(refuse_channel, load_contract(), own).function(METHOD)
     assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(f"gateway.v1.GatewayService.{name}" for name in ("Answer", "Learn", "RunWorkflow")),
+        "gateway.v1.RoundsService.RunRounds",
+        # CancelRun, GetRun and StreamPlan of the specification are called CancelExecution, GetExecution, ExecutePlan.
+        *(f"planner.v1.PlannerService.{name}" for name in ("RunPlan", "ExecutePlan", "ResumePlan", "AddInformation")),
+        *(f"planner.v1.PlannerService.{name}" for name in ("CancelExecution", "GetExecution")),
+    ],
+)
+def test_the_gateway_serves_the_methods_of_the_specification(method: str) -> None:  # G-66
+    assert f"hansei.{method}" in {served.full_name for served in load_contract().methods()}

@@ -24,9 +24,9 @@ from chassis.server.progress import CallsInProgress
 from chassis.server.service import Service
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
-from gateway.contract import Contract, kind_of, path_of
+from gateway.contract import Contract, get_kind, get_path
 from gateway.http.app import create_app
-from gateway.http.bindings import bindings_of
+from gateway.http.bindings import list_bindings
 from gateway.rpc import passthrough
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def compile_proto(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
 
 def contract_of(folder: Path, text: str = PROTO) -> Contract:
     service = compile_proto(folder, text).FindServiceByName("hansei.greeter.v1.GreeterService")
-    policies = {path_of(method): MethodPolicy(10.0, "read", retry=False) for method in service.methods}
+    policies = {get_path(method): MethodPolicy(10.0, "read", retry=False) for method in service.methods}
     return Contract({"greeter": [service]}, policies)
 
 
@@ -108,7 +108,7 @@ class Greeter:
             return response(requests=[message async for message in requests])
 
         behaviour = of_all if method.client_streaming else many if method.server_streaming else respond
-        return getattr(grpc, f"{kind_of(method)}_rpc_method_handler")(
+        return getattr(grpc, f"{get_kind(method)}_rpc_method_handler")(
             behaviour, GetMessageClass(method.input_type).FromString, response.SerializeToString
         )
 
@@ -136,7 +136,7 @@ async def front(contract: Contract) -> AsyncIterator[Front]:
         streams=Admission("HTTP streams", 10, 1),
         progress=CallsInProgress(),
     )
-    service = Service("gateway", passthrough.registrations(peers.channel, contract))
+    service = Service("gateway", passthrough.build_registrations(peers.channel, contract))
     transport = httpx.ASGITransport(app)
     try:
         async with (
@@ -223,7 +223,7 @@ async def test_a_new_method_is_passed_through(tmp_path: Path) -> None:
     request = GetMessageClass(method.input_type)(language="ja")
     async with front(contract) as gateway, grpc.aio.insecure_channel(gateway.address) as channel:
         call: Any = channel.unary_unary(
-            path_of(method),
+            get_path(method),
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
@@ -246,4 +246,4 @@ def test_a_rule_that_cannot_be_served_is_refused(tmp_path: Path, rule: str, mess
     before, _, rest = PROTO.partition('      get: "/v1/people/{person.name}/greeting"')
     text = before + rule + rest[rest.index("    };") :]
     with pytest.raises(ValueError, match=message):
-        bindings_of(contract_of(tmp_path, text).methods())
+        list_bindings(contract_of(tmp_path, text).methods())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chassis.errors import AlreadyExists
-from gateway.orchestrator.rounds import plan_of
-from gateway.tests.scripted_peers import CONTINUE, EXECUTION, PROMPT, STOP, Stage, rounds_request, team
+from chassis.errors import AlreadyExists, Unavailable
+from gateway.orchestrator.rounds import build_plan
+from gateway.tests.scripted_peers import CONTINUE, EXECUTION, PROMPT, STOP, USAGE, Stage, rounds_request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.validator.v1 import evaluation_pb2 as evaluation
@@ -54,12 +54,23 @@ async def test_the_order_of_a_round() -> None:
         stage.journal.append(("event", event))
         rounds_delivered.append(event.round.round_number)
 
-    await stage.rounds.run(plan_of(rounds_request(), lambda: "id"), deliver)
+    await stage.rounds.run(build_plan(rounds_request(), lambda: "id"), deliver)
     first = ["search", "generate", "evaluate", "row", "judgement", "event", "judgement"]
     second = ["ranking", "search", "generate", "evaluate", "row", "judgement", "event", "ranking", "judge", "judgement"]
     expected = ["ranking", *first, *second, "row", "ranking"]
     assert [kind for kind, _ in stage.journal] == expected  # G-50, G-59; B-53: no ranking for the prompt of round 1
     assert rounds_delivered == [1, 2]
+
+
+async def test_the_usage_of_every_call_is_summed() -> None:
+    stage = Stage({"t1": [80, 85], "t2": [90, Unavailable("down")]}, [STOP])
+    result = await stage.run(rounds_request(team("t1"), team("t2")))
+    first, second = result.teams
+    # t1: two answers, two scores and one judgement; t2: two answers and a score, then its evaluator fails
+    assert (first.usage.calls, second.usage.calls, result.usage.calls) == (5, 3, 8)
+    assert (first.usage.cost_usd, result.usage.input_tokens) == (5 * USAGE.cost_usd, 8 * USAGE.input_tokens)
+    assert first.best_round.usage.calls == 3
+    assert [event.round.usage.calls for event in stage.events if event.team_id == "t1"] == [2, 2]
 
 
 async def test_what_each_peer_is_asked() -> None:

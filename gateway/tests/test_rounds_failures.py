@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chassis import deadlines
 from chassis.errors import DeadlineExceeded
-from gateway.orchestrator.rounds import plan_of
+from gateway.orchestrator.rounds import build_plan
 from gateway.tests.scripted_peers import CONTINUE, Stage, rounds_request, team, unavailable
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 
@@ -106,7 +106,7 @@ async def test_an_event_that_nobody_hears_changes_nothing() -> None:
     async def deaf(event: rounds.RoundFinished) -> None:
         raise ConnectionError("gone")
 
-    result = await stage.rounds.run(plan_of(rounds_request(max_rounds=2), lambda: "id"), deaf)
+    result = await stage.rounds.run(build_plan(rounds_request(max_rounds=2), lambda: "id"), deaf)
     assert result.teams[0].rounds == 2  # G-54
     assert result.teams[0].error == ""
 

@@ -9,13 +9,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from chassis.errors import InvalidArgument
 from chassis.server import validation
-from gateway.orchestrator.rounds import plan_of
+from gateway.orchestrator.rounds import build_plan
 from gateway.tests.scripted_peers import rounds_request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 
 
 def plan(request: rounds.RunRoundsRequest) -> rounds.RunRoundsRequest:
-    return plan_of(request, lambda: "new-id")
+    return build_plan(request, lambda: "new-id")
 
 
 def seconds(made: rounds.RunRoundsRequest) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chassis.settings import BadSetting
-from gateway.bootstrap import prompts_of
+from gateway.bootstrap import create_prompts
 from gateway.settings import GatewaySettings
 from libs.prompts.contexts import RoundPromptContext
 
@@ -44,12 +44,12 @@ async def test_prompts_come_from_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     file = tmp_path / "configs" / "prompt_builder.toml"
     file.write_text('[prompt_builder]\nteam_user_prompt = "mine: {{ user_prompt }}"\n', encoding="utf-8")
-    prompts = prompts_of(GatewaySettings(workspace=str(tmp_path)))
+    prompts = create_prompts(GatewaySettings(workspace=str(tmp_path)))
     assert await prompts.build_team_prompt(ROUND) == "mine: Q {{ x }}"  # B-38, B-51, G-67
 
 
 async def test_without_a_workspace_prompts_are_built_in() -> None:
-    assert "# ユーザクエリ\nQ {{ x }}" in await prompts_of(GatewaySettings()).build_team_prompt(ROUND)
+    assert "# ユーザクエリ\nQ {{ x }}" in await create_prompts(GatewaySettings()).build_team_prompt(ROUND)
 
 
 @pytest.mark.parametrize("content", ["[prompt_builder", '[prompt_builder]\nteam_user_prompt = " "\n'])
@@ -57,4 +57,4 @@ def test_prompts_that_cannot_be_used_are_named_at_the_start(tmp_path: Path, cont
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "prompt_builder.toml").write_text(content, encoding="utf-8")
     with pytest.raises(BadSetting, match="the prompt templates cannot be used"):  # G-10
-        prompts_of(GatewaySettings(workspace=str(tmp_path)))
+        create_prompts(GatewaySettings(workspace=str(tmp_path)))

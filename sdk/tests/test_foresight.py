@@ -15,10 +15,10 @@ from hansei.client.cli.foresight import (
     FailedToolCall,
     ForesightCounts,
     ForesightHits,
-    argument_names,
+    compute_chance,
     count_duplicates,
+    join_argument_names,
     query_before,
-    random_warning_probability,
     warns_of,
 )
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -70,7 +70,7 @@ def test_the_query_holds_only_what_happened_before_the_error() -> None:
             Step(role=STEP_ROLE_USER, content="then an aisle seat"),
         ],
     )
-    (call,) = commands.failed_calls(trajectory)
+    (call,) = commands.find_failed_calls(trajectory)
     query = query_before(FailedToolCall(**call))
     assert "book_seat" in query.query_text
     assert "seat" in query.query_text
@@ -89,7 +89,7 @@ def test_a_long_call_is_cut_in_the_query() -> None:
 @given(st.lists(st.booleans(), max_size=9))
 def test_the_chance_is_the_share_of_all_choices_of_five_that_warn(warning: list[bool]) -> None:
     choices = list(combinations(warning, min(TOP_K, len(warning))))
-    assert random_warning_probability(warning) == pytest.approx(sum(any(choice) for choice in choices) / len(choices))
+    assert compute_chance(warning) == pytest.approx(sum(any(choice) for choice in choices) / len(choices))
 
 
 def test_shares_are_of_the_errors_and_of_those_seen_and_0_without_any() -> None:
@@ -108,7 +108,7 @@ def test_shares_are_of_the_errors_and_of_those_seen_and_0_without_any() -> None:
     ],
 )
 def test_arguments_in_json_are_asked_for_by_name(arguments: str, names: str) -> None:
-    assert argument_names(arguments) == names
+    assert join_argument_names(arguments) == names
 
 
 def test_duplicates_repeat_words_or_warnings() -> None:

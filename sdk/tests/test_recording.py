@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansei.client import recording
-from hansei.client.recording import RecordedCall, RecordedMessage, Recording, bullet_lines
+from hansei.client.recording import RecordedCall, RecordedMessage, Recording, format_bullets
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 
@@ -97,4 +97,4 @@ def test_it_is_bounded() -> None:
 
 def test_a_bullet_is_one_line_after_its_id() -> None:
     bullets = [Bullet(id="a", content="one\ntwo"), Bullet(id="b", content="[a] three")]
-    assert bullet_lines(bullets) == "[a] one two\n[b] [a] three"
+    assert format_bullets(bullets) == "[a] one two\n[b] [a] three"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hansei.client import trajectories as module
 from hansei.client.errors import InvalidArgument
-from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, read_trajectories, with_siblings
+from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, add_siblings, read_trajectories
 from hansei.reflector.v1.reflector_service_pb2 import ParsedTrajectory, ParseTrajectoriesResponse
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJECTORY_STATUS_SUCCESS, Trajectory
 
@@ -157,7 +157,7 @@ def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_firs
         record("b", 1),
         record("a", 4, dataset="e"),
     ]
-    first, _, third, other_task, other_dataset = with_siblings(records)
+    first, _, third, other_task, other_dataset = add_siblings(records)
     assert [sibling.id for sibling in first.siblings] == ["a-3", "a-2"]
     assert [sibling.id for sibling in third.siblings] == ["a-1", "a-2"]
     assert list(other_task.siblings) == []
@@ -165,13 +165,13 @@ def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_firs
 
 
 def test_runs_without_a_task_have_no_siblings() -> None:
-    assert all(not run.siblings for run in with_siblings([record("", 1), record("", 2, good=False)]))
+    assert all(not run.siblings for run in add_siblings([record("", 1), record("", 2, good=False)]))
 
 
 def test_siblings_stay_within_what_a_request_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = with_siblings([record("a", number) for number in range(50)])
+    many = add_siblings([record("a", number) for number in range(50)])
     assert {len(run.siblings) for run in many} == {module.MAX_SIBLINGS}
     monkeypatch.setattr(module, "MAX_SIBLING_BYTES", 40)
-    few = with_siblings([record("a", number) for number in range(50)])
+    few = add_siblings([record("a", number) for number in range(50)])
     assert all(sum(sibling.ByteSize() for sibling in run.siblings) <= 40 for run in few)
     assert all(run.siblings for run in few)

@@ -79,18 +79,18 @@ class IssuerTokens:
     async def authenticate(self, text: str) -> Principal:
         """Return the principal of a token. Raises CredentialInvalid, for any reason; the log has it."""
         try:
-            return self._principal(await self._verified_claims(text))
+            return self._build_principal(await self._verify_claims(text))
         except (jwt.PyJWTError, InvalidArgument, KeyError, TypeError, ValueError, OverflowError) as error:
-            log.info("token refused", why=f"{type(error).__name__}: {error}"[:300])
+            log.info("token refused", error=f"{type(error).__name__}: {error}"[:300])
             raise CredentialInvalid from error
 
-    async def _verified_claims(self, text: str) -> dict[str, Any]:
+    async def _verify_claims(self, text: str) -> dict[str, Any]:
         if len(text) > MAX_TOKEN_CHARS:
             raise ValueError("the token is too long")
         header = jwt.get_unverified_header(text)
         if header.get("alg") not in self._issuer.algorithms or "crit" in header:
             raise ValueError("the algorithm is not allowed")
-        key = await self._key(str(header.get("kid", "")))
+        key = await self._find_key(str(header.get("kid", "")))
         if key.algorithm_name != header["alg"]:
             raise ValueError("the algorithm is not that of the key")
         claims: dict[str, Any] = jwt.decode(
@@ -111,7 +111,7 @@ class IssuerTokens:
         if float(claims.get("nbf", now)) - skew > now or float(claims.get("iat", now)) - skew > now:
             raise ValueError("the token is from the future")
 
-    async def _key(self, key_id: str) -> jwt.PyJWK:
+    async def _find_key(self, key_id: str) -> jwt.PyJWK:
         expired = self._fetched_at is None or self._seconds() - self._fetched_at >= KEY_SET_SECONDS
         if expired or (key_id not in self._keys and self._seconds() - (self._fetched_at or 0) >= MIN_REFETCH_SECONDS):
             async with self._fetching:
@@ -124,11 +124,11 @@ class IssuerTokens:
             return  # another call was first
         self._fetched_at = now
         try:
-            self._keys = dict(_signing_keys((await self._fetch_key_set())["keys"]))
+            self._keys = dict(_select_signing_keys((await self._fetch_key_set())["keys"]))
         except Exception as error:  # known keys stay valid: an issuer that is away locks nobody out
             log.warning("key set of the issuer unreadable", error=f"{type(error).__name__}: {error}"[:300])
 
-    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+    def _build_principal(self, claims: Mapping[str, Any]) -> Principal:
         issuer = self._issuer
         claimed_tenant = claims.get(issuer.tenant_claim)
         if not isinstance(claimed_tenant, str) or not claimed_tenant:
@@ -145,7 +145,7 @@ class IssuerTokens:
         return Principal(f"oidc:{subject}", tenant, frozenset(scopes) & SCOPES, issuer.allowance, expires)
 
 
-def key_set_reader(location: str) -> FetchKeySet:
+def create_key_set_reader(location: str) -> FetchKeySet:
     """Return a function that reads the key set. Raises BadSetting for a URL on whose way it could be forged."""
     if "://" not in location:
         return lambda: asyncio.to_thread(lambda: json.loads(Path(location).read_text(encoding="utf-8")))
@@ -169,7 +169,7 @@ def key_set_reader(location: str) -> FetchKeySet:
     return fetch
 
 
-def _signing_keys(keys: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, jwt.PyJWK]]:
+def _select_signing_keys(keys: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, jwt.PyJWK]]:
     """Yield the keys that sign, by id; keys of an unknown kind are left out."""
     for key in keys:
         if key.get("use", "sig") == "sig" and key.get("kty") in ("RSA", "EC", "OKP"):

@@ -53,14 +53,14 @@ class Principal:
 
     def owns(self, name: str) -> bool:
         """Return whether the principal may access a resource of this name: a tenant's names begin with its prefix."""
-        return not self.tenant or name.startswith(tenant_prefix(self.tenant))
+        return not self.tenant or name.startswith(build_tenant_prefix(self.tenant))
 
 
 SYSTEM = Principal("system", scopes=SCOPES)
 """The process itself, when it calls its own port."""
 
 
-def tenant_prefix(tenant: str) -> str:
+def build_tenant_prefix(tenant: str) -> str:
     """Return the prefix of the names of a tenant's datasets, collections and executions; empty without a tenant.
 
     No tenant has two hyphens in a row or one at its end, so the first `--` of a name ends its prefix: no tenant's

@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from chassis.calls import current_call
 from chassis.errors import HanseiError, InvalidArgument, shorten
-from chassis.guard import Metadata, credential_of
+from chassis.guard import Metadata, read_credential
 from chassis.idempotency import normalize_key
 from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.call_limits import CallLimits
@@ -31,7 +31,7 @@ from gateway.access.domain.errors import (
     ResourceNotFound,
     ScopeMissing,
 )
-from gateway.access.domain.principal import ADMIN, SYSTEM, Principal, tenant_prefix
+from gateway.access.domain.principal import ADMIN, SYSTEM, Principal, build_tenant_prefix
 from gateway.access.rpc.methods import GuardedMethod
 from gateway.access.rpc.named_resources import (
     ASSIGNED_BY_SERVICE,
@@ -39,7 +39,7 @@ from gateway.access.rpc.named_resources import (
     NamedResource,
     ResourceKind,
     find_named_resources,
-    value_at,
+    read_value,
 )
 from gateway.access.usecases.authenticate import Authenticate
 from gateway.access.usecases.ports import AuditLog, OwnerStore
@@ -88,7 +88,7 @@ class AuthorizedCall:
         if path and self.principal.tenant:
             is_bytes = isinstance(message, bytes)
             parsed = GetMessageClass(self.method.descriptor.output_type).FromString(message) if is_bytes else message
-            if resource_id := value_at(parsed, path):
+            if resource_id := read_value(parsed, path):
                 await self.owners.add_owner(ResourceKind.JOB.value, resource_id, self.principal.tenant)
         return message
 
@@ -97,7 +97,7 @@ class AuthorizedCall:
         if kind is ResourceKind.AUTHOR:
             return self._check_author(resource)
         if kind is ResourceKind.PREFIX and not name:
-            return setattr(resource.message, resource.field, tenant_prefix(self.principal.tenant))
+            return setattr(resource.message, resource.field, build_tenant_prefix(self.principal.tenant))
         if kind in OPTIONAL_WITHIN_PREFIX and not name:
             return None
         if not await self._owns(kind, name):
@@ -153,7 +153,7 @@ class AccessGuard:
     @asynccontextmanager
     async def call(self, method: str, metadata: Metadata) -> AsyncIterator[AuthorizedCall]:
         """Authenticate and authorise a call. Raises HanseiError."""
-        principal = await self.authenticate(credential_of(metadata))
+        principal = await self.authenticate(read_credential(metadata))
         async with self.authorize(method, principal) as call:
             yield call
 

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from chassis.policy import MethodPolicy
 from gateway.access.domain.principal import ANY
-from gateway.contract import Contract, path_of
+from gateway.contract import Contract, get_path
 
 READ = "read"
 
@@ -28,9 +28,9 @@ class GuardedMethod:
         return self.policy.scope not in (READ, ANY)
 
 
-def guarded_methods(contract: Contract) -> Mapping[str, GuardedMethod]:
+def guard_methods(contract: Contract) -> Mapping[str, GuardedMethod]:
     """Return the methods by their paths. Raises KeyError for a method without a policy."""
     return {
-        path_of(method): GuardedMethod(path_of(method), method, contract.policy_of(method))
+        get_path(method): GuardedMethod(get_path(method), method, contract.get_policy(method))
         for method in contract.methods()
     }

@@ -63,22 +63,22 @@ class NamedResource:
 
 def find_named_resources(message: Message) -> Iterator[NamedResource]:
     """Yield the resources that a request names, with unset fields of set messages, except in a oneof that is set."""
-    for field, kind in _fields(message.DESCRIPTOR):
-        for value in _values(message, field):
+    for field, kind in _find_fields(message.DESCRIPTOR):
+        for value in _iterate_values(message, field):
             if kind is not None:
                 yield NamedResource(kind, message, field.name, value)
             else:
                 yield from find_named_resources(value)
 
 
-def kind_of(field: FieldDescriptor) -> ResourceKind | None:
+def get_kind(field: FieldDescriptor) -> ResourceKind | None:
     """Return the kind of resource that a field names; None for other fields."""
     rules = field.GetOptions().Extensions[validate_pb2.field]
     texts = rules.repeated.items.string if field.is_repeated else rules.string
     return ResourceKind.DATASET if texts.Extensions[rules_pb2.dataset_name] else _KINDS.get(field.full_name)
 
 
-def value_at(message: Message, path: str) -> str:
+def read_value(message: Message, path: str) -> str:
     """Return the text at a dotted path; empty if a message on the path is not set."""
     value: Any = message
     for name in path.split("."):
@@ -86,7 +86,7 @@ def value_at(message: Message, path: str) -> str:
     return str(value)
 
 
-def _values(message: Message, field: FieldDescriptor) -> Iterator[Any]:
+def _iterate_values(message: Message, field: FieldDescriptor) -> Iterator[Any]:
     set_field = message.WhichOneof(field.containing_oneof.name) if field.containing_oneof else None
     if set_field is not None and set_field != field.name:
         return
@@ -101,9 +101,9 @@ def _values(message: Message, field: FieldDescriptor) -> Iterator[Any]:
 
 
 @cache
-def _fields(descriptor: Descriptor) -> tuple[tuple[FieldDescriptor, ResourceKind | None], ...]:
+def _find_fields(descriptor: Descriptor) -> tuple[tuple[FieldDescriptor, ResourceKind | None], ...]:
     """Return the fields that name a resource, and those whose messages have such fields."""
-    kinds = ((field, kind_of(field)) for field in descriptor.fields)
+    kinds = ((field, get_kind(field)) for field in descriptor.fields)
     return tuple((field, kind) for field, kind in kinds if kind is not None or _contains_names(field))
 
 
@@ -111,19 +111,19 @@ def _contains_names(field: FieldDescriptor) -> bool:
     if field.message_type is None:
         return False
     visited: set[str] = set()
-    pending = [_message_type(field)]
+    pending = [_find_message_type(field)]
     while pending:
         message = pending.pop()
         if message is None or message.full_name in visited or not message.full_name.startswith("hansei."):
             continue
         visited.add(message.full_name)
-        if any(kind_of(inner) is not None for inner in message.fields):
+        if any(get_kind(inner) is not None for inner in message.fields):
             return True
-        pending += [_message_type(inner) for inner in message.fields]
+        pending += [_find_message_type(inner) for inner in message.fields]
     return False
 
 
-def _message_type(field: FieldDescriptor) -> Descriptor | None:
+def _find_message_type(field: FieldDescriptor) -> Descriptor | None:
     """Return the message type of a field; of a map, that of its values."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.access.domain.api_key import ApiKeyRequest
 from gateway.access.domain.errors import TenantNotAllowed
-from gateway.access.domain.principal import Allowance, Principal, tenant_prefix, validate_tenant
+from gateway.access.domain.principal import Allowance, Principal, build_tenant_prefix, validate_tenant
 from gateway.access.rpc.convert import SCOPE_NAMES, SCOPE_NUMBERS, to_audit_message, to_key_message, to_timestamp
 from gateway.access.rpc.guard import current_principal
 from gateway.access.usecases.api_keys import ApiKeys
@@ -47,7 +47,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         return pb.WhoAmIResponse(
             name=principal.name if self._required else "anonymous",
             tenant=principal.tenant,
-            prefix=tenant_prefix(principal.tenant),
+            prefix=build_tenant_prefix(principal.tenant),
             scopes=sorted(SCOPE_NUMBERS[scope] for scope in principal.scopes),
             expires_at=to_timestamp(principal.expires_at),
             credentials_required=self._required,
@@ -58,7 +58,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         principal = current_principal.get()
         key_request = ApiKeyRequest(
             label=request.label,
-            tenant=_tenant(principal, request.tenant),
+            tenant=_choose_tenant(principal, request.tenant),
             scopes=[SCOPE_NAMES[number] for number in request.scopes],
             allowance=Allowance(
                 request.calls_per_second or self._allowance.calls_per_second,
@@ -72,7 +72,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
     async def ListKeys(self, request: pb.ListKeysRequest, context: Any) -> pb.ListKeysResponse:
         """Return a page of keys."""
         size = request.page_size or DEFAULT_PAGE_SIZE
-        tenant = _tenant(current_principal.get(), request.tenant)
+        tenant = _choose_tenant(current_principal.get(), request.tenant)
         (after,) = decode_page_token(request, str, scope=tenant) or ("",)
         keys = await self._key_store.list_keys(tenant, after, size + 1)
         next_page_token = encode_page_token(request, keys[size - 1].id, scope=tenant) if len(keys) > size else ""
@@ -87,7 +87,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
     async def ListAuditRecords(self, request: pb.ListAuditRecordsRequest, context: Any) -> pb.ListAuditRecordsResponse:
         """Return a page of audit records."""
         size = request.page_size or DEFAULT_PAGE_SIZE
-        tenant = _tenant(current_principal.get(), request.tenant)
+        tenant = _choose_tenant(current_principal.get(), request.tenant)
         (before,) = decode_page_token(request, int, scope=tenant) or (None,)
         records = await self._audit_log.list_records(tenant, before, size + 1)
         more = len(records) > size
@@ -96,7 +96,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         return pb.ListAuditRecordsResponse(audit_records=messages, next_page_token=next_page_token)
 
 
-def _tenant(principal: Principal, requested: str) -> str:
+def _choose_tenant(principal: Principal, requested: str) -> str:
     """Return the tenant of a request. Raises TenantNotAllowed for another one than the caller's."""
     if principal.tenant and requested not in ("", principal.tenant):
         raise TenantNotAllowed

@@ -14,7 +14,7 @@ from gateway.access.domain.api_key import ApiKeyRequest
 from gateway.access.domain.principal import Allowance, Principal
 from gateway.access.rpc.guard import AccessGuard
 from gateway.access.settings import AccessSettings
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from libs.storage.engines import parse_location
 
 BOOKS = "/hansei.playbook.v1.PlaybookService/"
@@ -67,7 +67,7 @@ async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entra
     made = build_access(
         AccessSettings(**{"auth": "on", **settings}),
         url,
-        installed_contract(),
+        load_contract(),
         {},
         seconds=clock.monotonic,
         now=clock.now,

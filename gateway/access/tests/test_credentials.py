@@ -19,14 +19,14 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from sqlalchemy import create_engine, text
 
 from chassis.errors import HanseiError, InvalidArgument, NotFound
-from chassis.guard import OWN_CREDENTIAL, credential_of
+from chassis.guard import OWN_CREDENTIAL, read_credential
 from chassis.settings import BadSetting
 from gateway.access.bootstrap import build_access
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
-from gateway.access.domain.principal import SYSTEM, tenant_prefix, validate_tenant
+from gateway.access.domain.principal import SYSTEM, build_tenant_prefix, validate_tenant
 from gateway.access.settings import AccessSettings
 from gateway.access.tests.entrance import Entrance, entrance
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from libs.storage.engines import parse_location
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -140,9 +140,9 @@ async def test_a_broken_database_lets_nobody_in(tmp_path: Path) -> None:
 
 
 def test_several_credentials_are_none() -> None:
-    assert credential_of([("authorization", "Bearer a")]) == "Bearer a"
-    assert credential_of([("authorization", "Bearer a"), ("authorization", "Bearer b")]) == ""
-    assert credential_of([("authorization", b"Bearer a")]) == ""
+    assert read_credential([("authorization", "Bearer a")]) == "Bearer a"
+    assert read_credential([("authorization", "Bearer a"), ("authorization", "Bearer b")]) == ""
+    assert read_credential([("authorization", b"Bearer a")]) == ""
 
 
 @pytest.mark.parametrize("tenant", ["a--b", "-a", "a-", "A", "a_b", "a b", "a" * 33, "é"])
@@ -153,7 +153,7 @@ def test_a_tenant_cannot_be_mistaken_for_another(tenant: str) -> None:
 
 def test_no_prefix_is_the_beginning_of_another() -> None:
     tenants = ["a", "ab", "a-b", "a1", "a-b-c"]
-    prefixes = [tenant_prefix(validate_tenant(tenant)) for tenant in tenants]
+    prefixes = [build_tenant_prefix(validate_tenant(tenant)) for tenant in tenants]
     assert [(x, y) for x in prefixes for y in prefixes if x != y and y.startswith(x)] == []
 
 
@@ -305,7 +305,7 @@ def test_nobody_serves_others_without_asking_by_accident(
     url = parse_location(str(tmp_path / "gateway.db"))
     if isinstance(outcome, str):
         with pytest.raises(BadSetting, match=outcome):
-            build_access(AccessSettings(**settings), url, installed_contract(), {"HANSEI_HTTP_ADDRESS": address})
+            build_access(AccessSettings(**settings), url, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
     else:
-        made = build_access(AccessSettings(**settings), url, installed_contract(), {"HANSEI_HTTP_ADDRESS": address})
+        made = build_access(AccessSettings(**settings), url, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
         assert (made.guard is not None) is outcome

@@ -16,7 +16,7 @@ Authenticate = Callable[[str], Awaitable[Principal]]
 _OPERATOR = Principal("token", scopes=SCOPES)
 
 
-def authenticator(keys: ApiKeys, master_token: str, authenticate_token: Authenticate | None) -> Authenticate:
+def create_authenticator(keys: ApiKeys, master_token: str, authenticate_token: Authenticate | None) -> Authenticate:
     """Return a function that authenticates the value of an `authorization` header."""
     master = master_token.encode()
 

@@ -42,7 +42,7 @@ class Synchronization:
         try:
             await self.synchronize()
         except HanseiError as error:
-            log.warning("api key refresh failed; using cached keys", why=error.message)
+            log.warning("api key refresh failed; using cached keys", error=error.message)
 
     async def synchronize(self) -> None:
         """End calls of revoked credentials, save last uses and counts, read the totals. Raises StoreUnavailable."""

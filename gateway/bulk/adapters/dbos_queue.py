@@ -104,7 +104,7 @@ class DbosQueue:
                 arguments = (batch.batch_id, batch.key, batch.dataset, batch.first, batch.last)
                 self._dbos.enqueue_workflow_with_options(options, *arguments)
 
-        await self._in_thread(work)
+        await self._run_in_thread(work)
 
     async def contains(self, prefix: str) -> bool:
         """Return whether a batch whose id has this prefix is queued or runs."""
@@ -115,7 +115,7 @@ class DbosQueue:
             )
             return bool(found)
 
-        return await self._in_thread(work)
+        return await self._run_in_thread(work)
 
     async def take_over(self, executor: str) -> int:
         """Queue the batches of a dead replica again, and return their number.
@@ -131,21 +131,21 @@ class DbosQueue:
                 self._dbos.resume_workflows([workflow.workflow_id for workflow in pending], queue_name=QUEUE)
             return len(pending)
 
-        return await self._in_thread(work)
+        return await self._run_in_thread(work)
 
     async def cancel(self, prefix: str) -> None:
         """Take batches whose id has this prefix out of the queue; running ones end by themselves."""
-        await self._in_thread(lambda: self._dbos.cancel_workflows(self._ids(prefix, _ACTIVE)))
+        await self._run_in_thread(lambda: self._dbos.cancel_workflows(self._list_ids(prefix, _ACTIVE)))
 
     async def delete(self, prefix: str) -> None:
         """Delete the records of batches whose id has this prefix."""
-        await self._in_thread(lambda: self._dbos.delete_workflows(self._ids(prefix, None)))
+        await self._run_in_thread(lambda: self._dbos.delete_workflows(self._list_ids(prefix, None)))
 
-    def _ids(self, prefix: str, status: list[str] | None) -> list[str]:
+    def _list_ids(self, prefix: str, status: list[str] | None) -> list[str]:
         found = self._dbos.list_workflows(workflow_id_prefix=prefix, status=status, load_input=False, load_output=False)
         return [workflow.workflow_id for workflow in found]
 
-    async def _in_thread(self, work: Callable[[], R]) -> R:
+    async def _run_in_thread(self, work: Callable[[], R]) -> R:
         if self._dbos is None:
             raise QueueUnavailable("the queue of bulk learning is closed")
         try:
@@ -158,7 +158,7 @@ class DbosQueue:
         from dbos import DBOS
 
         _redirect_logs()
-        DBOS(config=self._config())
+        DBOS(config=self._build_config())
 
         async def learn_batch(batch_id: str, key: str, dataset: str, first: int, last: int) -> None:
             assert self._loop is not None
@@ -180,13 +180,13 @@ class DbosQueue:
             raise
         return DBOS
 
-    def _config(self) -> DBOSConfig:
+    def _build_config(self) -> DBOSConfig:
         return {
             "name": APPLICATION,
-            "system_database_url": _dbos_url(self._url),
+            "system_database_url": _format_dbos_url(self._url),
             "executor_id": self._executor,
             "application_version": VERSION,
-            "serializer": _json_serializer(),
+            "serializer": _create_json_serializer(),
             "sys_db_pool_size": self._concurrency.process + _SPARE_THREADS,
             "max_executor_threads": self._concurrency.process + _SPARE_THREADS,
             "scheduler_polling_interval_sec": 3600.0,
@@ -204,7 +204,7 @@ def _translate_error(error: BaseException) -> BaseException:
     return error
 
 
-def _dbos_url(url: URL) -> str:
+def _format_dbos_url(url: URL) -> str:
     """Return the URL for DBOS, which chooses its drivers itself."""
     plain = url if is_sqlite(url) else url.set(drivername="postgresql")
     return plain.render_as_string(hide_password=False)
@@ -218,7 +218,7 @@ def _redirect_logs() -> None:
     logger.propagate = True
 
 
-def _json_serializer() -> Any:
+def _create_json_serializer() -> Any:
     """Return a serializer to JSON: nothing that is read from the database is ever executed."""
     from dbos import Serializer
 

@@ -26,11 +26,14 @@ class BulkMetrics:
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
         meter.create_observable_gauge(
-            "hansei.bulk.jobs", [_by_state(lambda: self._totals.jobs)], unit="{job}", description="Jobs by state."
+            "hansei.bulk.jobs",
+            [_observe_by_state(lambda: self._totals.jobs)],
+            unit="{job}",
+            description="Jobs by state.",
         )
         meter.create_observable_gauge(
             "hansei.bulk.trajectories",
-            [_by_state(lambda: self._totals.trajectories)],
+            [_observe_by_state(lambda: self._totals.trajectories)],
             unit="{trajectory}",
             description="Trajectories of jobs by state.",
         )
@@ -44,7 +47,7 @@ class BulkMetrics:
         self._totals = totals
 
 
-def _by_state(counts: Callable[[], Mapping[str, int]]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _observe_by_state(counts: Callable[[], Mapping[str, int]]) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(count, {"state": state}) for state, count in counts().items()]
 

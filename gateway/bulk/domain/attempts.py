@@ -56,7 +56,7 @@ class AttemptResult(StrEnum):
     DEAD = "dead"
 
 
-def result_of(attempt: int, attempts: int | None, outcome: Learned | Failure) -> AttemptResult:
+def classify_outcome(attempt: int, attempts: int | None, outcome: Learned | Failure) -> AttemptResult:
     """Return the result of an attempt, counted from 1, of at most `attempts`."""
     if isinstance(outcome, Learned):
         return AttemptResult.LEARNED

@@ -28,7 +28,7 @@ def split_positions(positions: Sequence[int], concurrency: int) -> list[Sequence
     return [positions[start : start + size] for start in range(0, len(positions), size)]
 
 
-def generation_prefix(key: str, generation: int) -> str:
+def build_generation_prefix(key: str, generation: int) -> str:
     """Return the prefix of the ids of all batches of a generation."""
     return f"{key}/{generation}/"
 

@@ -18,7 +18,7 @@ from gateway.bulk.domain.attempts import Failure, Learned
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.domain.job import JobState
 from gateway.bulk.tests.desk import AT_ONCE, NOW, Answer, Book, Desk, learn_response
-from gateway.bulk.usecases.learn_batches import BatchLearner, outcome_of
+from gateway.bulk.usecases.learn_batches import BatchLearner, summarize_response
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
@@ -94,14 +94,14 @@ async def test_what_another_attempt_cannot_mend_is_tried_once(desk: Desk) -> Non
     ],
 )
 def test_nothing_stored_is_never_counted_as_learned(response: gateway.LearnResponse, reason: str) -> None:
-    outcome = outcome_of(response)
+    outcome = summarize_response(response)
     assert isinstance(outcome, Failure)
     assert (outcome.reason, outcome.is_transient) == (reason, True)
 
 
 def test_an_outcome_tells_what_the_curator_applied() -> None:
-    assert outcome_of(learn_response(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
-    assert outcome_of(learn_response(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
+    assert summarize_response(learn_response(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
+    assert summarize_response(learn_response(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
 
 
 async def test_a_trajectory_that_ends_its_process_is_given_up_and_the_others_go_on(desk: Desk) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from chassis.calls import Call, current_call, new_id
+from chassis.calls import Call, create_id, current_call
 from chassis.errors import Aborted, HanseiError, ResourceExhausted, Unavailable
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
-from gateway.bulk.domain.attempts import AttemptResult, Failure, Learned, PendingTrajectory, result_of
+from gateway.bulk.domain.attempts import AttemptResult, Failure, Learned, PendingTrajectory, classify_outcome
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.usecases.ports import LearnChain, ProgressStore
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -81,8 +81,8 @@ class BatchLearner:
             if pending is None:
                 return None
             attempt, started_at = pending.attempts + 1, self._monotonic()
-            outcome = await self._attempt(_learn_request(pending, position))
-            result = result_of(attempt, self._policy.attempts, outcome)
+            outcome = await self._attempt_learn(_learn_request(pending, position))
+            result = classify_outcome(attempt, self._policy.attempts, outcome)
             self._record_attempt(result, self._monotonic() - started_at)
             if isinstance(outcome, Learned):
                 return await self._retry(self._store.save_learned, key, position, outcome)
@@ -91,15 +91,15 @@ class BatchLearner:
             await self._retry(self._store.save_failure, key, position, outcome)
             await self._pause(self._policy.pause(attempt, outcome.retry_after, self._jitter))
 
-    async def _attempt(self, request: gateway.LearnRequest) -> Learned | Failure:
+    async def _attempt_learn(self, request: gateway.LearnRequest) -> Learned | Failure:
         """Make one attempt. An attempt in progress is finished, also when the learner is stopped."""
         if self._stopping.is_set():
             raise Stopping
         self._busy += 1
         self._idle.clear()
         try:
-            current_call.set(Call("bulk", new_id(), request.request_id))
-            return outcome_of(await self._chain.learn(request))
+            current_call.set(Call("bulk", create_id(), request.request_id))
+            return summarize_response(await self._chain.learn(request))
         except HanseiError as error:
             return Failure.from_error(error, is_transient=error.code in TRANSIENT_CODES)
         except Exception:
@@ -116,7 +116,7 @@ class BatchLearner:
             lambda: work(*args, **kwargs),
             lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),
             before_pause=lambda attempt, pause, error: log.warning(
-                "database of bulk learning is unavailable; retrying", attempt=attempt, why=str(error)
+                "database of bulk learning is unavailable; retrying", attempt=attempt, error=str(error)
             ),
             sleep=self._pause,
             rng=self._jitter,
@@ -146,7 +146,7 @@ def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRe
     )
 
 
-def outcome_of(response: gateway.LearnResponse) -> Learned | Failure:
+def summarize_response(response: gateway.LearnResponse) -> Learned | Failure:
     """Return the outcome of a Learn response; without a saved curation it is a transient failure (G-43, G-45)."""
     if not response.HasField("curation"):
         message = "the reflection failed; nothing was learned"

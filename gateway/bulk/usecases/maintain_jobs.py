@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import get_logger
-from gateway.bulk.domain.batches import generation_prefix
+from gateway.bulk.domain.batches import build_generation_prefix
 from gateway.bulk.domain.job import Job, JobState, JobTotals
 from gateway.bulk.usecases.learn_batches import BatchLearner
 from gateway.bulk.usecases.ports import BatchQueue, BatchStore, JobStore, ReplicaStore
@@ -171,7 +171,7 @@ class BulkLearning:
     async def _requeue_lost_batches(self) -> None:
         """Queue batches of jobs whose replica died before it had queued them."""
         for key, generation in await self._batches.overdue():
-            is_queued = await self._queue.contains(generation_prefix(key, generation))
+            is_queued = await self._queue.contains(build_generation_prefix(key, generation))
             if not is_queued and await self._batches.start_generation(key, generation):
                 await self._enqueue(key)
 

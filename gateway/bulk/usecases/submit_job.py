@@ -28,7 +28,7 @@ async def submit_job(store: SubmissionStore, requests: Requests) -> tuple[str, s
     head = await _read_head(requests)
     if await store.exists(head.request_id):
         digest, _ = await _read_batches(requests, head, None, "")
-        await store.check_accepted(_idempotency_key(head, digest))
+        await store.check_accepted(_build_idempotency_key(head, digest))
         return head.request_id, None
     key = uuid.uuid4().hex
     max_iterations = head.max_iterations if head.HasField("max_iterations") else None
@@ -36,8 +36,8 @@ async def submit_job(store: SubmissionStore, requests: Requests) -> tuple[str, s
     try:
         digest, total = await _read_batches(requests, head, store, key)
         if not total:
-            raise _invalid_stream("batch", "a job needs at least one trajectory")
-        is_new = await store.accept(key, _idempotency_key(head, digest))
+            raise _build_invalid_stream("batch", "a job needs at least one trajectory")
+        is_new = await store.accept(key, _build_idempotency_key(head, digest))
     except BaseException:
         await store.discard(key)
         raise
@@ -46,7 +46,7 @@ async def submit_job(store: SubmissionStore, requests: Requests) -> tuple[str, s
     return head.request_id, key if is_new else None
 
 
-def _idempotency_key(head: service.JobHead, digest: bytes) -> IdempotencyKey:
+def _build_idempotency_key(head: service.JobHead, digest: bytes) -> IdempotencyKey:
     return IdempotencyKey(head.request_id, METHOD, digest, _SCOPE)
 
 
@@ -55,7 +55,7 @@ async def _read_head(requests: Requests) -> service.JobHead:
         if request.WhichOneof("part") == "head":
             return request.head
         break
-    raise _invalid_stream("head", "the first message must be the head")
+    raise _build_invalid_stream("head", "the first message must be the head")
 
 
 async def _read_batches(
@@ -66,10 +66,10 @@ async def _read_batches(
     total = 0
     async for request in requests:
         if request.WhichOneof("part") != "batch":
-            raise _invalid_stream("head", "only the first message may be the head")
+            raise _build_invalid_stream("head", "only the first message may be the head")
         for offset, item in enumerate(request.batch.trajectories):
             _check_dataset(head, total + offset, item)
-            content = _without_times(item).SerializeToString(deterministic=True)
+            content = _remove_times(item).SerializeToString(deterministic=True)
             digest.update(len(content).to_bytes(8) + content)
         if store is not None:
             payloads = [(item.trajectory.id, item.SerializeToString()) for item in request.batch.trajectories]
@@ -78,7 +78,7 @@ async def _read_batches(
     return digest.digest(), total
 
 
-def _without_times(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
+def _remove_times(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
     """Return a copy without times, which readers of files fill in: a file that is submitted again is the same job."""
     copy = bulk.QueuedTrajectory()
     copy.CopyFrom(item)
@@ -94,5 +94,5 @@ def _check_dataset(head: service.JobHead, index: int, item: bulk.QueuedTrajector
         raise InvalidArgument("dataset mismatch", violations=[violation])
 
 
-def _invalid_stream(field: str, rule: str) -> InvalidArgument:
+def _build_invalid_stream(field: str, rule: str) -> InvalidArgument:
     return InvalidArgument(rule, violations=[Violation(field, rule)])

@@ -15,13 +15,15 @@ seconds.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chassis.deadlines import time_limit
+    from hansei.client import errors
     from hansei.client.client import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "time_limit"]
+__all__ = ["AsyncClient", "Client", "errors", "time_limit"]
 
 
 def __getattr__(name: str) -> object:
@@ -30,6 +32,8 @@ def __getattr__(name: str) -> object:
         from chassis.deadlines import time_limit
 
         return time_limit
+    if name == "errors":
+        return import_module("hansei.client.errors")
     if name in __all__:
         from hansei.client import client
 

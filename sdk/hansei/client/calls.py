@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from google.protobuf.message import Message
 
-from chassis.idempotency import key_holder
+from chassis.idempotency import find_key_holder
 
 P = ParamSpec("P")
 Req = TypeVar("Req", bound=Message)
@@ -74,35 +74,35 @@ class RpcMethod(Generic[BlockingCall, AsyncCall]):
             response_deserializer=self.response.FromString,
             _registered_method=True,
         )
-        function = _stream_sender(send) if self.arity.startswith("stream") else _field_sender(send, self.request)
+        function = _stream_sender(send) if self.arity.startswith("stream") else _build_field_sender(send, self.request)
         function.__name__ = self._name
         function.__doc__ = f"Call {self.path}; its request is {self.request.DESCRIPTOR.full_name}."
         service.__dict__[self._name] = function
         return function
 
 
-def unary(
+def bind_unary(
     request: Callable[P, Message], response: type[Resp]
 ) -> RpcMethod[Callable[P, Resp], Callable[P, Awaitable[Resp]]]:
     """Declare a method with one request and one response."""
     return RpcMethod("unary_unary", request, response)
 
 
-def server_stream(
+def bind_server_stream(
     request: Callable[P, Message], response: type[Resp]
 ) -> RpcMethod[Callable[P, Iterator[Resp]], Callable[P, AsyncIterator[Resp]]]:
     """Declare a method with one request and a stream of responses; leaving the loop early cancels the call."""
     return RpcMethod("unary_stream", request, response)
 
 
-def client_stream(
+def bind_client_stream(
     request: type[Req], response: type[Resp]
 ) -> RpcMethod[Callable[[Iterable[Req]], Resp], Callable[[Iterable[Req] | AsyncIterable[Req]], Awaitable[Resp]]]:
     """Declare a method with a stream of requests and one response."""
     return RpcMethod("stream_unary", request, response)
 
 
-def two_streams(
+def bind_two_streams(
     request: type[Req], response: type[Resp]
 ) -> RpcMethod[
     Callable[[Iterable[Req]], Iterator[Resp]], Callable[[Iterable[Req] | AsyncIterable[Req]], AsyncIterator[Resp]]
@@ -111,12 +111,12 @@ def two_streams(
     return RpcMethod("stream_stream", request, response)
 
 
-def declared_methods(service: type[ServiceClient[Any]]) -> dict[str, RpcMethod[Any, Any]]:
+def collect_declared_methods(service: type[ServiceClient[Any]]) -> dict[str, RpcMethod[Any, Any]]:
     """Return the methods that a service declares, by name."""
     return {name: value for name, value in vars(service).items() if isinstance(value, RpcMethod)}
 
 
-def _field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
+def _build_field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
     return lambda **fields: send(add_request_id(request(**fields)))
 
 
@@ -136,7 +136,7 @@ def add_request_id(message: Req) -> Req:
 
     This happens before the first try, so all tries of one call share the id and take effect once.
     """
-    holder = key_holder(message)
+    holder = find_key_holder(message)
     if holder is not None and not holder.request_id:
         holder.request_id = str(uuid.uuid4())
     return message

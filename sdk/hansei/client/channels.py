@@ -11,11 +11,11 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status
-from chassis.calls import CORRELATION_ID_KEY, correlation_id
-from chassis.channels import channel_options, target
+from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
+from chassis.channels import build_channel_options, build_target
 from chassis.guard import AUTHORIZATION
 from chassis.policy import Policies
-from chassis.telemetry import MethodTelemetry, metadata_for
+from chassis.telemetry import MethodTelemetry, build_metadata
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
@@ -34,20 +34,20 @@ class BlockingChannel(grpc.Channel):
         self._peer = peer
         self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
         self._policies = policies
-        options = channel_options(policies, MAX_MESSAGE_BYTES, follow_health=True)
+        options = build_channel_options(policies, MAX_MESSAGE_BYTES, follow_health=True)
         self._connection = (
-            grpc.secure_channel(target(address), credentials, options=options)
+            grpc.secure_channel(build_target(address), credentials, options=options)
             if credentials
-            else grpc.insecure_channel(target(address), options=options)
+            else grpc.insecure_channel(build_target(address), options=options)
         )
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one request and one response."""
-        return self._single(method, self._connection.unary_unary(method, *args, **kwargs))
+        return self._wrap_single(method, self._connection.unary_unary(method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and one response."""
-        return self._single(method, self._connection.stream_unary(method, *args, **kwargs))
+        return self._wrap_single(method, self._connection.stream_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one request and a stream of responses."""
@@ -57,7 +57,7 @@ class BlockingChannel(grpc.Channel):
         """Return a method with a stream of requests and a stream of responses."""
         return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
-    def _single(self, path: str, send: Any) -> Any:
+    def _wrap_single(self, path: str, send: Any) -> Any:
         telemetry = MethodTelemetry(path, SpanKind.CLIENT)
 
         def call(request: Any) -> Any:
@@ -100,8 +100,8 @@ class BlockingChannel(grpc.Channel):
             telemetry.end(span, code, time.monotonic() - start)
 
     def _call_options(self, path: str, span: Span) -> dict[str, Any]:
-        metadata = ((CORRELATION_ID_KEY, correlation_id()), *metadata_for(span), *self._metadata)
-        return {"timeout": deadlines.budget(self._policies[path].timeout_seconds), "metadata": metadata}
+        metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *build_metadata(span), *self._metadata)
+        return {"timeout": deadlines.compute_budget(self._policies[path].timeout_seconds), "metadata": metadata}
 
     def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
         """Call `callback` at every change of the connection's state."""

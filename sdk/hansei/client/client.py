@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack, overload
 
 from chassis.channels import Peers
-from chassis.policy import Policies, installed_policies
+from chassis.policy import Policies, load_policies
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.channels import BlockingChannel
+from hansei.client.conversations import ConversationOptions, Messages, encode_conversation, read_conversation
+from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
+from hansei.client.errors import Unavailable
 from hansei.client.services import AllServices
-from hansei.client.tls import TlsChoice, channel_credentials
+from hansei.client.serving import AsyncServing, SearchFallback, Serving
+from hansei.client.tls import TlsChoice, build_credentials
+from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse, LearnResponse
 from hansei.playbook.v1.playbook_service_pb2 import (
     PLAYBOOK_FORMAT_UNSPECIFIED,
+    ApplyDeltasResponse,
     ImportHead,
     ImportPlaybookRequest,
     ImportPlaybookResponse,
@@ -27,6 +33,8 @@ from hansei.search.v1.search_service_pb2 import SearchResponse
 
 DEFAULT_ADDRESS = "127.0.0.1:50050"
 ADDRESS_VARIABLE = "HANSEI_ADDR"
+NEW_DATASET = "default"
+"""The dataset of lessons for which no dataset is named."""
 CHUNK_BYTES = 1024 * 1024
 
 
@@ -58,6 +66,15 @@ class SearchOptions(TypedDict, total=False):
     """Return the terms that matched."""
 
 
+class RecallOptions(TypedDict, total=False):
+    """The options of `recall` and `serve`."""
+
+    top_k: int | None
+    """The number of bullets; None: 10."""
+    min_revision: int
+    """Wait until the index holds this revision, as `learn` returned it."""
+
+
 class ImportOptions(TypedDict, total=False):
     """The options of `import_playbook`."""
 
@@ -71,12 +88,12 @@ class ImportOptions(TypedDict, total=False):
     """The idempotency key: a repeated one returns the stored response and changes nothing."""
 
 
-def address_or_default(address: str | None) -> str:
+def choose_address(address: str | None) -> str:
     """Return `address`, else HANSEI_ADDR, else 127.0.0.1:50050."""
     return address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
 
 
-def _peer_name(address: str) -> str:
+def _get_peer_name(address: str) -> str:
     """Return the name of the server in error messages."""
     return f"hansei at {address}"
 
@@ -88,7 +105,7 @@ def import_requests(dataset: str, content: bytes, options: ImportOptions) -> Ite
         yield ImportPlaybookRequest(chunk=content[start : start + CHUNK_BYTES])
 
 
-def _authorization(token: str | None) -> str:
+def _format_authorization(token: str | None) -> str:
     """Return the value of the `authorization` header; empty without a token."""
     bearer = os.environ.get("HANSEI_TOKEN", "") if token is None else token
     return f"Bearer {bearer}" if bearer else ""
@@ -107,15 +124,16 @@ class Client(AllServices[BlockingMode]):
     ) -> None:
         """Set up the client; it connects at the first call.
 
-        `address` is the gateway's `host:port` (default: see `address_or_default`). `token` is an API key or a token of
+        `address` is the gateway's `host:port` (default: see `choose_address`). `token` is an API key or a token of
         the gateway's issuer (default: HANSEI_TOKEN). `tls` names the TLS files, or is False for plaintext (default:
         HANSEI_TLS_*).
         """
-        address = address_or_default(address)
-        policies = installed_policies() if policies is None else policies
-        credentials = channel_credentials(tls)
-        channel = BlockingChannel(_peer_name(address), address, policies, _authorization(token), credentials)
+        address = choose_address(address)
+        policies = load_policies() if policies is None else policies
+        credentials = build_credentials(tls)
+        channel = BlockingChannel(_get_peer_name(address), address, policies, _format_authorization(token), credentials)
         super().__init__(address, channel)
+        self._fallback = SearchFallback()
 
     @classmethod
     @contextmanager
@@ -126,8 +144,29 @@ class Client(AllServices[BlockingMode]):
         with run_stack_in_background(variables) as address, cls(address, tls=False) as client:
             yield client
 
-    def learn(self, trajectory: Trajectory, **options: Unpack[LearnOptions]) -> LearnResponse:
-        """Reflect on a trajectory and curate the lessons into the trajectory's dataset."""
+    @overload
+    def learn(self, trajectory: Trajectory, **options: Unpack[LearnOptions]) -> LearnResponse: ...
+    @overload
+    def learn(
+        self, *, messages: Messages, succeeded: bool, dataset: str = ..., **options: Unpack[ConversationOptions]
+    ) -> LearnResponse: ...
+    def learn(
+        self,
+        trajectory: Trajectory | None = None,
+        *,
+        messages: Messages = (),
+        succeeded: bool = False,
+        dataset: str = NEW_DATASET,
+        **options: Any,
+    ) -> LearnResponse:
+        """Reflect on a trajectory, or on a conversation, and curate the lessons into its dataset.
+
+        A conversation is a list of `messages`, with tool calls and their results; it is learned once.
+        """
+        if trajectory is None:
+            content = encode_conversation(messages, succeeded, options)
+            record = read_conversation(self.reflector.parse_trajectories(content=content, dataset=dataset))
+            trajectory, options = record.trajectory, record.learn_options
         return self.gateway.learn(trajectory=trajectory, dataset=trajectory.dataset, **options)
 
     def search(
@@ -137,19 +176,61 @@ class Client(AllServices[BlockingMode]):
         *,
         sections: Sequence[str] = (),
         min_revision: int = 0,
+        allow_missing: bool = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResponse:
         """Return the bullets of a dataset that match a text, best first.
 
         `sections`: only bullets of these. `min_revision`: wait until the index holds this revision, as `learn` returned
-        it.
+        it. `allow_missing`: a dataset that does not exist gives no results; otherwise it raises `NotFound`.
         """
         query = SearchQuery(query_text=text, section_filter=sections, **options)
-        return self.index.search(dataset=dataset, query=query, min_revision=min_revision)
+        return self.index.search(dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing)
+
+    def recall(self, dataset: str, session_id: str, query: str, **options: Unpack[RecallOptions]) -> RecallResponse:
+        """Return the bullets for a query of a session, best first.
+
+        `session_id` names one task of an agent, which ends in one outcome. While trials run, some bullets are withheld
+        at random, the same ones whenever the session asks. Without an evidence service the bullets are those of
+        `search`, and `note` says so.
+        """
+        try:
+            response = self.evidence.recall(dataset=dataset, session_id=session_id, query_text=query, **options)
+        except Unavailable as error:
+            return self._fallback.recall_response(error, self.search(dataset, query, **options))
+        self._fallback.end()
+        return response
+
+    @contextmanager
+    def serve(self, dataset: str, session_id: str, query: str, **options: Unpack[RecallOptions]) -> Iterator[Serving]:
+        """Serve bullets to a session for the length of the block; report its end with `serving.report`.
+
+        The arguments are those of `recall`. A block that raises reports nothing.
+        """
+        serving = Serving(self.evidence, dataset, self.recall(dataset, session_id, query, **options))
+        yield serving
+        serving.warn_of_missing_report()
 
     def ask(self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "") -> AnswerResponse:
         """Answer a query from the bullets of a dataset; the response has the served and the cited bullets."""
         return self.gateway.answer(dataset=dataset, query=query, min_revision=min_revision, instruction=instruction)
+
+    def remember(
+        self, dataset: str, text: str, *, section: str = DEFAULT_SECTION, **options: Unpack[EditOptions]
+    ) -> ApplyDeltasResponse:
+        """Add a lesson to a dataset; `operations[0]` has its id, also if the same lesson is already there."""
+        deltas = [build_addition(text, section)]
+        return accept(self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+
+    def forget(self, dataset: str, bullet_id: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
+        """Remove a bullet from a dataset; its history stays. Raises NotFound."""
+        deltas = [build_removal(bullet_id)]
+        return accept(self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+
+    def edit(self, dataset: str, bullet_id: str, text: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
+        """Replace the text of a bullet. Raises NotFound; Aborted if it changed after `base_revision`."""
+        deltas = [build_replacement(bullet_id, text)]
+        return accept(self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
 
     def import_playbook(self, dataset: str, content: bytes, **options: Unpack[ImportOptions]) -> ImportPlaybookResponse:
         """Import a playbook file."""
@@ -185,12 +266,13 @@ class AsyncClient(AllServices[AsyncMode]):
         policies: Policies | None = None,
     ) -> None:
         """Set up the client; the arguments are those of `Client`."""
-        address = address_or_default(address)
-        name = _peer_name(address)
+        address = choose_address(address)
+        name = _get_peer_name(address)
         self._peers = Peers(
-            {name: address}, policies=policies, credential=_authorization(token), tls=channel_credentials(tls)
+            {name: address}, policies=policies, credential=_format_authorization(token), tls=build_credentials(tls)
         )
         super().__init__(address, self._peers.channel(name))
+        self._fallback = SearchFallback()
 
     @classmethod
     @asynccontextmanager
@@ -201,8 +283,29 @@ class AsyncClient(AllServices[AsyncMode]):
         async with run_stack_in_loop(variables) as address, cls(address, tls=False) as client:
             yield client
 
-    async def learn(self, trajectory: Trajectory, **options: Unpack[LearnOptions]) -> LearnResponse:
-        """Reflect on a trajectory and curate the lessons into the trajectory's dataset."""
+    @overload
+    async def learn(self, trajectory: Trajectory, **options: Unpack[LearnOptions]) -> LearnResponse: ...
+    @overload
+    async def learn(
+        self, *, messages: Messages, succeeded: bool, dataset: str = ..., **options: Unpack[ConversationOptions]
+    ) -> LearnResponse: ...
+    async def learn(
+        self,
+        trajectory: Trajectory | None = None,
+        *,
+        messages: Messages = (),
+        succeeded: bool = False,
+        dataset: str = NEW_DATASET,
+        **options: Any,
+    ) -> LearnResponse:
+        """Reflect on a trajectory, or on a conversation, and curate the lessons into its dataset.
+
+        A conversation is a list of `messages`, with tool calls and their results; it is learned once.
+        """
+        if trajectory is None:
+            content = encode_conversation(messages, succeeded, options)
+            record = read_conversation(await self.reflector.parse_trajectories(content=content, dataset=dataset))
+            trajectory, options = record.trajectory, record.learn_options
         return await self.gateway.learn(trajectory=trajectory, dataset=trajectory.dataset, **options)
 
     async def search(
@@ -212,17 +315,59 @@ class AsyncClient(AllServices[AsyncMode]):
         *,
         sections: Sequence[str] = (),
         min_revision: int = 0,
+        allow_missing: bool = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResponse:
         """Return the bullets of a dataset that match a text, best first; the arguments are those of `Client.search`."""
         query = SearchQuery(query_text=text, section_filter=sections, **options)
-        return await self.index.search(dataset=dataset, query=query, min_revision=min_revision)
+        return await self.index.search(
+            dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing
+        )
+
+    async def recall(
+        self, dataset: str, session_id: str, query: str, **options: Unpack[RecallOptions]
+    ) -> RecallResponse:
+        """Return the bullets for a query of a session, best first; see `Client.recall`."""
+        try:
+            response = await self.evidence.recall(dataset=dataset, session_id=session_id, query_text=query, **options)
+        except Unavailable as error:
+            return self._fallback.recall_response(error, await self.search(dataset, query, **options))
+        self._fallback.end()
+        return response
+
+    @asynccontextmanager
+    async def serve(
+        self, dataset: str, session_id: str, query: str, **options: Unpack[RecallOptions]
+    ) -> AsyncIterator[AsyncServing]:
+        """Serve bullets to a session for the length of the block; see `Client.serve`."""
+        serving = AsyncServing(self.evidence, dataset, await self.recall(dataset, session_id, query, **options))
+        yield serving
+        serving.warn_of_missing_report()
 
     async def ask(self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "") -> AnswerResponse:
         """Answer a query from the bullets of a dataset; the response has the served and the cited bullets."""
         return await self.gateway.answer(
             dataset=dataset, query=query, min_revision=min_revision, instruction=instruction
         )
+
+    async def remember(
+        self, dataset: str, text: str, *, section: str = DEFAULT_SECTION, **options: Unpack[EditOptions]
+    ) -> ApplyDeltasResponse:
+        """Add a lesson to a dataset; `operations[0]` has its id, also if the same lesson is already there."""
+        deltas = [build_addition(text, section)]
+        return accept(await self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+
+    async def forget(self, dataset: str, bullet_id: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
+        """Remove a bullet from a dataset; its history stays. Raises NotFound."""
+        deltas = [build_removal(bullet_id)]
+        return accept(await self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+
+    async def edit(
+        self, dataset: str, bullet_id: str, text: str, **options: Unpack[EditOptions]
+    ) -> ApplyDeltasResponse:
+        """Replace the text of a bullet. Raises NotFound; Aborted if it changed after `base_revision`."""
+        deltas = [build_replacement(bullet_id, text)]
+        return accept(await self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
 
     async def import_playbook(
         self, dataset: str, content: bytes, **options: Unpack[ImportOptions]

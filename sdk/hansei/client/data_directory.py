@@ -8,7 +8,7 @@ from pathlib import Path
 DATA_DIRECTORY_VARIABLE = "HANSEI_DATA_DIR"
 
 
-def data_directory() -> Path:
+def find_data_directory() -> Path:
     """Return the directory that HANSEI_DATA_DIR names, else the one of the platform."""
     from platformdirs import user_data_path
 

@@ -22,16 +22,18 @@ def submit_jobs(client: Client, records: Sequence[TrajectoryRecord]) -> list[Job
     by_dataset: dict[str, list[TrajectoryRecord]] = defaultdict(list)
     for record in records:
         by_dataset[record.trajectory.dataset].append(record)
-    return [client.jobs.submit(_requests(dataset, members)).job for dataset, members in sorted(by_dataset.items())]
+    return [
+        client.jobs.submit(_iterate_requests(dataset, members)).job for dataset, members in sorted(by_dataset.items())
+    ]
 
 
-def job_id(dataset: str, records: Sequence[TrajectoryRecord]) -> str:
+def create_job_id(dataset: str, records: Sequence[TrajectoryRecord]) -> str:
     """Return the id of a job, derived from the content and the order of its trajectories."""
     return str(uuid.uuid5(_NAMESPACE, "\n".join([dataset, *(record.request_id for record in records)])))
 
 
-def _requests(dataset: str, records: Sequence[TrajectoryRecord]) -> Iterator[SubmitTrajectoriesRequest]:
-    yield SubmitTrajectoriesRequest(head=JobHead(request_id=job_id(dataset, records), dataset=dataset))
+def _iterate_requests(dataset: str, records: Sequence[TrajectoryRecord]) -> Iterator[SubmitTrajectoriesRequest]:
+    yield SubmitTrajectoriesRequest(head=JobHead(request_id=create_job_id(dataset, records), dataset=dataset))
     batch: list[QueuedTrajectory] = []
     size = 0
     for record in records:

@@ -34,7 +34,8 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from hansei.client.client import AsyncClient, Client
-from hansei.client.recording import RecordedCall, RecordedMessage, Recording, Role, describe_error, error_text
+from hansei.client.outages import OnError, skip_outage
+from hansei.client.recording import RecordedCall, RecordedMessage, Recording, Role, describe_error, format_error
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchResult
@@ -50,7 +51,8 @@ class PlaybookRetriever(BaseRetriever):
     """Retrieve bullets of a playbook as documents, best first.
 
     The id of a document is the id of its bullet; `metadata` has `bullet_id`, `dataset`, `section`, `score` (combined),
-    `vector_score`, `bm25_score`, `helpful` and `harmful`. Async chains use `async_client` if it is set.
+    `vector_score`, `bm25_score`, `helpful` and `harmful`. Async chains use `async_client` if it is set. While hansei is
+    unavailable, there are no documents, unless `on_error="raise"`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -62,27 +64,33 @@ class PlaybookRetriever(BaseRetriever):
     sections: Sequence[str] = ()
     min_confidence: float | None = None
     alpha: float | None = None
+    on_error: OnError = "skip"
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         if self.client is None:
             raise ValueError("a PlaybookRetriever without `client` works only in async chains")
-        return self._documents(self.client.search(self.dataset, query, **self._options))
+        with skip_outage(self.on_error, self.dataset):
+            return self._convert_documents(self.client.search(self.dataset, query, **self._options))
+        return []
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
         if self.async_client is None:
             return await super()._aget_relevant_documents(query, run_manager=run_manager)
-        return self._documents(await self.async_client.search(self.dataset, query, **self._options))
+        with skip_outage(self.on_error, self.dataset):
+            return self._convert_documents(await self.async_client.search(self.dataset, query, **self._options))
+        return []
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("top_k", "sections", "min_confidence", "alpha")}
+        options = {name: getattr(self, name) for name in ("top_k", "sections", "min_confidence", "alpha")}
+        return options | {"allow_missing": True}  # an agent searches before its first trajectory creates the dataset
 
-    def _documents(self, response: SearchResponse) -> list[Document]:
-        return [self._document(result) for result in response.results]
+    def _convert_documents(self, response: SearchResponse) -> list[Document]:
+        return [self._convert_document(result) for result in response.results]
 
-    def _document(self, result: SearchResult) -> Document:
+    def _convert_document(self, result: SearchResult) -> Document:
         bullet = result.bullet
         return Document(
             id=bullet.id,
@@ -114,14 +122,21 @@ class TrajectoryRecorder(BaseCallbackHandler):
     Concurrent runs are recorded separately. A run that raises is a failure; any other run counts as a success that the
     agent itself reports, unless `client.learn` gets evidence. The newest `MAX_STORED_TRAJECTORIES` wait for `take`.
     `on_trajectory` is called with each trajectory in the thread that ends the run (`on_trajectory=client.learn`); the
-    chain raises its errors.
+    chain raises its errors, those of an outage of hansei only with `on_error="raise"`.
     """
 
     raise_error = True
     run_inline = True
 
-    def __init__(self, dataset: str, *, on_trajectory: Callable[[Trajectory], object] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: str,
+        *,
+        on_trajectory: Callable[[Trajectory], object] | None = None,
+        on_error: OnError = "skip",
+    ) -> None:
         self._dataset = dataset
+        self._on_error = on_error
         self._on_trajectory = on_trajectory
         self._lock = threading.Lock()
         self._parts: dict[UUID, _ActivePart] = {}
@@ -140,7 +155,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
     ) -> None:
         """Record the input of the outermost chain."""
         recording = self._begin(run_id, parent_run_id)
-        query = _query_of(inputs)
+        query = _find_query(inputs)
         if parent_run_id is None and query:
             recording.add_conversation([RecordedMessage("user", query)])
 
@@ -166,7 +181,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
         """Record the conversation that a chat model gets."""
         recording = self._begin(run_id, parent_run_id)
         for conversation in messages[:1]:
-            recording.add_conversation(_recorded_message(message) for message in conversation)
+            recording.add_conversation(_record_message(message) for message in conversation)
 
     def on_llm_start(
         self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
@@ -177,17 +192,17 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the reply of a model; LangChain passes a streamed reply as a whole."""
-        recording = self._recording(run_id)
+        recording = self._build_recording(run_id)
         for generation in (candidates[0] for candidates in response.generations[:1] if candidates):
             message = getattr(generation, "message", None)
-            reply = RecordedMessage("assistant", generation.text) if message is None else _recorded_message(message)
+            reply = RecordedMessage("assistant", generation.text) if message is None else _record_message(message)
             recording.add_message(reply)
         self._end(run_id)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the failed call of a model."""
-        text = error_text(describe_error(error))
-        self._recording(run_id).add_message(RecordedMessage("tool", text, name=_MODEL))
+        text = format_error(describe_error(error))
+        self._build_recording(run_id).add_message(RecordedMessage("tool", text, name=_MODEL))
         self._end(run_id, error)
 
     def on_tool_start(
@@ -202,19 +217,19 @@ class TrajectoryRecorder(BaseCallbackHandler):
     ) -> None:
         """Begin a tool call."""
         name = (serialized or {}).get("name") or kwargs.get("name") or "tool"
-        arguments = input_str if inputs is None else _json(inputs)
+        arguments = input_str if inputs is None else _format_json(inputs)
         call = RecordedCall(kwargs.get("tool_call_id") or str(run_id), name, arguments)
         self._begin(run_id, parent_run_id, call)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the result of a tool."""
-        text = _recorded_message(output).content if isinstance(output, ToolMessage) else _json(output)
+        text = _record_message(output).content if isinstance(output, ToolMessage) else _format_json(output)
         self._record_result(run_id, text)
         self._end(run_id)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the error of a tool."""
-        self._record_result(run_id, error_text(describe_error(error)))
+        self._record_result(run_id, format_error(describe_error(error)))
         self._end(run_id, error)
 
     def on_retriever_start(
@@ -225,7 +240,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
         """Record the documents that are bullets as served."""
-        self._recording(run_id).add_served_bullets(
+        self._build_recording(run_id).add_served_bullets(
             Bullet(id=document.metadata[_BULLET_ID], content=document.page_content)
             for document in documents
             if _BULLET_ID in document.metadata
@@ -239,7 +254,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
             self._parts[run_id] = _ActivePart(root, call)
             return self._recordings.setdefault(root, Recording(self._dataset))
 
-    def _recording(self, run_id: UUID) -> Recording:
+    def _build_recording(self, run_id: UUID) -> Recording:
         with self._lock:
             part = self._parts.get(run_id)
             # A part that began before the recorder was added has no recording; its messages are dropped.
@@ -248,7 +263,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
     def _record_result(self, run_id: UUID, text: str) -> None:
         part = self._parts.get(run_id)
         if part is not None and part.call is not None:
-            self._recording(run_id).add_result(part.call, text)
+            self._build_recording(run_id).add_result(part.call, text)
 
     def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
         with self._lock:
@@ -261,10 +276,11 @@ class TrajectoryRecorder(BaseCallbackHandler):
                 return  # without a query there is nothing to learn
             self._finished.append(trajectory)
         if self._on_trajectory is not None:
-            self._on_trajectory(trajectory)
+            with skip_outage(self._on_error, self._dataset):
+                self._on_trajectory(trajectory)
 
 
-def _query_of(inputs: Any) -> str:
+def _find_query(inputs: Any) -> str:
     """Return the query in the input of a chain: the input if it is a text, or a text under a usual name."""
     if isinstance(inputs, str):
         return inputs
@@ -273,17 +289,19 @@ def _query_of(inputs: Any) -> str:
     return next((inputs[name] for name in ("input", "question", "query") if isinstance(inputs.get(name), str)), "")
 
 
-def _recorded_message(message: BaseMessage) -> RecordedMessage:
+def _record_message(message: BaseMessage) -> RecordedMessage:
     calls: Iterable[Any] = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
     text = message.text
     return RecordedMessage(
         role=_ROLES.get(message.type.removesuffix("MessageChunk").lower(), "user"),
-        content=error_text(text) if getattr(message, "status", "") == "error" else text,
+        content=format_error(text) if getattr(message, "status", "") == "error" else text,
         name=message.name or "",
-        calls=tuple(RecordedCall(call["id"] or "", call["name"] or "tool", _json(call["args"])) for call in calls),
+        calls=tuple(
+            RecordedCall(call["id"] or "", call["name"] or "tool", _format_json(call["args"])) for call in calls
+        ),
         call_id=getattr(message, "tool_call_id", ""),
     )
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -39,13 +39,7 @@ class LearnOutcome:
 def learn(client: Client, record: TrajectoryRecord) -> LearnOutcome:
     """Learn from one trajectory. Errors are outcomes, except Unavailable, which would meet the next one too."""
     try:
-        response = client.learn(
-            record.trajectory,
-            ground_truth=record.ground_truth,
-            test_report=record.test_report,
-            siblings=record.siblings,
-            request_id=record.request_id,
-        )
+        response = client.learn(record.trajectory, **record.learn_options)
     except Unavailable:
         raise
     except HanseiError as error:

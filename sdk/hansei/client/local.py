@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
-from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
-from hansei.client.server import server
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
+from hansei.client.server import load_server
 
 
 @asynccontextmanager
 async def run_stack_in_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
     """Run a stack in the running loop for the length of the block, and yield its address."""
     # The stack reads its settings while it starts; the environment is restored right afterwards.
-    with set_environment({DATA_DIRECTORY_VARIABLE: str(data_directory()), **variables}) as restore:
-        async with server().serve_stack() as running:
+    with set_environment({DATA_DIRECTORY_VARIABLE: str(find_data_directory()), **variables}) as restore:
+        async with load_server().serve_stack() as running:
             restore()
             yield running.address
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
-def all_items(list_page: Callable[..., Any], field: str, **request: Any) -> Iterator[Any]:
+def iterate_items(list_page: Callable[..., Any], field: str, **request: Any) -> Iterator[Any]:
     """Yield the items of all pages of a list method; `field` is the field of its response that has the items."""
     token = ""
     while True:

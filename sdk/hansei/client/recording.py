@@ -57,7 +57,7 @@ class RecordedMessage:
         return self.role, self.content, tuple(call.id or call for call in self.calls)
 
 
-def error_text(text: str) -> str:
+def format_error(text: str) -> str:
     """Return the text of a failed tool result, so that it begins with "Error"."""
     return text if text.lstrip().lower().startswith("error") else f"Error: {text}"
 
@@ -133,8 +133,8 @@ class Recording:
         """
         with self._lock:
             messages, served = list(self._messages), dict(self._served)
-        query = query or _first_text(messages, "user") or _first_text(messages, "system")
-        answer = answer or _first_text(reversed(messages), "assistant")
+        query = query or _find_first_text(messages, "user") or _find_first_text(messages, "system")
+        answer = answer or _find_first_text(reversed(messages), "assistant")
         return tpb.Trajectory(
             task_id=self.task_id,
             query=query[:MAX_QUERY_CHARS],
@@ -144,15 +144,15 @@ class Recording:
             cited_bullet_ids=dict.fromkeys(id_ for id_ in _CITATION.findall(answer) if id_ in served),
             status=tpb.TRAJECTORY_STATUS_SUCCESS if error is None else tpb.TRAJECTORY_STATUS_FAILURE,
             error_message=None if error is None else error[:MAX_QUERY_CHARS],
-            steps=[_step(message) for message in messages],
+            steps=[_build_step(message) for message in messages],
         )
 
 
-def _first_text(messages: Iterable[RecordedMessage], role: Role) -> str:
+def _find_first_text(messages: Iterable[RecordedMessage], role: Role) -> str:
     return next((message.content for message in messages if message.role == role and message.content.strip()), "")
 
 
-def _step(message: RecordedMessage) -> tpb.Step:
+def _build_step(message: RecordedMessage) -> tpb.Step:
     return tpb.Step(
         role=_ROLES[message.role],
         name=message.name[:MAX_NAME_CHARS],
@@ -167,6 +167,6 @@ def _step(message: RecordedMessage) -> tpb.Step:
     )
 
 
-def bullet_lines(bullets: Sequence[Bullet]) -> str:
+def format_bullets(bullets: Sequence[Bullet]) -> str:
     """Return bullets as lines of a prompt: the id in brackets, then the text on one line."""
     return "\n".join(f"[{bullet.id}] {' '.join(bullet.content.split())}" for bullet in bullets)

@@ -9,7 +9,7 @@ class ServerNotInstalledError(ImportError):
     """A command needs the servers, and they are not installed."""
 
 
-def server() -> ModuleType:
+def load_server() -> ModuleType:
     """Return the module with all that the client uses of the servers.
 
     Raises:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Generic
 
-from hansei.client.calls import M, ServiceClient, client_stream, server_stream, two_streams, unary
+from hansei.client.calls import M, ServiceClient, bind_client_stream, bind_server_stream, bind_two_streams, bind_unary
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -30,169 +31,184 @@ from hansei.validator.v1 import validator_service_pb2 as validator
 class GatewayServiceClient(ServiceClient[M]):
     """Learn from a trajectory, answer a query."""
 
-    learn = unary(gateway.LearnRequest, gateway.LearnResponse)
-    learn_with_progress = server_stream(gateway.LearnWithProgressRequest, gateway.LearnWithProgressResponse)
-    run_workflow = unary(gateway.RunWorkflowRequest, gateway.RunWorkflowResponse)
-    answer = unary(gateway.AnswerRequest, gateway.AnswerResponse)
+    learn = bind_unary(gateway.LearnRequest, gateway.LearnResponse)
+    learn_with_progress = bind_server_stream(gateway.LearnWithProgressRequest, gateway.LearnWithProgressResponse)
+    run_workflow = bind_unary(gateway.RunWorkflowRequest, gateway.RunWorkflowResponse)
+    answer = bind_unary(gateway.AnswerRequest, gateway.AnswerResponse)
 
 
 class AccessServiceClient(ServiceClient[M]):
     """Identify the caller, manage API keys, list audit records."""
 
-    who_am_i = unary(access.WhoAmIRequest, access.WhoAmIResponse)
-    create_key = unary(access.CreateKeyRequest, access.CreateKeyResponse)
-    list_keys = unary(access.ListKeysRequest, access.ListKeysResponse)
-    revoke_key = unary(access.RevokeKeyRequest, access.RevokeKeyResponse)
-    list_audit_records = unary(access.ListAuditRecordsRequest, access.ListAuditRecordsResponse)
+    who_am_i = bind_unary(access.WhoAmIRequest, access.WhoAmIResponse)
+    create_key = bind_unary(access.CreateKeyRequest, access.CreateKeyResponse)
+    list_keys = bind_unary(access.ListKeysRequest, access.ListKeysResponse)
+    revoke_key = bind_unary(access.RevokeKeyRequest, access.RevokeKeyResponse)
+    list_audit_records = bind_unary(access.ListAuditRecordsRequest, access.ListAuditRecordsResponse)
 
 
 class RoundsServiceClient(ServiceClient[M]):
     """Run teams that submit in rounds, and score and judge their submissions."""
 
-    run_rounds = server_stream(rounds.RunRoundsRequest, rounds.RunRoundsResponse)
+    run_rounds = bind_server_stream(rounds.RunRoundsRequest, rounds.RunRoundsResponse)
 
 
 class BulkServiceClient(ServiceClient[M]):
     """Submit and follow jobs: many trajectories that the server learns in the background."""
 
-    submit = client_stream(bulk.SubmitTrajectoriesRequest, bulk.SubmitTrajectoriesResponse)
-    get = unary(bulk.GetJobRequest, bulk.GetJobResponse)
-    list = unary(bulk.ListJobsRequest, bulk.ListJobsResponse)
-    watch = server_stream(bulk.WatchJobRequest, bulk.WatchJobResponse)
-    cancel = unary(bulk.CancelJobRequest, bulk.CancelJobResponse)
-    list_dead_letters = unary(bulk.ListDeadLettersRequest, bulk.ListDeadLettersResponse)
-    retry_dead_letters = unary(bulk.RetryDeadLettersRequest, bulk.RetryDeadLettersResponse)
+    submit = bind_client_stream(bulk.SubmitTrajectoriesRequest, bulk.SubmitTrajectoriesResponse)
+    get = bind_unary(bulk.GetJobRequest, bulk.GetJobResponse)
+    list = bind_unary(bulk.ListJobsRequest, bulk.ListJobsResponse)
+    watch = bind_server_stream(bulk.WatchJobRequest, bulk.WatchJobResponse)
+    cancel = bind_unary(bulk.CancelJobRequest, bulk.CancelJobResponse)
+    list_dead_letters = bind_unary(bulk.ListDeadLettersRequest, bulk.ListDeadLettersResponse)
+    retry_dead_letters = bind_unary(bulk.RetryDeadLettersRequest, bulk.RetryDeadLettersResponse)
 
 
 class PlaybookServiceClient(ServiceClient[M]):
     """Read and change playbooks: bullets, history, review, files, change feed."""
 
-    get = unary(playbook.GetPlaybookRequest, playbook.GetPlaybookResponse)
-    list_bullets = unary(playbook.ListBulletsRequest, playbook.ListBulletsResponse)
-    list_datasets = unary(playbook.ListDatasetsRequest, playbook.ListDatasetsResponse)
-    get_dataset = unary(playbook.GetDatasetRequest, playbook.GetDatasetResponse)
-    get_sections = unary(playbook.GetSectionsRequest, playbook.GetSectionsResponse)
-    apply_deltas = unary(playbook.ApplyDeltasRequest, playbook.ApplyDeltasResponse)
-    watch = server_stream(playbook.WatchPlaybookRequest, playbook.WatchPlaybookResponse)
-    get_history = unary(playbook.GetHistoryRequest, playbook.GetHistoryResponse)
-    get_bullet_history = unary(playbook.GetBulletHistoryRequest, playbook.GetBulletHistoryResponse)
-    diff_revisions = unary(playbook.DiffRevisionsRequest, playbook.DiffRevisionsResponse)
-    restore_revision = unary(playbook.RestoreRevisionRequest, playbook.RestoreRevisionResponse)
-    revoke_trajectory = unary(playbook.RevokeTrajectoryRequest, playbook.RevokeTrajectoryResponse)
-    get_policy = unary(playbook.GetPolicyRequest, playbook.GetPolicyResponse)
-    set_policy = unary(playbook.SetPolicyRequest, playbook.SetPolicyResponse)
-    list_pending_changes = unary(playbook.ListPendingChangesRequest, playbook.ListPendingChangesResponse)
-    decide_pending_changes = unary(playbook.DecidePendingChangesRequest, playbook.DecidePendingChangesResponse)
-    merge = unary(playbook.MergePlaybooksRequest, playbook.MergePlaybooksResponse)
-    import_chunks = client_stream(playbook.ImportPlaybookRequest, playbook.ImportPlaybookResponse)
-    export_chunks = server_stream(playbook.ExportPlaybookRequest, playbook.ExportPlaybookResponse)
+    get = bind_unary(playbook.GetPlaybookRequest, playbook.GetPlaybookResponse)
+    list_bullets = bind_unary(playbook.ListBulletsRequest, playbook.ListBulletsResponse)
+    list_datasets = bind_unary(playbook.ListDatasetsRequest, playbook.ListDatasetsResponse)
+    get_dataset = bind_unary(playbook.GetDatasetRequest, playbook.GetDatasetResponse)
+    delete_dataset = bind_unary(playbook.DeleteDatasetRequest, playbook.DeleteDatasetResponse)
+    get_sections = bind_unary(playbook.GetSectionsRequest, playbook.GetSectionsResponse)
+    apply_deltas = bind_unary(playbook.ApplyDeltasRequest, playbook.ApplyDeltasResponse)
+    watch = bind_server_stream(playbook.WatchPlaybookRequest, playbook.WatchPlaybookResponse)
+    get_history = bind_unary(playbook.GetHistoryRequest, playbook.GetHistoryResponse)
+    get_bullet_history = bind_unary(playbook.GetBulletHistoryRequest, playbook.GetBulletHistoryResponse)
+    diff_revisions = bind_unary(playbook.DiffRevisionsRequest, playbook.DiffRevisionsResponse)
+    restore_revision = bind_unary(playbook.RestoreRevisionRequest, playbook.RestoreRevisionResponse)
+    revoke_trajectory = bind_unary(playbook.RevokeTrajectoryRequest, playbook.RevokeTrajectoryResponse)
+    get_policy = bind_unary(playbook.GetPolicyRequest, playbook.GetPolicyResponse)
+    set_policy = bind_unary(playbook.SetPolicyRequest, playbook.SetPolicyResponse)
+    list_pending_changes = bind_unary(playbook.ListPendingChangesRequest, playbook.ListPendingChangesResponse)
+    decide_pending_changes = bind_unary(playbook.DecidePendingChangesRequest, playbook.DecidePendingChangesResponse)
+    merge = bind_unary(playbook.MergePlaybooksRequest, playbook.MergePlaybooksResponse)
+    import_chunks = bind_client_stream(playbook.ImportPlaybookRequest, playbook.ImportPlaybookResponse)
+    export_chunks = bind_server_stream(playbook.ExportPlaybookRequest, playbook.ExportPlaybookResponse)
 
 
 class CuratorServiceClient(ServiceClient[M]):
     """Turn reflections into edits of a playbook."""
 
-    curate = unary(curator.CurateRequest, curator.CurateResponse)
-    prepare_curation = unary(curator.PrepareCurationRequest, curator.PrepareCurationResponse)
-    get_curation = unary(curator.GetCurationRequest, curator.GetCurationResponse)
+    curate = bind_unary(curator.CurateRequest, curator.CurateResponse)
+    prepare_curation = bind_unary(curator.PrepareCurationRequest, curator.PrepareCurationResponse)
+    get_curation = bind_unary(curator.GetCurationRequest, curator.GetCurationResponse)
 
 
 class ReflectorServiceClient(ServiceClient[M]):
     """Parse trajectories and reflect on them."""
 
-    reflect = unary(reflector.ReflectRequest, reflector.ReflectResponse)
-    parse_trajectories = unary(reflector.ParseTrajectoriesRequest, reflector.ParseTrajectoriesResponse)
+    reflect = bind_unary(reflector.ReflectRequest, reflector.ReflectResponse)
+    parse_trajectories = bind_unary(reflector.ParseTrajectoriesRequest, reflector.ParseTrajectoriesResponse)
 
 
 class SearchServiceClient(ServiceClient[M]):
     """Rank bullets and embed texts."""
 
-    search = unary(index.SearchRequest, index.SearchResponse)
-    batch_search = unary(index.BatchSearchRequest, index.BatchSearchResponse)
-    rank_bullets = unary(index.RankBulletsRequest, index.RankBulletsResponse)
-    get_status = unary(index.GetIndexStatusRequest, index.GetIndexStatusResponse)
-    embed = unary(index.EmbedRequest, index.EmbedResponse)
+    search = bind_unary(index.SearchRequest, index.SearchResponse)
+    batch_search = bind_unary(index.BatchSearchRequest, index.BatchSearchResponse)
+    rank_bullets = bind_unary(index.RankBulletsRequest, index.RankBulletsResponse)
+    get_status = bind_unary(index.GetIndexStatusRequest, index.GetIndexStatusResponse)
+    embed = bind_unary(index.EmbedRequest, index.EmbedResponse)
 
 
 class CollectionServiceClient(ServiceClient[M]):
     """Store document collections and search their chunks."""
 
-    create = unary(collection.CreateCollectionRequest, collection.CreateCollectionResponse)
-    get = unary(collection.GetCollectionRequest, collection.GetCollectionResponse)
-    list_all = unary(collection.ListCollectionsRequest, collection.ListCollectionsResponse)
-    delete = unary(collection.DeleteCollectionRequest, collection.DeleteCollectionResponse)
-    put_documents = unary(collection.PutDocumentsRequest, collection.PutDocumentsResponse)
-    get_document = unary(collection.GetDocumentRequest, collection.GetDocumentResponse)
-    list_documents = unary(collection.ListDocumentsRequest, collection.ListDocumentsResponse)
-    delete_documents = unary(collection.DeleteDocumentsRequest, collection.DeleteDocumentsResponse)
-    load_documents = two_streams(collection.LoadDocumentsRequest, collection.LoadDocumentsResponse)
-    search = unary(collection.SearchCollectionRequest, collection.SearchCollectionResponse)
+    create = bind_unary(collection.CreateCollectionRequest, collection.CreateCollectionResponse)
+    get = bind_unary(collection.GetCollectionRequest, collection.GetCollectionResponse)
+    list_all = bind_unary(collection.ListCollectionsRequest, collection.ListCollectionsResponse)
+    delete = bind_unary(collection.DeleteCollectionRequest, collection.DeleteCollectionResponse)
+    put_documents = bind_unary(collection.PutDocumentsRequest, collection.PutDocumentsResponse)
+    get_document = bind_unary(collection.GetDocumentRequest, collection.GetDocumentResponse)
+    list_documents = bind_unary(collection.ListDocumentsRequest, collection.ListDocumentsResponse)
+    delete_documents = bind_unary(collection.DeleteDocumentsRequest, collection.DeleteDocumentsResponse)
+    load_documents = bind_two_streams(collection.LoadDocumentsRequest, collection.LoadDocumentsResponse)
+    search = bind_unary(collection.SearchCollectionRequest, collection.SearchCollectionResponse)
 
 
 class GeneratorServiceClient(ServiceClient[M]):
     """Answer a query from the bullets in the request."""
 
-    generate = unary(generator.GenerateRequest, generator.GenerateResponse)
+    generate = bind_unary(generator.GenerateRequest, generator.GenerateResponse)
 
 
 class PlannerServiceClient(ServiceClient[M]):
     """Create plans and execute them."""
 
-    create_plan = unary(planner.CreatePlanRequest, planner.CreatePlanResponse)
-    refine_plan = unary(planner.RefinePlanRequest, planner.RefinePlanResponse)
-    estimate_complexity = unary(planner.EstimateComplexityRequest, planner.EstimateComplexityResponse)
-    draw_plan = unary(planner.DrawPlanRequest, planner.DrawPlanResponse)
-    run_plan = unary(planner.RunPlanRequest, planner.RunPlanResponse)
-    execute_plan = server_stream(planner.ExecutePlanRequest, planner.ExecutePlanResponse)
-    resume_plan = server_stream(planner.ResumePlanRequest, planner.ResumePlanResponse)
-    watch_execution = server_stream(planner.WatchExecutionRequest, planner.WatchExecutionResponse)
-    get_execution = unary(planner.GetExecutionRequest, planner.GetExecutionResponse)
-    list_executions = unary(planner.ListExecutionsRequest, planner.ListExecutionsResponse)
-    cancel_execution = unary(planner.CancelExecutionRequest, planner.CancelExecutionResponse)
-    add_information = unary(planner.AddInformationRequest, planner.AddInformationResponse)
-    audit_execution = unary(planner.AuditExecutionRequest, planner.AuditExecutionResponse)
-    submit_feedback = unary(planner.SubmitFeedbackRequest, planner.SubmitFeedbackResponse)
-    get_thresholds = unary(planner.GetThresholdsRequest, planner.GetThresholdsResponse)
+    create_plan = bind_unary(planner.CreatePlanRequest, planner.CreatePlanResponse)
+    refine_plan = bind_unary(planner.RefinePlanRequest, planner.RefinePlanResponse)
+    estimate_complexity = bind_unary(planner.EstimateComplexityRequest, planner.EstimateComplexityResponse)
+    draw_plan = bind_unary(planner.DrawPlanRequest, planner.DrawPlanResponse)
+    run_plan = bind_unary(planner.RunPlanRequest, planner.RunPlanResponse)
+    execute_plan = bind_server_stream(planner.ExecutePlanRequest, planner.ExecutePlanResponse)
+    resume_plan = bind_server_stream(planner.ResumePlanRequest, planner.ResumePlanResponse)
+    watch_execution = bind_server_stream(planner.WatchExecutionRequest, planner.WatchExecutionResponse)
+    get_execution = bind_unary(planner.GetExecutionRequest, planner.GetExecutionResponse)
+    list_executions = bind_unary(planner.ListExecutionsRequest, planner.ListExecutionsResponse)
+    cancel_execution = bind_unary(planner.CancelExecutionRequest, planner.CancelExecutionResponse)
+    add_information = bind_unary(planner.AddInformationRequest, planner.AddInformationResponse)
+    audit_execution = bind_unary(planner.AuditExecutionRequest, planner.AuditExecutionResponse)
+    submit_feedback = bind_unary(planner.SubmitFeedbackRequest, planner.SubmitFeedbackResponse)
+    reset_thresholds = bind_unary(planner.ResetThresholdsRequest, planner.ResetThresholdsResponse)
+    get_thresholds = bind_unary(planner.GetThresholdsRequest, planner.GetThresholdsResponse)
 
 
 class ToolServiceClient(ServiceClient[M]):
     """Call a tool server as the planner does. The client needs the address of the tool server, not of the gateway."""
 
-    list_tools = unary(tools.ListToolsRequest, tools.ListToolsResponse)
-    call_tool = unary(tools.CallToolRequest, tools.CallToolResponse)
-    find_outcome = unary(tools.FindOutcomeRequest, tools.FindOutcomeResponse)
+    list_tools = bind_unary(tools.ListToolsRequest, tools.ListToolsResponse)
+    call_tool = bind_unary(tools.CallToolRequest, tools.CallToolResponse)
+    find_outcome = bind_unary(tools.FindOutcomeRequest, tools.FindOutcomeResponse)
 
 
 class ValidatorServiceClient(ServiceClient[M]):
     """Check reports, and generate them with self-correction."""
 
-    validate_report = unary(validator.ValidateReportRequest, validator.ValidateReportResponse)
-    run_organizer = unary(validator.RunOrganizerRequest, validator.RunOrganizerResponse)
-    run_advisor = unary(validator.RunAdvisorRequest, validator.RunAdvisorResponse)
-    run_report = unary(validator.RunReportRequest, validator.RunReportResponse)
-    register_report_kind = unary(validator.RegisterReportKindRequest, validator.RegisterReportKindResponse)
-    get_report_kind = unary(validator.GetReportKindRequest, validator.GetReportKindResponse)
-    list_report_kinds = unary(validator.ListReportKindsRequest, validator.ListReportKindsResponse)
-    delete_report_kind = unary(validator.DeleteReportKindRequest, validator.DeleteReportKindResponse)
+    validate_report = bind_unary(validator.ValidateReportRequest, validator.ValidateReportResponse)
+    run_organizer = bind_unary(validator.RunOrganizerRequest, validator.RunOrganizerResponse)
+    run_advisor = bind_unary(validator.RunAdvisorRequest, validator.RunAdvisorResponse)
+    run_report = bind_unary(validator.RunReportRequest, validator.RunReportResponse)
+    register_report_kind = bind_unary(validator.RegisterReportKindRequest, validator.RegisterReportKindResponse)
+    get_report_kind = bind_unary(validator.GetReportKindRequest, validator.GetReportKindResponse)
+    list_report_kinds = bind_unary(validator.ListReportKindsRequest, validator.ListReportKindsResponse)
+    delete_report_kind = bind_unary(validator.DeleteReportKindRequest, validator.DeleteReportKindResponse)
 
 
 class EvaluatorServiceClient(ServiceClient[M]):
     """Score, judge and compare submissions."""
 
-    evaluate = unary(evaluator.EvaluateRequest, evaluator.EvaluateResponse)
-    judge = unary(evaluator.JudgeRequest, evaluator.JudgeResponse)
-    decide_round = unary(evaluator.DecideRoundRequest, evaluator.DecideRoundResponse)
-    compare_submissions = unary(evaluator.CompareSubmissionsRequest, evaluator.CompareSubmissionsResponse)
-    rank_comparisons = unary(evaluator.RankComparisonsRequest, evaluator.RankComparisonsResponse)
+    evaluate = bind_unary(evaluator.EvaluateRequest, evaluator.EvaluateResponse)
+    judge = bind_unary(evaluator.JudgeRequest, evaluator.JudgeResponse)
+    decide_round = bind_unary(evaluator.DecideRoundRequest, evaluator.DecideRoundResponse)
+    compare_submissions = bind_unary(evaluator.CompareSubmissionsRequest, evaluator.CompareSubmissionsResponse)
+    rank_comparisons = bind_unary(evaluator.RankComparisonsRequest, evaluator.RankComparisonsResponse)
 
 
 class LeaderboardServiceClient(ServiceClient[M]):
     """Record rounds and rank teams."""
 
-    upsert_entry = unary(leaderboard.UpsertLeaderboardEntryRequest, leaderboard.UpsertLeaderboardEntryResponse)
-    record_judgement = unary(leaderboard.RecordJudgementRequest, leaderboard.RecordJudgementResponse)
-    get_ranking = unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
-    get_best_submission = unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
-    list_entries = unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)
+    upsert_entry = bind_unary(leaderboard.UpsertLeaderboardEntryRequest, leaderboard.UpsertLeaderboardEntryResponse)
+    record_judgement = bind_unary(leaderboard.RecordJudgementRequest, leaderboard.RecordJudgementResponse)
+    get_ranking = bind_unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
+    get_best_submission = bind_unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
+    list_entries = bind_unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)
+
+
+class EvidenceServiceClient(ServiceClient[M]):
+    """Serve bullets in trials, report outcomes, and read what the bullets do."""
+
+    start_trials = bind_unary(evidence.StartTrialsRequest, evidence.StartTrialsResponse)
+    stop_trials = bind_unary(evidence.StopTrialsRequest, evidence.StopTrialsResponse)
+    get_trials = bind_unary(evidence.GetTrialsRequest, evidence.GetTrialsResponse)
+    recall = bind_unary(evidence.RecallRequest, evidence.RecallResponse)
+    report_outcome = bind_unary(evidence.ReportOutcomeRequest, evidence.ReportOutcomeResponse)
+    get_effects = bind_unary(evidence.GetEffectsRequest, evidence.GetEffectsResponse)
+    get_lift = bind_unary(evidence.GetLiftRequest, evidence.GetLiftResponse)
+    list_decisions = bind_unary(evidence.ListDecisionsRequest, evidence.ListDecisionsResponse)
 
 
 class AllServices(Generic[M]):
@@ -216,3 +232,4 @@ class AllServices(Generic[M]):
         self.validator = ValidatorServiceClient[M](channel)
         self.evaluator = EvaluatorServiceClient[M](channel)
         self.leaderboard = LeaderboardServiceClient[M](channel)
+        self.evidence = EvidenceServiceClient[M](channel)

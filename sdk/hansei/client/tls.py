@@ -46,9 +46,9 @@ class Tls:
         if bool(self.certificate) != bool(self.key):
             raise BadSetting("HANSEI_TLS_CERTIFICATE and HANSEI_TLS_KEY belong together: set both, or none")
         return grpc.ssl_channel_credentials(
-            _content("authorities", self.authorities),
-            _content("key", self.key),
-            _content("certificate", self.certificate),
+            _read_content("authorities", self.authorities),
+            _read_content("key", self.key),
+            _read_content("certificate", self.certificate),
         )
 
 
@@ -56,13 +56,13 @@ TlsChoice = Tls | Literal[False] | None
 """The TLS files of a client, False for plaintext, or None for the files that the environment names."""
 
 
-def channel_credentials(choice: TlsChoice) -> grpc.ChannelCredentials | None:
+def build_credentials(choice: TlsChoice) -> grpc.ChannelCredentials | None:
     """Return the credentials of a choice; None means plaintext."""
     tls = Tls.from_environment() if choice is None else choice
     return tls.credentials() if tls else None
 
 
-def _content(name: str, path: str) -> bytes | None:
+def _read_content(name: str, path: str) -> bytes | None:
     try:
         return Path(path).read_bytes() if path else None
     except OSError as error:

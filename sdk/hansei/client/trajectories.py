@@ -8,10 +8,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from hansei.client.client import Client
 from hansei.client.errors import InvalidArgument
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
 
 PART_BYTES = 4 * 1024 * 1024
 """The size of the parts of a long file. The response is about as long as the part, and a message may have 16 MiB."""
@@ -57,6 +60,16 @@ class TrajectoryRecord:
             digest.update(len(part).to_bytes(8, "big") + part)
         return str(uuid.uuid5(_NAMESPACE, digest.hexdigest()))
 
+    @property
+    def learn_options(self) -> dict[str, Any]:
+        """Return the options of `learn`."""
+        return {
+            "ground_truth": self.ground_truth,
+            "test_report": self.test_report,
+            "siblings": self.siblings,
+            "request_id": self.request_id,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePart:
@@ -88,7 +101,7 @@ def read_trajectories(
 
 def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
     lines = content.splitlines(keepends=True)
-    if len(content) > PART_BYTES and (elements := _independent_elements(content)):
+    if len(content) > PART_BYTES and (elements := _list_independent_elements(content)):
         yield from _split_array(source, elements)
         return
     if len(content) <= PART_BYTES or not _has_independent_lines(content):
@@ -103,7 +116,7 @@ def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
     yield _FilePart(source, b"".join(lines[start:]), range(start + 1, len(lines) + 1))
 
 
-def _independent_elements(content: bytes) -> list[bytes]:
+def _list_independent_elements(content: bytes) -> list[bytes]:
     """Return the elements of a JSON array of trajectories; none of the messages of one trajectory, or of other JSON."""
     if not content.lstrip().startswith(b"["):
         return []
@@ -131,8 +144,11 @@ def _split_array(source: str, elements: Sequence[bytes]) -> Iterator[_FilePart]:
 
 def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:
     if len(part.content) > MAX_PART_BYTES:
-        size = f"{len(part.content) / 1e6:.1f} MB"
-        problem = f"one trajectory of {size}; a call takes at most {MAX_PART_BYTES / 1e6:.1f} MB"
+        size, most = (f"{count / 1e6:.1f} MB" for count in (len(part.content), MAX_PART_BYTES))
+        problem = (
+            f"one trajectory of {size}; a call takes at most {most}: shorten its longest texts, or, if it holds "
+            "several trajectories, write each on a line of its own (JSON lines)"
+        )
         yield UnreadablePart(part.source, InvalidArgument(problem, reason="TRAJECTORY_TOO_LARGE"))
         return
     try:
@@ -159,21 +175,24 @@ def _has_independent_lines(content: bytes) -> bool:
     return len(lines) > 1 and sum(line.lstrip().startswith((b"{", b"[")) for line in lines) > len(lines) // 2
 
 
-def with_siblings(records: Iterable[TrajectoryRecord]) -> list[TrajectoryRecord]:
+def add_siblings(records: Iterable[TrajectoryRecord]) -> list[TrajectoryRecord]:
     """Return the records with the other trajectories of their tasks, so that failures are compared with successes."""
     records = list(records)
     by_task: dict[tuple[str, str], list[Trajectory]] = defaultdict(list)
     for record in records:
         if record.trajectory.task_id:
-            by_task[_task_key(record)].append(record.trajectory)
-    return [replace(record, siblings=_siblings(record, by_task.get(_task_key(record), []))) for record in records]
+            by_task[_compute_task_key(record)].append(record.trajectory)
+    return [
+        replace(record, siblings=_find_siblings(record, by_task.get(_compute_task_key(record), [])))
+        for record in records
+    ]
 
 
-def _task_key(record: TrajectoryRecord) -> tuple[str, str]:
+def _compute_task_key(record: TrajectoryRecord) -> tuple[str, str]:
     return record.trajectory.dataset, record.trajectory.task_id
 
 
-def _siblings(record: TrajectoryRecord, of_task: Sequence[Trajectory]) -> list[Trajectory]:
+def _find_siblings(record: TrajectoryRecord, of_task: Sequence[Trajectory]) -> list[Trajectory]:
     """Return the other trajectories of a task that fit into one request, those with another outcome first."""
     others = sorted(
         (other for other in of_task if other is not record.trajectory),

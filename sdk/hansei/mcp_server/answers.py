@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
+from hansei.client.matches import describe_no_match
+from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Bullet
+from hansei.playbook.v1.playbook_service_pb2 import ApplyDeltasResponse
 from hansei.search.v1.search_service_pb2 import SearchResponse
 
 
@@ -34,7 +37,8 @@ class SearchAnswer(BaseModel):
 
     dataset: str
     bullets: list[RankedBulletAnswer]
-    note: str = Field(description="Why the lessons may not apply; empty if one has a word of the query.")
+    nothing_matched: bool = Field(description="True if no lesson matches: these are only the nearest ones.")
+    note: str = Field(description="Why nothing matches; empty if a lesson does.")
 
 
 class PlaybookAnswer(BaseModel):
@@ -54,6 +58,31 @@ class VoteAnswer(BaseModel):
     revision: int
 
 
+class RecallAnswer(BaseModel):
+    """The lessons for a task in a trial."""
+
+    dataset: str
+    bullets: list[BulletAnswer]
+    serving_id: str = Field(description="The id for `report_outcome`; empty if nothing is measured.")
+    note: str = Field(description="Why nothing is measured although trials run; empty otherwise.")
+
+
+class OutcomeAnswer(BaseModel):
+    """The result of a report."""
+
+    counted: bool = Field(description="False if the task has another report already.")
+
+
+class EditAnswer(BaseModel):
+    """The result of an edit of one lesson."""
+
+    dataset: str
+    id: str = Field(description="The id of the lesson; empty while a new lesson waits for review.")
+    applied: bool
+    reason: str = Field(description="Why the edit was not applied; empty if it was.")
+    revision: int
+
+
 class LearnAnswer(BaseModel):
     """The result of learning from a trajectory."""
 
@@ -65,7 +94,7 @@ class LearnAnswer(BaseModel):
     problem: str = Field(description="Why nothing was stored; empty if it was, or if there was nothing to store.")
 
 
-def bullet_answer(bullet: Bullet) -> BulletAnswer:
+def build_bullet_answer(bullet: Bullet) -> BulletAnswer:
     """Return a bullet."""
     return BulletAnswer(
         id=bullet.id,
@@ -80,30 +109,39 @@ def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
     """Return the results of a search."""
     bullets = [
         RankedBulletAnswer(
-            **bullet_answer(result.bullet).model_dump(),
+            **build_bullet_answer(result.bullet).model_dump(),
             score=round(result.combined_score, 4),
             similarity=round(result.raw_cosine, 4),
             keyword_match=result.keyword_match,
         )
         for result in response.results
     ]
-    return SearchAnswer(dataset=dataset, bullets=bullets, note=_search_note(bullets))
+    note = describe_no_match(response) if bullets else "The playbook has no lesson that passes the filters."
+    return SearchAnswer(dataset=dataset, bullets=bullets, nothing_matched=response.nothing_matched, note=note)
 
 
-def _search_note(bullets: Sequence[RankedBulletAnswer]) -> str:
-    """Return why the lessons may not apply."""
-    if not bullets:
-        return "No lesson matches."
-    if any(bullet.keyword_match for bullet in bullets):
-        return ""
-    highest = max(bullet.similarity for bullet in bullets)
-    return f"No lesson has a word of the query; the highest similarity is {highest:.2f}."
+def recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
+    """Return the bullets of a recall."""
+    bullets = [build_bullet_answer(result.bullet) for result in response.results]
+    return RecallAnswer(dataset=dataset, bullets=bullets, serving_id=response.serving_id, note=response.note)
 
 
-def playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookAnswer:
+def build_playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookAnswer:
     """Return the first bullets of a playbook."""
-    first = [bullet_answer(bullet) for bullet in bullets[:limit]]
+    first = [build_bullet_answer(bullet) for bullet in bullets[:limit]]
     return PlaybookAnswer(dataset=dataset, revision=revision, bullets=first, more=len(bullets) - len(first))
+
+
+def edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer:
+    """Return the response to an edit of one lesson."""
+    (operation,) = response.operations
+    return EditAnswer(
+        dataset=dataset,
+        id=operation.bullet_id,
+        applied=operation.applied,
+        reason=operation.skipped_reason,
+        revision=response.revision,
+    )
 
 
 def learn_answer(response: LearnResponse) -> LearnAnswer:

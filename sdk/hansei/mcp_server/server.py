@@ -1,8 +1,7 @@
-"""The MCP server: four tools and a resource that use a client of hansei."""
+"""The MCP server: tools and a resource that use a client of hansei."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -11,19 +10,22 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from hansei.client.client import AsyncClient
+from chassis.field_errors import describe_error
+from hansei.client.client import NEW_DATASET, AsyncClient
+from hansei.client.edits import DEFAULT_SECTION
 from hansei.client.errors import HanseiError
-from hansei.client.recording import bullet_lines
-from hansei.client.trajectories import TrajectoryRecord
+from hansei.client.recording import format_bullets
 from hansei.mcp_server import answers
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, VOTE_TAG_NEUTRAL, Vote
 
 INSTRUCTIONS = (
     "A memory of lessons from earlier trajectories of agents. Before a task, call search_playbook with what you are "
     "about to do, and cite a lesson as [id] where you act on it. After the task, call learn_from_trajectory with the "
-    "conversation and its outcome. If you know that a lesson helped or harmed, call vote."
+    "conversation and its outcome. If you know that a lesson helped or harmed, call vote. If a person tells you to "
+    "remember, correct or forget something, call remember, edit or forget. For trials, call recall in place of "
+    "search_playbook, and report_outcome after the task."
 )
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000, description="Your next action, or a problem.")]
@@ -34,6 +36,8 @@ TopK = Annotated[int, Field(ge=1, le=100, description="The most lessons to retur
 Section = Annotated[str, Field(max_length=256, description="Return only lessons of this section; empty for all.")]
 Limit = Annotated[int, Field(ge=1, le=1_000, description="The most lessons to return.")]
 BulletId = Annotated[str, Field(min_length=1, max_length=128, description="The id of the lesson.")]
+LessonText = Annotated[str, Field(min_length=1, max_length=20_000, description="The lesson, in a sentence or two.")]
+NewSection = Annotated[str, Field(max_length=256, description="The section of the lesson.")]
 Verdict = Annotated[Literal["helpful", "harmful", "neutral"], Field(description="The effect of the lesson.")]
 TrajectoryId = Annotated[
     str,
@@ -64,12 +68,16 @@ TestReport = Annotated[
     ),
 ]
 UsedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons from search_playbook.")]
+SessionId = Annotated[
+    str, Field(min_length=1, max_length=256, description="A name for your task, which ends in one outcome.")
+]
+ServingId = Annotated[str, Field(min_length=1, max_length=64, description="The id from recall.")]
 CitedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons that you acted on.")]
 
 
 def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
     """Return the server for a client; `dataset` is the playbook of tool calls that name none."""
-    server: MCPServer[Any] = MCPServer(
+    server = _PlaybookServer(
         "hansei", instructions=INSTRUCTIONS, version=version("hansei"), log_level="WARNING", subscriptions=False
     )
     tools = _PlaybookTools(client, dataset)
@@ -82,8 +90,30 @@ def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
     server.tool(annotations=read_only)(tools.read_playbook)
     server.tool(annotations=idempotent)(tools.learn_from_trajectory)
     server.tool(annotations=idempotent)(tools.vote)
+    server.tool(annotations=idempotent)(tools.recall)
+    server.tool(annotations=idempotent)(tools.report_outcome)
+    server.tool(annotations=idempotent)(tools.remember)
+    destructive = ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    )
+    server.tool(annotations=destructive)(tools.edit)
+    server.tool(annotations=destructive)(tools.forget)
     server.resource("playbook://{dataset}", name="playbook", mime_type="text/plain")(tools.playbook_text)
     return server
+
+
+class _PlaybookServer(MCPServer[Any]):
+    """A server that describes wrong arguments in the words of hansei."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool. Raises ToolError with a line for each wrong argument."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            lines = [describe_error(item, "arguments") for item in error.__cause__.errors(include_url=False)]
+            raise ToolError("\n".join(lines)) from error
 
 
 class _PlaybookTools:
@@ -96,7 +126,7 @@ class _PlaybookTools:
     async def search_playbook(self, query: Query, dataset: Dataset = "", top_k: TopK = 5) -> answers.SearchAnswer:
         """Return lessons of earlier trajectories that match what you are about to do, best first."""
         with _report_errors():
-            name = await self._dataset_name(dataset)
+            name = await self._choose_dataset_name(dataset)
             return answers.search_answer(name, await self._client.search(name, query, top_k=top_k))
 
     async def read_playbook(
@@ -104,10 +134,10 @@ class _PlaybookTools:
     ) -> answers.PlaybookAnswer:
         """Return the lessons of a playbook in its order, section by section."""
         with _report_errors():
-            name = await self._dataset_name(dataset)
+            name = await self._choose_dataset_name(dataset)
             playbook = (await self._client.playbooks.get(dataset=name)).playbook
             bullets = [bullet for bullet in playbook.bullets if not section or bullet.section == section]
-            return answers.playbook_answer(name, playbook.revision, bullets, limit)
+            return answers.build_playbook_answer(name, playbook.revision, bullets, limit)
 
     async def learn_from_trajectory(
         self,
@@ -119,20 +149,14 @@ class _PlaybookTools:
         dataset: Dataset = "",
     ) -> answers.LearnAnswer:
         """Learn lessons from a trajectory and store them in the playbook. The same trajectory is learned once."""
-        document = {
-            "messages": messages,
-            "status": "success" if succeeded else "failure",
-            "test_report": test_report,
-            "used_bullet_ids": used_bullet_ids,
-            "cited_bullet_ids": cited_bullet_ids,
-        }
         with _report_errors():
-            name = await self._dataset_name(dataset, or_new=True)
-            content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
-            (parsed,) = (await self._client.reflector.parse_trajectories(content=content, dataset=name)).trajectories
-            record = TrajectoryRecord("mcp", parsed.trajectory, parsed.ground_truth, parsed.test_report)
             response = await self._client.learn(
-                record.trajectory, test_report=record.test_report, request_id=record.request_id
+                messages=messages,
+                succeeded=succeeded,
+                test_report=test_report,
+                used_bullet_ids=used_bullet_ids,
+                cited_bullet_ids=cited_bullet_ids,
+                dataset=await self._choose_dataset_name(dataset, or_new=True),
             )
             return answers.learn_answer(response)
 
@@ -148,21 +172,60 @@ class _PlaybookTools:
         tags = {"helpful": VOTE_TAG_HELPFUL, "harmful": VOTE_TAG_HARMFUL, "neutral": VOTE_TAG_NEUTRAL}
         vote = Vote(bullet_id=bullet_id, tag=tags[verdict], trajectory_id=trajectory_id, reason=reason)
         with _report_errors():
-            name = await self._dataset_name(dataset)
-            response = await self._client.playbooks.apply_deltas(
-                dataset=name, votes=[vote], author="mcp", reason=reason
-            )
+            name = await self._choose_dataset_name(dataset)
+            response = await self._client.playbooks.apply_deltas(dataset=name, votes=[vote], reason=reason)
             (outcome,) = response.votes
             return answers.VoteAnswer(
                 counted=outcome.applied, reason=outcome.skipped_reason, revision=response.revision
             )
 
+    async def recall(
+        self, session_id: SessionId, query: Query, dataset: Dataset = "", top_k: TopK = 5
+    ) -> answers.RecallAnswer:
+        """Return lessons that match what you are about to do; trials may withhold some of them at random."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            return answers.recall_answer(name, await self._client.recall(name, session_id, query, top_k=top_k))
+
+    async def report_outcome(
+        self, serving_id: ServingId, succeeded: Succeeded, dataset: Dataset = ""
+    ) -> answers.OutcomeAnswer:
+        """Report how a task ended for which recall returned a serving id. The first report counts."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            response = await self._client.evidence.report_outcome(
+                dataset=name, serving_id=serving_id, succeeded=succeeded
+            )
+            return answers.OutcomeAnswer(counted=response.counted)
+
+    async def remember(
+        self, text: LessonText, section: NewSection = DEFAULT_SECTION, reason: Reason = "", dataset: Dataset = ""
+    ) -> answers.EditAnswer:
+        """Add a lesson to the playbook. A lesson that is already there is not added again; the answer has its id."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset, or_new=True)
+            return answers.edit_answer(name, await self._client.remember(name, text, section=section, reason=reason))
+
+    async def edit(
+        self, bullet_id: BulletId, text: LessonText, reason: Reason = "", dataset: Dataset = ""
+    ) -> answers.EditAnswer:
+        """Replace the text of a lesson."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            return answers.edit_answer(name, await self._client.edit(name, bullet_id, text, reason=reason))
+
+    async def forget(self, bullet_id: BulletId, reason: Reason = "", dataset: Dataset = "") -> answers.EditAnswer:
+        """Remove a lesson from the playbook."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            return answers.edit_answer(name, await self._client.forget(name, bullet_id, reason=reason))
+
     async def playbook_text(self, dataset: str) -> str:
         """Return a playbook as text: one lesson a line, after its id."""
         with _report_errors():
-            return bullet_lines((await self._client.playbooks.get(dataset=dataset)).playbook.bullets)
+            return format_bullets((await self._client.playbooks.get(dataset=dataset)).playbook.bullets)
 
-    async def _dataset_name(self, dataset: str, or_new: bool = False) -> str:
+    async def _choose_dataset_name(self, dataset: str, or_new: bool = False) -> str:
         """Return `dataset`, else the default of the server, else the only dataset."""
         if dataset or self._dataset:
             return dataset or self._dataset
@@ -170,7 +233,7 @@ class _PlaybookTools:
         if len(names) == 1:
             return names[0]
         if not names and or_new:
-            return "default"
+            return NEW_DATASET
         if not names:
             raise ToolError("there is no playbook yet: learn_from_trajectory creates one")
         raise ToolError(f"several playbooks exist; set `dataset` to one of: {', '.join(names)}")

@@ -12,7 +12,7 @@ from gateway.bulk.adapters.sql import queries
 from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
 from gateway.bulk.adapters.sql.schema import DEAD, DROPPED, LEARNED, WAITING, job, replica, trajectory
 from gateway.bulk.domain.attempts import Failure, Learned, PendingTrajectory
-from gateway.bulk.domain.batches import Batch, generation_prefix, split_positions
+from gateway.bulk.domain.batches import Batch, build_generation_prefix, split_positions
 from libs.storage.database import Database
 from libs.storage.leases import Lease, Leases, LeaseState
 from libs.storage.timestamps import utc_now
@@ -49,7 +49,7 @@ class BatchRepository:
                 return []
             query = select(trajectory.c.position).where(trajectory.c.key == key, trajectory.c.state == WAITING)
             positions = connection.scalars(query.order_by(trajectory.c.position)).all()
-            prefix = generation_prefix(key, row.generation)
+            prefix = build_generation_prefix(key, row.generation)
             return [
                 Batch(f"{prefix}{number}", key, row.dataset, part[0], part[-1])
                 for number, part in enumerate(split_positions(positions, self._concurrency))
@@ -120,7 +120,7 @@ class BatchRepository:
             if row is None or before is None:
                 return
             was_dropped = before.state == DROPPED
-            counts = {"dropped": row.dropped - 1} if was_dropped else self._counts_without(row, before.bytes)
+            counts = {"dropped": row.dropped - 1} if was_dropped else self._subtract_from_counts(row, before.bytes)
             queries.update_job(
                 connection,
                 key,
@@ -138,7 +138,7 @@ class BatchRepository:
         """Store a failed attempt; the trajectory still waits."""
 
         def work(connection: Connection) -> None:
-            _update_state(connection, key, position, WAITING, (WAITING,), attempts=1, **_reason(failure))
+            _update_state(connection, key, position, WAITING, (WAITING,), attempts=1, **_describe_reason(failure))
 
         await self._database.write(work, key)
 
@@ -148,12 +148,12 @@ class BatchRepository:
 
     def _update_dead(self, connection: Connection, key: str, position: int, failure: Failure) -> None:
         row = queries.lock_job(connection, key)
-        values = {**_reason(failure), "died_at": self._clock()}
+        values = {**_describe_reason(failure), "died_at": self._clock()}
         before = _update_state(connection, key, position, DEAD, (WAITING,), attempts=1, **values)
         if row is not None and before is not None:
-            queries.update_job(connection, key, dead=row.dead + 1, **self._counts_without(row, before.bytes))
+            queries.update_job(connection, key, dead=row.dead + 1, **self._subtract_from_counts(row, before.bytes))
 
-    def _counts_without(self, row: Any, size: int) -> dict[str, Any]:
+    def _subtract_from_counts(self, row: Any, size: int) -> dict[str, Any]:
         """Return the counts of a job of which one trajectory waits no more."""
         counts: dict[str, Any] = {"waiting": row.waiting - 1, "waiting_bytes": row.waiting_bytes - size}
         return counts | {"ended_at": self._clock()} if row.waiting == 1 else counts
@@ -210,5 +210,5 @@ def _update_state(
     return before
 
 
-def _reason(failure: Failure) -> dict[str, str]:
+def _describe_reason(failure: Failure) -> dict[str, str]:
     return {"code": failure.code, "reason": failure.reason, "message": failure.message}

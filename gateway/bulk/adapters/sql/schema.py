@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
 
 from libs.storage.idempotency import IdempotencyTable
-from libs.storage.leases import lease_columns
+from libs.storage.leases import make_lease_columns
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
 
@@ -69,4 +69,4 @@ Index("bulk_trajectory_dead", trajectory.c.key, trajectory.c.position, sqlite_wh
 requests = IdempotencyTable(metadata, "bulk_request")
 """The payload of a request is the key of its job, with which it is deleted."""
 
-replica = Table("bulk_replica", metadata, Column("executor", Text, primary_key=True), *lease_columns())
+replica = Table("bulk_replica", metadata, Column("executor", Text, primary_key=True), *make_lease_columns())

@@ -16,16 +16,17 @@ export class ApiError extends Error {
   }
 }
 
-/** Called when the gateway asks for a token or does not take the one given. Set by `main.js`. */
+/** Called when the gateway requires a token or rejects the one that was sent. Set by `main.js`. */
 export const onUnauthorized = { call: () => {} };
 
 export const get = (path, query, signal) => json("GET", path, query, undefined, signal);
+export const remove = (path, query) => json("DELETE", path, query);
 export const post = (path, body, signal) => json("POST", path, undefined, body, signal);
 /** Sends a file, or any bytes, as they are. */
 export const postFile = (path, query, file, signal) => json("POST", path, query, file, signal);
 
 /** All items of a paged list, or `most` and a few: `ask(token)` gives a page, `items` names its list. */
-export async function every(ask, items, most = Infinity) {
+export async function fetchAll(ask, items, most = Infinity) {
   const all = [];
   let token = "";
   do {
@@ -63,8 +64,8 @@ async function send(verb, path, query, body, signal, extra) {
 
 async function problem(response) {
   try {
-    const told = await response.json();
-    return told && typeof told === "object" ? told : {};
+    const content = await response.json();
+    return content && typeof content === "object" ? content : {};
   } catch {
     return {};
   }
@@ -72,9 +73,9 @@ async function problem(response) {
 
 /** A list stands under its name as often as it has values. */
 function search(query) {
-  const pairs = Object.entries(query ?? {}).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
-  const given = pairs.filter(([, value]) => value !== undefined && value !== "");
-  return given.length ? `?${new URLSearchParams(given)}` : "";
+  const pairs = Object.entries(query ?? {}).flatMap(([name, value]) => [value].flat().map((item) => [name, item]));
+  const filled = pairs.filter(([, value]) => value !== undefined && value !== "");
+  return filled.length ? `?${new URLSearchParams(filled)}` : "";
 }
 
 /**
@@ -85,7 +86,7 @@ export async function* events(verb, path, { query, body, signal, lastId = "" } =
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
   const response = await send(verb, path, query, body, signal, extra);
   for await (const block of blocks(response.body)) {
-    const { event, id, data } = parsed(block);
+    const { event, id, data } = parseEvent(block);
     if (event === "end") return;
     if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
     if (data) yield { id, data: JSON.parse(data) };
@@ -109,7 +110,7 @@ async function* blocks(body) {
   }
 }
 
-function parsed(block) {
+function parseEvent(block) {
   const event = { event: "message", id: "", data: "" };
   for (const line of block.split("\n")) {
     const [, name, value] = /^(event|id|data): ?(.*)$/.exec(line) ?? [];

@@ -1,6 +1,6 @@
-/** Changes of bullets between two points, each as what it was and what it became. */
+/** Changes of bullets between two revisions: each bullet before and after. */
 
-import { drawn } from "./diff.js";
+import { drawDiff } from "./diff.js";
 import { h } from "./dom.js";
 import { plural } from "./format.js";
 import { chip, votes } from "./parts.js";
@@ -14,7 +14,7 @@ export function changes(dataset, list) {
   const cards = h(
     "div",
     null,
-    list.slice(0, MOST).map((each) => card(dataset, each)),
+    list.slice(0, MOST).map((entry) => card(dataset, entry)),
   );
   return h("div", null, h("p", { class: "muted" }, summary(list)), cards, more(dataset, cards, list, MOST));
 }
@@ -22,7 +22,7 @@ export function changes(dataset, list) {
 function more(dataset, cards, list, from) {
   if (from >= list.length) return null;
   const next = () => {
-    cards.append(...list.slice(from, from + MOST).map((each) => card(dataset, each)));
+    cards.append(...list.slice(from, from + MOST).map((entry) => card(dataset, entry)));
     button.replaceWith(more(dataset, cards, list, from + MOST) ?? "");
   };
   const button = h(
@@ -63,13 +63,13 @@ function card(dataset, change) {
       chip(name, KINDS[name]),
       title,
       chip((after ?? before).section),
-      counted(before, after),
+      renderVotes(before, after),
     ),
     text(before, after),
   );
 }
 
-function counted(before, after) {
+function renderVotes(before, after) {
   if (!before || !after || (before.helpful === after.helpful && before.harmful === after.harmful)) return null;
   return h("span", { class: "end" }, votes(before), h("span", { class: "muted" }, " → "), votes(after));
 }
@@ -78,6 +78,6 @@ function text(before, after) {
   if (before && after)
     return before.content === after.content
       ? h("p", { class: "text muted" }, after.content)
-      : drawn(before.content, after.content);
+      : drawDiff(before.content, after.content);
   return h("p", { class: `text ${after ? "" : "muted"}` }, (after ?? before).content);
 }

@@ -1,9 +1,9 @@
-/** Which playbook the reader is at: the pages of one dataset, the choice between them, and the one looked at last. */
+/** The dataset that the reader uses: its pages, the choice of a dataset, and the last one. */
 
 import { h } from "./dom.js";
 import { datasets } from "./endpoints.js";
 import { go, instead, link } from "./router.js";
-import { empty } from "./states.js";
+import { showEmpty } from "./states.js";
 import { tabs } from "./parts.js";
 
 const KEY = "hansei.dataset";
@@ -41,7 +41,7 @@ export function chooser(page) {
     const dataset = names.includes(lastDataset.name) ? lastDataset.name : names[0];
     if (dataset) return instead([page, dataset]);
     const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
-    return empty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
+    return showEmpty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
   };
 }
 

@@ -3,8 +3,8 @@
 import { h } from "./dom.js";
 
 /**
- * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options}` with kind `text`,
- * `long` or `choice`. Gives the values by name, or null when the person backs out.
+ * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
+ * `text`, `long` or `choice`. Gives the values by name, or null when the person backs out.
  */
 export function ask({ title, text, fields = [], confirm, danger = false }) {
   return new Promise((resolve) => {
@@ -22,29 +22,29 @@ export function ask({ title, text, fields = [], confirm, danger = false }) {
     let answer = null;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      answer = Object.fromEntries([...inputs].map(([name, each]) => [name, each.value.trim()]));
+      answer = Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
       dialog.close();
     });
-    opened(dialog, () => resolve(answer));
+    openDialog(dialog, () => resolve(answer));
   });
 }
 
 /** Shows a dialog until it is closed, then takes it away. */
-export function opened(dialog, closed = () => {}) {
+export function openDialog(dialog, closed = () => {}) {
   dialog.addEventListener("close", () => (dialog.remove(), closed()));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   dialog.showModal();
 }
 
-function input({ name, kind = "text", value = "", required = false, options = [] }) {
+function input({ name, kind = "text", value = "", required = false, options = [], pattern = ".*" }) {
   if (kind === "long") return h("textarea", { name, required, rows: 5, value });
   if (kind === "choice") {
     return h(
       "select",
       { name },
-      options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)),
+      options.map(([choice, text]) => h("option", { value: choice, selected: choice === value }, text)),
     );
   }
-  return h("input", { name, required, value, autocomplete: "off" });
+  return h("input", { name, required, value, pattern, autocomplete: "off" });
 }

@@ -15,23 +15,23 @@ export function runs(before, after) {
   while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail += 1;
-  const middle = between(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
-  const found = joined([run("same", a.slice(0, head)), ...middle, run("same", a.slice(a.length - tail))]);
-  return alike(found, before, after)
+  const middle = compareWords(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
+  const found = joinParts([run("same", a.slice(0, head)), ...middle, run("same", a.slice(a.length - tail))]);
+  return isSimilar(found, before, after)
     ? found
-    : joined([
+    : joinParts([
         { kind: "gone", text: before },
         { kind: "new", text: after },
       ]);
 }
 
-function alike(found, before, after) {
+function isSimilar(found, before, after) {
   const shared = found.reduce((sum, { kind, text }) => sum + (kind === "same" ? text.trim().length : 0), 0);
   return shared >= LEAST_SHARED * Math.min(before.length, after.length);
 }
 
-/** Both texts in one, with what is gone struck through and what is new marked. */
-export function drawn(before, after) {
+/** Shows both texts in one: removed words struck through, new words marked. */
+export function drawDiff(before, after) {
   const tags = { same: "span", gone: "del", new: "ins" };
   return h(
     "p",
@@ -45,17 +45,17 @@ const words = (text) =>
   text.match(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]|[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}\s]/gu) ?? [];
 const run = (kind, list) => ({ kind, text: list.join("") });
 
-function joined(list) {
+function joinParts(list) {
   const result = [];
-  for (const each of list.filter(({ text }) => text)) {
-    if (result.at(-1)?.kind === each.kind) result.at(-1).text += each.text;
-    else result.push({ ...each });
+  for (const part of list.filter(({ text }) => text)) {
+    if (result.at(-1)?.kind === part.kind) result.at(-1).text += part.text;
+    else result.push({ ...part });
   }
   return result;
 }
 
 /** By the longest common subsequence. */
-function between(a, b) {
+function compareWords(a, b) {
   if (a.length * b.length > MOST) return [run("gone", a), run("new", b)];
   const width = b.length + 1;
   const longest = new Uint32Array((a.length + 1) * width);

@@ -8,12 +8,12 @@ const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "indeter
 
 /** An HTML element: `h("p", {class: "muted"}, "text")`. */
 export function h(tag, props, ...children) {
-  return dressed(document.createElement(tag), props, children);
+  return setUp(document.createElement(tag), props, children);
 }
 
 /** An SVG element. */
 export function s(tag, props, ...children) {
-  return dressed(document.createElementNS(SVG, tag), props, children);
+  return setUp(document.createElementNS(SVG, tag), props, children);
 }
 
 /** Puts children in place of those an element has. */
@@ -22,7 +22,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-function dressed(element, props, children) {
+function setUp(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) dress(element, name, value);
   element.append(...nodes(children));
   return element;

@@ -1,12 +1,13 @@
 /** The endpoints of the gateway that the page uses; messages are those of the contracts. */
 
-import { events, follow, get, newRequestId, post, postFile } from "./api.js";
+import { events, follow, get, newRequestId, post, postFile, remove } from "./api.js";
+import { session } from "./session.js";
 
 const book = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
 const execution = (id) => `/v1/executions/${encodeURIComponent(id)}`;
-/** Who changes things here; with sign-in the gateway knows better. */
-const author = "console";
 const change = (fields) => ({ request_id: newRequestId(), ...fields });
+/** A change of a playbook; with sign-in the gateway names its author. */
+const edit = (fields) => change({ author: session.signedIn ? "" : "console", ...fields });
 
 /** Trajectories that a batch of a job may hold. */
 const BATCH = 1000;
@@ -28,13 +29,16 @@ export const diff = (dataset, from, to, signal) =>
 export const bulletHistory = (dataset, id, signal) =>
   get(`${book(dataset)}/bullets/${encodeURIComponent(id)}/history`, {}, signal);
 export const restore = (dataset, revision, reason) =>
-  post(`${book(dataset)}/restore`, change({ revision, reason, author }));
+  post(`${book(dataset)}/restore`, edit({ revision, reason }));
+export const deleteDataset = (dataset, reason) => remove(book(dataset), edit({ reason }));
+export const applyDelta = (dataset, delta, reason, base_revision) =>
+  post(`${book(dataset)}/deltas`, edit({ deltas: [delta], reason, base_revision }));
 export const watchPlaybook = (dataset, from, options) =>
   follow(`${book(dataset)}/events`, { query: { from_revision: from }, ...options });
 
 export const pending = (dataset, query, signal) => get(`${book(dataset)}/pending`, query, signal);
 export const decide = (dataset, decision, ids, reason) =>
-  post(`${book(dataset)}/pending`, change({ decision, ids, reason, author }));
+  post(`${book(dataset)}/pending`, edit({ decision, ids, reason }));
 export const index = (dataset, signal) => get(`${book(dataset)}/index`, {}, signal);
 
 export const search = (body, signal) => post("/v1/search", body, signal);

@@ -6,7 +6,7 @@ import { when } from "./parts.js";
 
 const LONGEST = 300;
 
-const TOLD = {
+const DESCRIPTIONS = {
   started: () => "The execution started",
   step_started: ({ step_id: id, action, attempt }) =>
     `Step ${id}: ${word(action, "ACTION_")} called${attempt > 1 ? `, attempt ${attempt}` : ""}`,
@@ -29,8 +29,8 @@ const TOLD = {
 
 /** A list item for an event. */
 export function line(event) {
-  const name = Object.keys(TOLD).find((each) => each in event);
-  const text = name ? TOLD[name](event[name]) : "Unknown event";
+  const name = Object.keys(DESCRIPTIONS).find((kind) => kind in event);
+  const text = name ? DESCRIPTIONS[name](event[name]) : "Unknown event";
   return h(
     "li",
     { class: `event event-${name ?? "unknown"}` },

@@ -6,9 +6,9 @@ import { history, watchPlaybook } from "./endpoints.js";
 import { word } from "./format.js";
 import { chip, state, when } from "./parts.js";
 import { link } from "./router.js";
-import { failed } from "./states.js";
+import { showFailure } from "./states.js";
 
-const KEPT = 50;
+const MAX_SHOWN = 50;
 
 /** The revisions of the playbook as they are committed, newest first. */
 export class Feed {
@@ -36,7 +36,7 @@ export class Feed {
       if (!this.signal.aborted)
         fill(
           this.list,
-          failed(error, () => this.follow()),
+          showFailure(error, () => this.follow()),
         );
     }
   }
@@ -45,7 +45,7 @@ export class Feed {
     if (!revision) return;
     if (!this.list.querySelector(".arrived")) fill(this.list);
     this.list.prepend(this.card(revision));
-    while (this.list.children.length > KEPT) this.list.lastChild.remove();
+    while (this.list.children.length > MAX_SHOWN) this.list.lastChild.remove();
   }
 
   card(revision) {

@@ -22,7 +22,7 @@ export const plural = (value, noun) => {
 export function ago(timestamp) {
   if (!timestamp) return "";
   const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
-  const [unit, size] = units.find(([, each]) => Math.abs(seconds) >= each) ?? ["second", 1];
+  const [unit, size] = units.find(([, unitSeconds]) => Math.abs(seconds) >= unitSeconds) ?? ["second", 1];
   return Math.abs(seconds) < 5 ? "now" : relative.format(Math.round(seconds / size), unit);
 }
 

@@ -17,20 +17,20 @@ const SWEEPS = 4;
  * A dependency that names no step, or would close a circle, is left out: the picture must come out for any plan.
  */
 export function layout(steps) {
-  const parents = known(steps);
+  const parents = collectParents(steps);
   const layerOf = layers(steps, parents);
   const { columns, chains } = passes(steps, parents, layerOf);
   order(columns, chains);
-  return placed(columns, chains);
+  return placeCells(columns, chains);
 }
 
-function known(steps) {
+function collectParents(steps) {
   const seen = new Set();
   const parents = new Map();
   for (const { step_id: id, depends_on: list } of steps) {
     parents.set(
       id,
-      [...new Set(list)].filter((each) => seen.has(each)),
+      [...new Set(list)].filter((id) => seen.has(id)),
     );
     seen.add(id);
   }
@@ -40,7 +40,7 @@ function known(steps) {
 function layers(steps, parents) {
   const layerOf = new Map();
   for (const { step_id: id } of steps)
-    layerOf.set(id, 1 + Math.max(-1, ...parents.get(id).map((each) => layerOf.get(each))));
+    layerOf.set(id, 1 + Math.max(-1, ...parents.get(id).map((parent) => layerOf.get(parent))));
   return layerOf;
 }
 
@@ -77,29 +77,29 @@ function order(columns, chains) {
       near.get(cells[i]).after.push(cell);
     }
   }
-  numbered(columns);
+  numberCells(columns);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const side = sweep % 2 ? "after" : "before";
     for (const column of sweep % 2 ? columns.toReversed() : columns) {
       const mean = (cell) =>
         average(
-          near.get(cell)[side].map((each) => each.at),
+          near.get(cell)[side].map((neighbour) => neighbour.at),
           cell.at,
         );
       const means = new Map(column.map((cell) => [cell, mean(cell)]));
       column.sort((a, b) => means.get(a) - means.get(b));
-      numbered([column]);
+      numberCells([column]);
     }
   }
 }
 
-function numbered(columns) {
+function numberCells(columns) {
   for (const column of columns) for (const [i, cell] of column.entries()) cell.at = (i + 0.5) / column.length;
 }
 
 const average = (list, otherwise) => (list.length ? list.reduce((a, b) => a + b) / list.length : otherwise);
 
-function placed(columns, chains) {
+function placeCells(columns, chains) {
   const heights = columns.map((column) => column.reduce((sum, cell) => sum + cell.height + GAP_Y, -GAP_Y));
   const height = Math.max(HEIGHT, ...heights);
   const nodes = new Map();
@@ -126,7 +126,7 @@ function points(cells) {
   return [first, ...inside, { x: cells.at(-1).x, y: middle(cells.at(-1)) }];
 }
 
-/** The picture. `node(step)` gives the element of a step; it is put in its place and may be focused. */
+/** Draws the graph. `node(step)` returns the element of a step, which can be focused. */
 export function graph(steps, node) {
   const { nodes, edges, width, height } = layout(steps);
   const lines = edges.map(({ points: way }) =>

@@ -1,6 +1,6 @@
 /** The keys that work here, on `?`. */
 
-import { opened } from "./dialog.js";
+import { openDialog } from "./dialog.js";
 import { h } from "./dom.js";
 import { bound } from "./keys.js";
 import { key } from "./parts.js";
@@ -17,5 +17,5 @@ export function showHelp() {
     h("dl", { class: "keys" }, rows),
     h("div", { class: "actions" }, close),
   );
-  opened(dialog);
+  openDialog(dialog);
 }

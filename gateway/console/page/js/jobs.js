@@ -1,4 +1,4 @@
-/** Jobs of many runs: how far one is, what it could not learn, and those there were. */
+/** Jobs: progress, dead letters, and the list of earlier jobs. */
 
 import { fill, h } from "./dom.js";
 import { cancelJob, deadLetters, jobs, retryJob, watchJob } from "./endpoints.js";
@@ -6,7 +6,7 @@ import { ask } from "./dialog.js";
 import { count, plural, word } from "./format.js";
 import { facts, key, state, when } from "./parts.js";
 import { link } from "./router.js";
-import { change, empty, failed, load, loading, report } from "./states.js";
+import { change, showEmpty, showFailure, load, loading, report } from "./states.js";
 
 const LATEST = 10;
 const LETTERS = 50;
@@ -48,8 +48,8 @@ export class Job {
       fill(
         this.body,
         error.status === 404
-          ? empty("No such job", "Jobs are deleted some time after their end.")
-          : failed(error, () => this.follow()),
+          ? showEmpty("No such job", "Jobs are deleted some time after their end.")
+          : showFailure(error, () => this.follow()),
       );
     }
   }
@@ -61,7 +61,7 @@ export class Job {
     this.retrying.hidden = !this.cancelling.hidden;
     fill(this.body, progress(job), numbers(this.dataset, job));
     fill(this.summary, plural(job.dead, "dead letter"));
-    // A list that somebody reads is not drawn anew each time another run dies.
+    // An open list stays unchanged while further trajectories become dead letters.
     const isRead = this.listed > 0 && job.dead > 0 && stateOf(job) === "running";
     if (job.dead !== this.listed && !isRead) this.list(job.dead);
   }
@@ -70,11 +70,11 @@ export class Job {
   async list(dead) {
     this.listed = dead;
     if (!dead) return fill(this.letters);
-    const place = h("div", null);
+    const container = h("div", null);
     const open = this.letters.querySelector("details")?.open ?? true;
-    fill(this.letters, h("details", { open }, this.summary, place, this.retrying));
+    fill(this.letters, h("details", { open }, this.summary, container, this.retrying));
     await load(
-      place,
+      container,
       this.signal,
       () => deadLetters(this.id, { page_size: LETTERS }, this.signal),
       (page) => this.table(page),
@@ -102,13 +102,13 @@ export class Job {
 
   async cancel() {
     if (this.cancelling.hidden) return;
-    const sure = await ask({
+    const confirmed = await ask({
       title: "Cancel this job?",
       text: "Waiting trajectories are cancelled. Learned ones stay.",
       confirm: "Cancel it",
       danger: true,
     });
-    if (sure)
+    if (confirmed)
       await change(
         () => cancelJob(this.id),
         ({ job }) => `${plural(job.dropped, "trajectory")} cancelled.`,

@@ -22,7 +22,7 @@ function typing(target) {
   return text || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-function heard(event) {
+function handleKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.key === "Escape" && typing(event.target)) return event.target.blur();
   if (typing(event.target) || document.querySelector("dialog[open]")) return;
@@ -42,4 +42,4 @@ function heard(event) {
   }
 }
 
-document.addEventListener("keydown", heard);
+document.addEventListener("keydown", handleKey);

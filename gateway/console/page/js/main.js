@@ -21,7 +21,7 @@ import { signIn } from "./pages/signin.js";
 import { key } from "./parts.js";
 import { go, here, instead, link, route } from "./router.js";
 import { session } from "./session.js";
-import { empty, failed, loading, report } from "./states.js";
+import { showEmpty, showFailure, loading, report } from "./states.js";
 import { theme } from "./theme.js";
 
 const PAGES = [
@@ -87,7 +87,7 @@ function navigation() {
   nav.append(...links, h("div", { class: "nav-foot" }, themes, help, leave));
 }
 
-const themeText = () => `Theme: ${theme.chosen}`;
+const themeText = () => `Theme: ${theme.choice}`;
 
 function turn() {
   theme.next();
@@ -124,21 +124,21 @@ async function show() {
   try {
     const opened = page
       ? page.open({ params, query, signal })
-      : empty("There is no such page", "The address may be mistyped.");
+      : showEmpty("There is no such page", "The address may be mistyped.");
     if (opened instanceof Promise) fill(main, loading());
     const shown = await opened;
     if (!signal.aborted && shown) fill(main, shown);
   } catch (error) {
     if (signal.aborted) return;
     report(error);
-    fill(main, failed(error, show));
+    fill(main, showFailure(error, show));
   }
 }
 
 function mark(present) {
-  for (const each of nav.querySelectorAll("a")) {
-    if (each.dataset.page === present) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
+  for (const anchor of nav.querySelectorAll("a")) {
+    if (anchor.dataset.page === present) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
   }
   document.getElementById("sign-out").hidden = !session.signedIn;
   if (nav.matches(":popover-open")) nav.hidePopover();
@@ -164,7 +164,7 @@ function start() {
     event.preventDefault();
     main.focus();
   });
-  // Who goes on by keyboard or listens goes on in the page that opened, not in the navigation.
+  // The new page gets the focus, for users of a keyboard or a screen reader.
   addEventListener("hashchange", () => show().then(() => main.focus()));
   show();
 }

@@ -6,7 +6,7 @@ import { graph } from "./graph.js";
 import { state } from "./parts.js";
 
 /** The graph of a plan; `statusOf(step)` is a word, `chosen(step)` is called when a step is pressed. */
-export function planGraph(steps, statusOf, chosen = () => {}) {
+export function planGraph(steps, statusOf, onChoose = () => {}) {
   return graph(steps, (step) => {
     const status = statusOf(step);
     return h(
@@ -16,7 +16,7 @@ export function planGraph(steps, statusOf, chosen = () => {}) {
         class: `step step-${status.replace(" ", "-")}`,
         "data-step": step.step_id,
         title: step.description,
-        onclick: () => chosen(step),
+        onclick: () => onChoose(step),
       },
       h(
         "span",

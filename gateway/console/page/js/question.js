@@ -12,10 +12,10 @@ export function question(open, respond) {
     level,
     step_id: step,
     message,
-    question: asked,
+    question: questionText,
     reason,
     options,
-    confidence_score: sure,
+    confidence_score: score,
     expires_at: expires,
   } = open;
   const send = (action, more = {}) => respond({ action: `INTERVENTION_ACTION_${action}`, ...more });
@@ -30,18 +30,18 @@ export function question(open, respond) {
     "section",
     { class: "card question", "aria-label": "Open question" },
     head,
-    h("p", { class: "text lead" }, asked ?? message),
-    asked && message !== asked ? h("p", { class: "text muted" }, message) : null,
+    h("p", { class: "text lead" }, questionText ?? message),
+    questionText && message !== questionText ? h("p", { class: "text muted" }, message) : null,
     reason ? h("p", { class: "text muted" }, reason) : null,
-    sure === undefined ? null : h("p", null, confidence(sure)),
-    typed(send),
+    score === undefined ? null : h("p", null, confidence(score)),
+    renderInput(send),
     decisions(open, send),
-    offered(options, respond),
+    renderOptions(options, respond),
   );
 }
 
-/** The answers that the planner itself proposes, in its own words. */
-function offered(options, respond) {
+/** Shows the answers that the planner proposes. */
+function renderOptions(options, respond) {
   if (!options.length) return null;
   const buttons = options.map((text) =>
     h("button", { type: "button", onclick: () => respond({ selected_option: text }) }, text),
@@ -49,8 +49,8 @@ function offered(options, respond) {
   return h("div", { class: "offered" }, h("span", { class: "muted" }, "Offered:"), buttons);
 }
 
-/** An answer in words. */
-function typed(send) {
+/** Shows a field for an answer in words. */
+function renderInput(send) {
   const text = h("input", {
     class: "grow",
     required: true,
@@ -78,10 +78,10 @@ function decisions({ step_id: step, plan }, send) {
   );
 }
 
-/** Another plan: said in words, or written as it is in the contract. */
+/** Asks for another plan: described in words, or as a message of the contract. */
 async function modify(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
-  const given = await ask({
+  const reply = await ask({
     title: "Modify the plan",
     text: "Describe the change in words, or edit the plan itself; words take precedence.",
     fields: [
@@ -90,10 +90,10 @@ async function modify(plan, send) {
     ],
     confirm: "Modify",
   });
-  if (!given) return null;
-  if (given.words) return send("MODIFY", { user_input: given.words });
+  if (!reply) return null;
+  if (reply.words) return send("MODIFY", { user_input: reply.words });
   try {
-    return send("MODIFY", { modified_plan: JSON.parse(given.plan) });
+    return send("MODIFY", { modified_plan: JSON.parse(reply.plan) });
   } catch (error) {
     return toast(`The plan is not JSON: ${error.message}`, "bad");
   }

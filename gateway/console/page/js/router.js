@@ -23,25 +23,31 @@ export function instead(parts) {
   location.replace(link(parts));
 }
 
-/** Changes the query of the present address without opening the page anew. */
+/** Opens a page again after its content changed. */
+export function reopen(parts, query) {
+  history.replaceState(null, "", link(parts, query));
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+/** Changes the query of the current address without opening the page again. */
 export function note(query) {
   const { parts, query: before } = here();
   history.replaceState(null, "", link(parts, { ...before, ...query }));
 }
 
-/** Where we are: parts, query, and the page with its parameters, if there is one. */
+/** Returns the current location: parts, query, and the page with its parameters, if there is one. */
 export function here() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decoded);
+  const parts = path.split("/").filter(Boolean).map(decode);
   const query = Object.fromEntries(new URLSearchParams(search));
   for (const { parts: form, page } of routes) {
-    const params = matched(form, parts);
+    const params = match(form, parts);
     if (params) return { parts, query, params, page };
   }
   return { parts, query, params: {}, page: null };
 }
 
-function decoded(part) {
+function decode(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -49,7 +55,7 @@ function decoded(part) {
   }
 }
 
-function matched(form, parts) {
+function match(form, parts) {
   if (form.length !== parts.length) return null;
   const params = {};
   for (const [i, name] of form.entries()) {

@@ -4,8 +4,8 @@ let token = "";
 
 export const session = {
   /** Keep a token for the requests to come. */
-  signIn(given) {
-    token = given.trim();
+  signIn(newToken) {
+    token = newToken.trim();
   },
   signOut() {
     token = "";
@@ -13,7 +13,7 @@ export const session = {
   get signedIn() {
     return token !== "";
   },
-  /** The headers that a request bears. */
+  /** Returns the headers of a request. */
   headers() {
     return token ? { Authorization: `Bearer ${token}` } : {};
   },

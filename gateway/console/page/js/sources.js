@@ -1,4 +1,4 @@
-/** What people bring to learn from: pasted text or files, read by the gateway, which says what it recognised. */
+/** The sources of trajectories: pasted text or files. The gateway parses them and reports their format. */
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -12,20 +12,20 @@ const MOST_BYTES = 15_000_000;
 const TYPING_MS = 350;
 
 export class Sources {
-  /** `changed(runs)` hears what there is to learn from: none while something is read or cannot be. */
-  constructor(dataset, signal, changed) {
-    Object.assign(this, { dataset, signal, changed, files: [], reading: Promise.resolve([]), turn: 0 });
+  /** Calls `onChange(runs)` with the trajectories to learn: none while a file is read or has an error. */
+  constructor(dataset, signal, onChange) {
+    Object.assign(this, { dataset, signal, onChange, files: [], reading: Promise.resolve([]), turn: 0 });
     this.text = h("textarea", {
       rows: 10,
       class: "mono",
       spellcheck: "false",
       "aria-label": "Trajectories",
       placeholder: '[{"role": "user", "content": …}, {"role": "assistant", "tool_calls": […]}]',
-      oninput: () => this.typed(),
+      oninput: () => this.onTyping(),
     });
     this.format = h(
       "select",
-      { "aria-label": "Format", onchange: () => this.again() },
+      { "aria-label": "Format", onchange: () => this.readAll() },
       h("option", { value: "" }, "Any format"),
       Object.entries(FORMATS).map(([value, name]) => h("option", { value }, name)),
     );
@@ -43,7 +43,7 @@ export class Sources {
 
   /** The runs in what is there, once it is read; null if some of it cannot be. */
   async runs() {
-    if (this.timer) this.again();
+    if (this.timer) this.readAll();
     let runs, reading;
     do {
       reading = this.reading;
@@ -55,7 +55,7 @@ export class Sources {
   show(text) {
     this.files = [];
     this.text.value = text;
-    this.again();
+    this.readAll();
     this.text.focus();
     this.text.setSelectionRange(0, 0);
     this.text.scrollTop = 0;
@@ -63,57 +63,57 @@ export class Sources {
 
   add(files) {
     this.files.push(...files);
-    this.again();
+    this.readAll();
   }
 
   drop(file) {
-    this.files = this.files.filter((each) => each !== file);
-    this.again();
+    this.files = this.files.filter((other) => other !== file);
+    this.readAll();
     if (!this.files.length) this.text.focus();
   }
 
-  typed() {
+  onTyping() {
     clearTimeout(this.timer);
-    this.changed([]);
-    this.timer = setTimeout(() => this.again(), TYPING_MS);
+    this.onChange([]);
+    this.timer = setTimeout(() => this.readAll(), TYPING_MS);
   }
 
-  /** Reads everything anew; what was being read for an earlier state is forgotten. */
-  again() {
+  /** Reads all sources again and discards the results of earlier reads. */
+  readAll() {
     clearTimeout(this.timer);
     this.timer = 0;
     this.turn += 1;
     this.text.hidden = this.files.length > 0;
-    this.changed([]);
+    this.onChange([]);
     this.reading = this.read(this.turn);
   }
 
   async read(turn) {
-    const given = this.files.length ? this.files : this.text.value.trim() ? [new Blob([this.text.value])] : [];
-    fill(this.found, given.length ? loading(2) : null);
+    const inputs = this.files.length ? this.files : this.text.value.trim() ? [new Blob([this.text.value])] : [];
+    fill(this.found, inputs.length ? loading(2) : null);
     const read = [];
-    for (const each of given) {
-      read.push(await this.parsed(each));
+    for (const input of inputs) {
+      read.push(await this.parseFile(input));
       if (turn !== this.turn || this.signal.aborted) return null;
     }
     const runs = read.every(({ error }) => !error) ? read.flatMap(({ trajectories }) => trajectories) : null;
     fill(
       this.found,
-      read.map((each) => this.told(each)),
+      read.map((input) => this.describe(input)),
       runs?.length ? preview(runs) : null,
     );
-    this.changed(runs ?? []);
+    this.onChange(runs ?? []);
     return runs;
   }
 
-  /** The content of one file or text, or why it cannot be parsed. */
-  async parsed(file) {
+  /** Returns the trajectories of one file or text, or the error that parsing it gives. */
+  async parseFile(file) {
     if (file.size > MOST_BYTES) return { file, error: new ApiError(413, { detail: "A file may have at most 15 MB." }) };
     try {
       const query = { dataset: this.dataset, format: this.format.value };
       const { trajectories, format } = await parseRuns(query, file, this.signal);
       if (!trajectories.length) return { file, error: new ApiError(400, { detail: "It contains no trajectory." }) };
-      return { file, trajectories: trajectories.map((each) => this.here(each)), format };
+      return { file, trajectories: trajectories.map((trajectory) => this.here(trajectory)), format };
     } catch (error) {
       if (!this.signal.aborted) report(error);
       return { file, error };
@@ -125,7 +125,7 @@ export class Sources {
     return { ...found, trajectory: { ...found.trajectory, dataset: this.dataset } };
   }
 
-  told({ file, trajectories, format, error }) {
+  describe({ file, trajectories, format, error }) {
     const name = file.name ? h("span", { class: "mono name" }, file.name) : null;
     const remove = file.name
       ? h("button", { type: "button", class: "quiet end", onclick: () => this.drop(file) }, "Remove")
@@ -137,7 +137,7 @@ export class Sources {
   }
 }
 
-/** Why none of the formats fitted, each with its own reason. */
+/** Shows the reason against each format. */
 function attempts({ violations }) {
   if (!violations || violations.length < 2) return null;
   const reasons = violations.map(({ field, description }) => h("li", { class: "text" }, description || field));

@@ -1,4 +1,4 @@
-/** One run as it is learned from: each stage is filled in when it ends. */
+/** The stages of learning one trajectory; each is filled in when it ends. */
 
 import { fill, h } from "./dom.js";
 import { plural, word } from "./format.js";
@@ -26,21 +26,21 @@ export class Stages {
   }
 
   take({ stage, message, response }) {
-    if (stage === "LEARN_STAGE_SKIPPED") return this.skipped(message);
+    if (stage === "LEARN_STAGE_SKIPPED") return this.skip(message);
     const { item, text } = this.items.get(stage);
     item.className = "done";
-    fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.told(stage, response));
+    fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
     const next = STAGES.findIndex(([name]) => name === stage) + 1;
     if (next < STAGES.length) this.running(STAGES[next][0]);
   }
 
-  skipped(message) {
+  skip(message) {
     const { item, text } = this.items.get("LEARN_STAGE_CURATED");
     item.className = "done";
     fill(item, h("h2", null, text), h("p", { class: "muted" }, message));
   }
 
-  told(stage, response) {
+  describe(stage, response) {
     if (stage === "LEARN_STAGE_REFLECTED") return reflection(response.reflection);
     if (stage === "LEARN_STAGE_CURATED") return curation(this.dataset, response.curation);
     return null;
@@ -55,8 +55,8 @@ function reflection({ insights, attribution, bullet_evaluations: evaluations, mo
         `Went wrong at step ${attribution.step}${attribution.agent ? ` (${attribution.agent})` : ""}: ${attribution.reason}`,
       )
     : null;
-  const cards = insights.map((each) =>
-    h("article", { class: "card" }, h("p", { class: "text lead" }, each.key_insight), insight(each)),
+  const cards = insights.map((content) =>
+    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), insight(content)),
   );
   const tags = evaluations.map(({ bullet_id: id, tag, reason }) =>
     h("li", { class: "text" }, h("span", { class: "mono" }, id), " ", chip(word(tag, "VOTE_TAG_")), " ", reason),
@@ -69,11 +69,11 @@ function reflection({ insights, attribution, bullet_evaluations: evaluations, mo
   ];
 }
 
-function insight(each) {
+function insight(content) {
   const rows = [
-    ["Error", each.error_identification],
-    ["Why", each.root_cause_analysis],
-    ["Correct approach", each.correct_approach],
+    ["Error", content.error_identification],
+    ["Why", content.root_cause_analysis],
+    ["Correct approach", content.correct_approach],
   ].filter(([, text]) => text);
   return h(
     "details",
@@ -110,7 +110,7 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
   const lost = conflicts.length
     ? h("p", null, `${plural(conflicts.length, "edit")} not applied because of newer changes.`)
     : null;
-  const kept = saved
+  const outcome = saved
     ? h(
         "p",
         { class: "muted" },
@@ -119,5 +119,5 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
         ".",
       )
     : h("p", { class: "bad" }, error);
-  return [done, waiting, lost, kept];
+  return [done, waiting, lost, outcome];
 }

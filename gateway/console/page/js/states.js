@@ -1,4 +1,4 @@
-/** What a part of a page shows before it has something to show: that it loads, that there is nothing, that it failed. */
+/** The states of a part of a page without content: loading, empty, failed. */
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -11,14 +11,14 @@ export function loading(lines = 6) {
   return h("div", { class: "state-loading", role: "status", "aria-label": "Loading" }, bars);
 }
 
-/** That there is nothing here, why, and what to do about it. */
-export function empty(title, text, ...actions) {
+/** Shows that the part is empty, with the reason and the next actions. */
+export function showEmpty(title, text, ...actions) {
   const row = actions.length ? h("div", { class: "actions" }, actions) : null;
   return h("div", { class: "state" }, h("p", { class: "state-title" }, title), text ? h("p", null, text) : null, row);
 }
 
-/** What went wrong, and a way to try again. */
-export function failed(error, retry) {
+/** Shows an error, with a button that tries again. */
+export function showFailure(error, retry) {
   const reason = error.reason ? h("p", { class: "mono muted" }, error.reason) : null;
   const again = retry
     ? h("div", { class: "actions" }, h("button", { type: "button", onclick: retry }, "Try again"))
@@ -34,24 +34,24 @@ export function failed(error, retry) {
 }
 
 /**
- * Fills `place` with what `ask()` gives, drawn by `draw`; shows loading until then and what failed instead.
+ * Fills `container` with the result of `ask()`, drawn by `draw`; shows loading before, and the error if it fails.
  * Nothing is shown any more once `signal` is aborted.
  */
-export async function load(place, signal, ask, draw) {
-  fill(place, loading());
-  place.setAttribute("aria-busy", "true");
+export async function load(container, signal, ask, draw) {
+  fill(container, loading());
+  container.setAttribute("aria-busy", "true");
   try {
     const answer = await ask();
-    if (!signal.aborted) fill(place, await draw(answer));
+    if (!signal.aborted) fill(container, await draw(answer));
   } catch (error) {
     if (signal.aborted) return;
     report(error);
     fill(
-      place,
-      failed(error, () => load(place, signal, ask, draw)),
+      container,
+      showFailure(error, () => load(container, signal, ask, draw)),
     );
   } finally {
-    place.removeAttribute("aria-busy");
+    container.removeAttribute("aria-busy");
   }
 }
 

@@ -4,17 +4,17 @@ const KEY = "hansei.theme";
 const CHOICES = ["system", "light", "dark"];
 
 export const theme = {
-  get chosen() {
-    const kept = localStorage.getItem(KEY);
-    return CHOICES.includes(kept) ? kept : "system";
+  get choice() {
+    const stored = localStorage.getItem(KEY);
+    return CHOICES.includes(stored) ? stored : "system";
   },
   /** The next of system, light, dark. */
   next() {
-    localStorage.setItem(KEY, CHOICES[(CHOICES.indexOf(this.chosen) + 1) % CHOICES.length]);
+    localStorage.setItem(KEY, CHOICES[(CHOICES.indexOf(this.choice) + 1) % CHOICES.length]);
     this.apply();
-    return this.chosen;
+    return this.choice;
   },
   apply() {
-    document.documentElement.dataset.theme = this.chosen;
+    document.documentElement.dataset.theme = this.choice;
   },
 };

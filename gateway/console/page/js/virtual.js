@@ -27,13 +27,13 @@ export class VirtualList {
         role: "listbox",
         tabindex: "0",
         "aria-label": label,
-        onkeydown: (event) => this.pressed(event),
+        onkeydown: (event) => this.onKey(event),
       },
       this.spacer,
     );
     this.element.addEventListener("scroll", () => this.later(), { passive: true });
-    this.element.addEventListener("click", (event) => this.clicked(event));
-    new ResizeObserver(() => this.measured()).observe(this.element);
+    this.element.addEventListener("click", (event) => this.onClick(event));
+    new ResizeObserver(() => this.measure()).observe(this.element);
   }
 
   /** Shows these items; the row with the same key (`key(item)`) stays chosen. */
@@ -42,7 +42,7 @@ export class VirtualList {
     this.items = items;
     this.selected = chosen === undefined ? -1 : items.findIndex((item) => key(item) === key(chosen));
     this.clear();
-    this.measured();
+    this.measure();
   }
 
   /** Draws the rows again, for when what they show has changed. */
@@ -73,7 +73,7 @@ export class VirtualList {
     else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + this.height - clientHeight;
   }
 
-  pressed(event) {
+  onKey(event) {
     const page = Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key in steps) this.move(steps[event.key]);
@@ -83,7 +83,7 @@ export class VirtualList {
     event.stopPropagation();
   }
 
-  clicked(event) {
+  onClick(event) {
     const row = event.target.closest("[role=option]");
     if (!row) return;
     this.select(Number(row.dataset.index));
@@ -91,7 +91,7 @@ export class VirtualList {
     else this.open();
   }
 
-  measured() {
+  measure() {
     this.height = parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 36;
     this.spacer.style.height = `${this.items.length * this.height}px`;
     this.clear();

@@ -12,7 +12,9 @@ from typer.main import get_command
 
 from hansei.client.cli import (
     config,
+    datasets,
     doctor,
+    edits,
     evaluation,
     jobs,
     keys,
@@ -24,6 +26,7 @@ from hansei.client.cli import (
     report,
     rounds,
     stack,
+    trials,
     validate,
 )
 from hansei.client.cli.command import command
@@ -62,19 +65,26 @@ def hansei(
 app.command("up")(stack.run_services)
 app.command()(stack.demo)
 app.command()(learn.learn)
-command(app, "search_results.bullets", reads=True)(query.search)
-command(app, "search_results.answer", reads=True, check=query.exit_if_unanswered)(query.ask)
-command(app, "findings.validation", reads=True, check=validate.exit_if_invalid)(validate.validate)
+command(app, "playbooks.render_edit_result")(edits.remember)
+command(app, "playbooks.render_edit_result")(edits.forget)
+command(app, "playbooks.render_edit_result")(edits.edit)
+command(app, "search_results.render_bullets", reads=True)(query.search)
+command(app, "search_results.render_answer", reads=True, check=query.exit_if_unanswered)(query.ask)
+command(app, "findings.render_validation", reads=True, check=validate.exit_if_invalid)(validate.validate)
 app.add_typer(report.app, name="report")
 app.add_typer(rounds.app, name="rounds")
-command(app, "rounds.ranking", reads=True)(rounds.leaderboard)
-command(app, "rounds.evaluation", reads=True)(rounds.evaluate)
-command(app, "rounds.judgment", reads=True)(rounds.judge)
+app.add_typer(trials.app, name="trials")
+command(app, "trials.effects", reads=True)(trials.effects)
+command(app, "trials.decision", reads=True, empty="There are no decisions.")(trials.decisions)
+command(app, "rounds.render_ranking", reads=True)(rounds.leaderboard)
+command(app, "rounds.render_evaluation", reads=True)(rounds.evaluate)
+command(app, "rounds.render_judgement", reads=True)(rounds.judge)
 app.add_typer(playbook.app, name="playbook")
+app.add_typer(datasets.app, name="dataset")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(plan.app, name="plan")
 app.add_typer(keys.app, name="keys")
-command(app, "access.audit_line", local=False, empty="There are no audit records.")(keys.audit)
+command(app, "access.format_audit_line", local=False, empty="There are no audit records.")(keys.audit)
 app.add_typer(config.app, name="config")
 app.add_typer(evaluation.app, name="eval")
 app.command()(mcp.mcp)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from chassis.deadlines import time_limit
 from chassis.errors import HanseiError, Unavailable
-from chassis.logging import without_secrets
-from chassis.settings import BadSetting, ServiceSettings, load, settings_table
-from hansei.client.cli.embedded_stack import stack_variables
+from chassis.logging import remove_secrets
+from chassis.settings import BadSetting, ServiceSettings, list_settings, load
+from hansei.client.cli.embedded_stack import build_stack_variables
 from hansei.client.cli.failures import PEER_UNAVAILABLE
 from hansei.client.local import set_environment
-from hansei.client.server import ServerNotInstalledError, server
+from hansei.client.server import ServerNotInstalledError, load_server
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -39,13 +39,13 @@ class CheckResult:
 
     def without_secrets(self) -> CheckResult:
         """Return the result without secrets: a finding quotes the message about a wrong setting."""
-        return replace(self, finding=without_secrets(self.finding))
+        return replace(self, finding=remove_secrets(self.finding))
 
 
 def check_machine() -> Iterator[CheckResult]:
     """Check what `hansei up` would use here: its settings, the key of its model, its folders and databases."""
     try:
-        classes = server().settings_classes()
+        classes = load_server().load_settings_classes()
     except ServerNotInstalledError as error:
         yield CheckResult("hansei up", f"is not checked: {error}")
         return
@@ -67,7 +67,7 @@ def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | st
     """Return the settings that `hansei up` would have, or the message with which a service would refuse to start."""
     message = io.StringIO()
     try:
-        with redirect_stderr(message), set_environment(stack_variables()):
+        with redirect_stderr(message), set_environment(build_stack_variables()):
             return load(settings_class)
     except SystemExit:
         return message.getvalue().strip()
@@ -75,14 +75,14 @@ def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | st
 
 def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
     """Check the key of the chat model or, for search, of the embedding model."""
-    if not hasattr(settings, "key_of"):
+    if not hasattr(settings, "get_key"):
         return
     provider = getattr(settings, "embedding_provider", "") or settings.llm_provider
     if provider in BUILT_IN:
         yield CheckResult(f"{name}: model", f"{provider}: built in, needs no key")
         return
     try:
-        settings.key_of(provider)
+        settings.get_key(provider)
     except BadSetting as error:
         message, _, remedy = str(error).partition("\n")
         yield CheckResult(f"{name}: model", message, remedy or CORRECT_VARIABLE)
@@ -92,9 +92,9 @@ def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
 
 def _check_models() -> Iterator[CheckResult]:
     """Check that each configured model answers one small call."""
-    with set_environment(stack_variables()):
+    with set_environment(build_stack_variables()):
         try:
-            probes = server().probe_models()
+            probes = load_server().probe_models()
         except BadSetting as error:
             yield CheckResult("models", str(error), CORRECT_VARIABLE)
             return
@@ -111,7 +111,7 @@ def _check_models() -> Iterator[CheckResult]:
 
 def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult]:
     """Check that local data can be written, and that database servers accept a connection."""
-    for row in settings_table(type(settings)):
+    for row in list_settings(type(settings)):
         check, value, variable = f"{name}: {row.name}", str(getattr(settings, row.name)), row.variables[-1]
         if row.default.startswith("data/") and "://" not in value:
             is_writable = _is_writable(Path(value).absolute())
@@ -123,7 +123,7 @@ def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult
 
 def _check_database(check: str, url: str, variable: str) -> CheckResult:
     try:
-        return CheckResult(check, f"{server().connect_database(url, variable)} answers")
+        return CheckResult(check, f"{load_server().connect_database(url, variable)} answers")
     except BadSetting as error:
         return CheckResult(check, str(error), CORRECT_VARIABLE)
     except Unavailable as error:
@@ -152,19 +152,19 @@ def check_server(address: str | None) -> Iterator[CheckResult]:
                     yield CheckResult(f"server: {name}", f"answers; {call(client)}")
             except HanseiError as error:
                 is_gateway = error.reason == PEER_UNAVAILABLE and client.address in error.message
-                yield CheckResult(f"server: {name}", error.message, _remedy(name, error, is_gateway))
+                yield CheckResult(f"server: {name}", error.message, _suggest_remedy(name, error, is_gateway))
                 if is_gateway:
                     return
 
 
-def _remedy(name: str, error: HanseiError, is_gateway: bool) -> str:
+def _suggest_remedy(name: str, error: HanseiError, is_gateway: bool) -> str:
     if error.reason == PEER_UNAVAILABLE:
         return START_SERVER if is_gateway else f"start the {name}, or correct {name.upper()}_ADDR of the gateway"
     return f"read the log of the {name}: {error.reason}"
 
 
 def _call_search(client: Client) -> str:
-    status = client.index.get_status(dataset="doctor")
+    status = client.index.get_status(dataset="doctor", allow_missing=True)
     return f"embedding model {status.embedding_model}, tokenizer {status.tokenizer}"
 
 
@@ -179,4 +179,5 @@ _CALLS: dict[str, Callable[[Client], str]] = {
     "reflector": _call_reflector,
     "planner": lambda client: f"thresholds {client.planner.get_thresholds().mode}",
     "validator": lambda client: f"{len(client.validator.list_report_kinds().kinds)} registered kinds",
+    "evidence": lambda client: f"{client.evidence.get_trials(dataset='doctor').sessions} measured sessions of doctor",
 }

@@ -35,7 +35,7 @@ def command(
 
     Args:
         app: the group of the command.
-        view: the module and the name of the function in `show`, such as "playbooks.playbook".
+        view: the module and the name of the function in `show`, such as "playbooks.render_playbook".
         name: the name of the command, unless it is the function's.
         local: whether the command can run on a stack in its own process.
         reads: whether the command changes nothing, so that no data is created for it.
@@ -49,12 +49,12 @@ def command(
         def run(*, addr: str | None, as_json: bool, local: bool = False, **options: Any) -> None:
             options.pop("data_dir", None)  # its callback has set it
             with connect_with(addr, local, reads=reads) as client:
-                result = function(client, **options)
+                result: Any = function(client, **options)
                 if list_name and as_json:
-                    print_result({list_name: _as_documents(result)}, as_json, view)
+                    print_result({list_name: list(result)}, as_json, view)
                     return
                 last = None
-                for last in [result] if list_name and result else _items(result):
+                for last in [result] if list_name and result else _build_items(result):
                     print_result(last, as_json, view, line=isinstance(result, list | Iterator))
                 if last is None and not as_json and empty:
                     typer.echo(empty)
@@ -63,7 +63,7 @@ def command(
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
-        run.__signature__ = _signature(function, local)  # type: ignore[attr-defined]
+        run.__signature__ = _build_signature(function, local)  # type: ignore[attr-defined]
         run.__annotations__ = {}
         app.command(name)(run)
         return function
@@ -71,7 +71,7 @@ def command(
     return register
 
 
-def _signature(function: Callable[..., object], local: bool) -> inspect.Signature:
+def _build_signature(function: Callable[..., object], local: bool) -> inspect.Signature:
     """Return the parameters of a function without the client, and the common options."""
     hints = get_type_hints(function, localns={"Client": object}, include_extras=True)
     parameters = [
@@ -89,19 +89,13 @@ def _signature(function: Callable[..., object], local: bool) -> inspect.Signatur
     return inspect.Signature(parameters)
 
 
-def _items(result: object) -> Any:
+def _build_items(result: object) -> Any:
     return result if isinstance(result, list | Iterator) else [result]
-
-
-def _as_documents(messages: Any) -> list[dict[str, Any]]:
-    from hansei.client.cli.output import as_json
-
-    return [as_json(message) for message in messages]
 
 
 def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -> None:
     """Print a message as JSON, on one line if `line`, or as its view; a tuple has more arguments of the view."""
-    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.output import get_console, print_json
 
     message, *view_arguments = result if isinstance(result, tuple) else (result,)
     if as_json:
@@ -112,4 +106,4 @@ def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -
     if isinstance(rendered, str):
         typer.echo(rendered)
     else:
-        console().print(rendered)
+        get_console().print(rendered)

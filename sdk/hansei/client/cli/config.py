@@ -34,10 +34,10 @@ def init(
     """Write configuration files with the defaults."""
     from hansei.client.cli.output import print_json, say
     from hansei.client.errors import BadSetting
-    from hansei.client.server import server
+    from hansei.client.server import load_server
 
     try:
-        paths = server().init_config(component, output_path, force=force, workspace=workspace)
+        paths = load_server().init_config(component, output_path, force=force, workspace=workspace)
     except BadSetting as error:
         # The specification fixes these messages (B-43 to B-46), so no "Error: " is added.
         say(str(error))

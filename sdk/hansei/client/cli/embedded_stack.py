@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
 
 if TYPE_CHECKING:
     from chassis.settings import SettingRow
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 OFFLINE = "offline"
 
 
-def llm_provider() -> str:
+def choose_llm_provider() -> str:
     """Return the provider of chat models for a stack that a command starts.
 
     That of the environment, else openai if its key or address is set, else offline.
     """
-    chosen = _variable("LLM_PROVIDER")
-    return chosen or ("openai" if _variable("OPENAI_API_KEY") or _variable("OPENAI_BASE_URL") else OFFLINE)
+    chosen = _get_variable("LLM_PROVIDER")
+    return chosen or ("openai" if _get_variable("OPENAI_API_KEY") or _get_variable("OPENAI_BASE_URL") else OFFLINE)
 
 
-def _variable(name: str) -> str:
+def _get_variable(name: str) -> str:
     return os.environ.get(f"HANSEI_{name}") or os.environ.get(name, "")
 
 
-def stack_variables() -> dict[str, str]:
+def build_stack_variables() -> dict[str, str]:
     """Return the variables with which a command runs a stack: its provider of models, and its data directory."""
-    return {"HANSEI_LLM_PROVIDER": llm_provider(), DATA_DIRECTORY_VARIABLE: str(data_directory())}
+    return {"HANSEI_LLM_PROVIDER": choose_llm_provider(), DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
 
 
 def _configure_logging() -> None:
@@ -53,10 +53,10 @@ def embedded_client(variables: Mapping[str, str] | None = None, *, reads: bool =
 
     _configure_logging()
     with ExitStack() as closing:
-        settings = {"HANSEI_LLM_PROVIDER": llm_provider(), **(variables or {})}
+        settings = {"HANSEI_LLM_PROVIDER": choose_llm_provider(), **(variables or {})}
         if reads and not _has_data():
             directory = closing.enter_context(TemporaryDirectory(prefix="hansei-"))
-            settings = {**settings, **_data_settings(Path(directory))}
+            settings = {**settings, **_collect_data_settings(Path(directory))}
         yield closing.enter_context(Client.local(**settings))
 
 
@@ -66,16 +66,16 @@ async def embedded_async_client() -> AsyncIterator[AsyncClient]:
     from hansei.client.client import AsyncClient
 
     _configure_logging()
-    async with AsyncClient.local(HANSEI_LLM_PROVIDER=llm_provider()) as client:
+    async with AsyncClient.local(HANSEI_LLM_PROVIDER=choose_llm_provider()) as client:
         yield client
 
 
-def _data_rows() -> list[SettingRow]:
+def _collect_data_rows() -> list[SettingRow]:
     """Return the settings that name a file or a folder with data."""
-    from chassis.settings import DATA_FOLDER, settings_table
-    from hansei.client.server import server
+    from chassis.settings import DATA_FOLDER, list_settings
+    from hansei.client.server import load_server
 
-    rows = [row for settings in server().settings_classes().values() for row in settings_table(settings)]
+    rows = [row for settings in load_server().load_settings_classes().values() for row in list_settings(settings)]
     return [row for row in rows if row.default.startswith(DATA_FOLDER)]
 
 
@@ -83,20 +83,20 @@ def _has_data() -> bool:
     """Return whether a database of the settings exists, or is on a server."""
     from hansei.client.local import set_environment
 
-    with set_environment({DATA_DIRECTORY_VARIABLE: str(data_directory())}):
-        values = [row.current_value()[0] for row in _data_rows()]
+    with set_environment({DATA_DIRECTORY_VARIABLE: str(find_data_directory())}):
+        values = [row.current_value()[0] for row in _collect_data_rows()]
     is_served = bool(os.environ.get("HANSEI_CURATOR_DATABASE_URL")) or any("://" in value for value in values)
     return is_served or any(Path(value).exists() for value in values)
 
 
-def _data_settings(directory: Path) -> dict[str, str]:
-    return {f"HANSEI_{row.name.upper()}": str(directory / row.default) for row in _data_rows()}
+def _collect_data_settings(directory: Path) -> dict[str, str]:
+    return {f"HANSEI_{row.name.upper()}": str(directory / row.default) for row in _collect_data_rows()}
 
 
-def temporary_settings(directory: Path) -> dict[str, str]:
+def build_temp_settings(directory: Path) -> dict[str, str]:
     """Return the settings of an offline stack that stores everything in `directory`, whatever the environment is."""
     return {
-        **_data_settings(directory),
+        **_collect_data_settings(directory),
         "HANSEI_CURATOR_DATABASE_URL": "",
         "HANSEI_LLM_PROVIDER": OFFLINE,
         "HANSEI_EMBEDDING_PROVIDER": OFFLINE,

@@ -28,18 +28,18 @@ def retrieval(
 
     FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedding model are those of the search service.
     """
-    from hansei.client.cli.embedded_stack import stack_variables
+    from hansei.client.cli.embedded_stack import build_stack_variables
     from hansei.client.local import set_environment
-    from hansei.client.server import server
+    from hansei.client.server import load_server
 
-    commands = server()
-    known_variants = commands.retrieval_variants()
+    commands = load_server()
+    known_variants = commands.list_retrieval_variants()
     unknown_variants = sorted(set(variant or ()) - set(known_variants))
     if unknown_variants:
         fail(f"unknown variant {', '.join(unknown_variants)}; known: {', '.join(known_variants)}", Exit.USAGE)
-    with set_environment(stack_variables()):
+    with set_environment(build_stack_variables()):
         qualities = commands.evaluate_retrieval(file, variant or ())
-    print_result(qualities, as_json, "scores.retrieval")
+    print_result(qualities, as_json, "scores.render_retrieval")
 
 
 @app.command()
@@ -48,9 +48,9 @@ def blame(file: File, as_json: AsJson = False) -> None:
 
     FILE has Who&When logs with labels, one a line. Reflection uses its rules, not a model.
     """
-    from hansei.client.server import server
+    from hansei.client.server import load_server
 
-    print_result(server().evaluate_blame(file), as_json, "scores.blame")
+    print_result(load_server().evaluate_blame(file), as_json, "scores.render_blame")
 
 
 @app.command()
@@ -69,6 +69,6 @@ def foresight(
     from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 
     curve = measure_foresight(file)
-    print_result(curve[-1].document() if as_json else curve[-1], as_json, "scores.foresight")
+    print_result(curve[-1].document() if as_json else curve[-1], as_json, "scores.render_foresight")
     for path in write_curve(curve, out):
         say(f"wrote {path}")

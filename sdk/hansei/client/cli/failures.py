@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, OutOfRange, Unavailable
-from chassis.logging import without_secrets
+from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, NotFound, OutOfRange, Unavailable
+from chassis.logging import remove_secrets
 from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
 from hansei.client.cli.output import say
@@ -15,21 +15,23 @@ PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 def report_error(failure: Exception) -> Exit | None:
     """Report an error of hansei on stderr and return the exit code; None for a bug, which needs its traceback."""
     if isinstance(failure, BadSetting):
-        say(f"Error: {without_secrets(str(failure))}")
+        say(f"Error: {remove_secrets(str(failure))}")
         return Exit.FAILED
     if isinstance(failure, ServerNotInstalledError):
         say(f"Error: {failure}")
         return Exit.USAGE
     if not isinstance(failure, HanseiError):
         return None
-    for line in error_lines(failure):
+    for line in format_error_lines(failure):
         say(line)
     if isinstance(failure, InvalidArgument | OutOfRange):
         return Exit.USAGE
+    if isinstance(failure, NotFound):
+        return Exit.NOT_FOUND
     return Exit.UNREACHABLE if isinstance(failure, Unavailable | DeadlineExceeded) else Exit.FAILED
 
 
-def error_lines(error: HanseiError) -> list[str]:
+def format_error_lines(error: HanseiError) -> list[str]:
     """Return the lines for stderr: the message, the wrong fields, and what the user can do."""
     lines = [f"Error: {error.message} [{error.reason}]"]
     lines += [f"  {violation.field}: {violation.description}" for violation in error.violations]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, retry_while_behind
-from hansei.client.server import server
+from hansei.client.server import load_server
 from hansei.client.trajectories import MAX_SIBLINGS
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.playbook.v1.review_pb2 import DatasetPolicy
@@ -122,7 +122,7 @@ class ForesightMeter:
         for dataset in {record.trajectory.dataset for record in records}:
             self.client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(max_bullets=MAX_BULLETS))
         for record in records:
-            calls = [FailedToolCall(**call) for call in server().failed_calls(record.trajectory)]
+            calls = [FailedToolCall(**call) for call in load_server().find_failed_calls(record.trajectory)]
             counts = self._count_warnings(counts, record.trajectory.dataset, calls)
             self._learn(record)
             self.kinds.update((call.error_kind, call) for call in calls)
@@ -146,10 +146,8 @@ class ForesightMeter:
                 counts,
                 seen=counts.seen + is_seen,
                 playbook=counts.playbook.plus(any(warns_of(bullet, call) for bullet in bullets), is_seen),
-                uncurated=counts.uncurated.plus(self._uncurated_warns(query, call), is_seen),
-                random=counts.random.plus(
-                    random_warning_probability([warns_of(bullet, call) for bullet in self.bullets]), is_seen
-                ),
+                uncurated=counts.uncurated.plus(self._has_uncurated_warning(query, call), is_seen),
+                random=counts.random.plus(compute_chance([warns_of(bullet, call) for bullet in self.bullets]), is_seen),
             )
         return counts
 
@@ -157,11 +155,17 @@ class ForesightMeter:
         """Return the bullets for each query, once the index holds everything that was learned."""
         if not queries:
             return []
-        search = partial(self.client.index.batch_search, dataset=dataset, queries=queries, min_revision=self.revision)
+        search = partial(
+            self.client.index.batch_search,
+            dataset=dataset,
+            queries=queries,
+            min_revision=self.revision,
+            allow_missing=True,
+        )
         responses = retry_while_behind(search).responses
         return [[result.bullet for result in response.results] for response in responses]
 
-    def _uncurated_warns(self, query: SearchQuery, call: FailedToolCall) -> bool:
+    def _has_uncurated_warning(self, query: SearchQuery, call: FailedToolCall) -> bool:
         # The service limits the bullets of one ranking; the newest are the most useful.
         results = self.client.index.rank_bullets(query=query, bullets=self.insights[-MAX_RANKED:]).results
         return any(warns_of(result.bullet, call) for result in results)
@@ -176,7 +180,9 @@ class ForesightMeter:
             raise outcome.error or FailedPrecondition(outcome.failure)
         if outcome.response.HasField("curation"):
             self.revision = outcome.response.curation.revision
-        self.bullets = list(self.client.playbooks.get(dataset=record.trajectory.dataset).playbook.bullets)
+        self.bullets = list(
+            self.client.playbooks.get(dataset=record.trajectory.dataset, allow_missing=True).playbook.bullets
+        )
         for insight in outcome.response.reflection.insights:
             self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
 
@@ -186,12 +192,12 @@ def query_before(call: FailedToolCall) -> SearchQuery:
 
     Of JSON arguments, the query has only the names: the values belong to one trajectory, and lessons omit them.
     """
-    text = f"{call.operation} {argument_names(call.arguments)}"[:QUERY_CHARS]
+    text = f"{call.operation} {join_argument_names(call.arguments)}"[:QUERY_CHARS]
     # No minimum of confidence: before an error, a bullet that was voted down is useful too.
     return SearchQuery(query_text=f"{call.user_message[:QUERY_CHARS]}\n{text}", top_k=TOP_K, min_confidence=0)
 
 
-def argument_names(arguments: str) -> str:
+def join_argument_names(arguments: str) -> str:
     """Return the names of arguments that are a JSON object; other arguments unchanged."""
     try:
         value = json.loads(arguments)
@@ -213,7 +219,7 @@ def warns_of(bullet: Bullet, call: FailedToolCall) -> bool:
     return bool(call.error) and call.operation.casefold() in text and call.error.casefold() in text
 
 
-def random_warning_probability(warnings: Sequence[bool]) -> float:
+def compute_chance(warnings: Sequence[bool]) -> float:
     """Return the probability that one of five bullets, drawn without replacement, warns (hypergeometric)."""
     total, silent, drawn = len(warnings), warnings.count(False), min(TOP_K, len(warnings))
     return 1 - comb(silent, drawn) / comb(total, drawn) if drawn else 0.0

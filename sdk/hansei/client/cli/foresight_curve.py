@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from hansei.client.cli.embedded_stack import embedded_client, temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
 from hansei.client.cli.foresight import ForesightCounts, ForesightMeter
 from hansei.client.cli.loop import read_file
 from hansei.client.cli.options import Exit, fail
-from hansei.client.cli.output import console, say
+from hansei.client.cli.output import get_console, say
 from hansei.client.cli.show.progress import progress_bar
 from hansei.client.client import Client
 from hansei.client.trajectories import TrajectoryRecord
@@ -24,9 +24,9 @@ def measure_foresight(file: Path) -> list[ForesightCounts]:
     """Return the counts after each trajectory of a file. Ends the command if there is none."""
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hansei-foresight-"))
-        client = stack.enter_context(embedded_client(temporary_settings(Path(directory))))
+        client = stack.enter_context(embedded_client(build_temp_settings(Path(directory))))
         records = _read_records(client, file)
-        set_completed = stack.enter_context(progress_bar("measuring", len(records), console(stderr=True)))
+        set_completed = stack.enter_context(progress_bar("measuring", len(records), get_console(stderr=True)))
         curve = []
         for counts in ForesightMeter(client).measure(records):
             curve.append(counts)

@@ -9,7 +9,7 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.options import DATASET_VARIABLE, Exit, fail
-from hansei.client.pages import all_items
+from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -21,7 +21,7 @@ app = typer.Typer(help="Jobs of many trajectories, which the server learns in th
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job, as `hansei jobs list` shows it.")]
 
 
-@command(app, "jobs.table", name="list", local=False, list_name="jobs", empty="There are no jobs.")
+@command(app, "jobs.render_table", name="list", local=False, list_name="jobs", empty="There are no jobs.")
 def list_jobs(
     client: Client,
     dataset: Annotated[
@@ -29,10 +29,10 @@ def list_jobs(
     ] = None,
 ) -> object:
     """List jobs, newest first."""
-    return list(all_items(client.jobs.list, "jobs", dataset=dataset))
+    return list(iterate_items(client.jobs.list, "jobs", dataset=dataset))
 
 
-@command(app, "jobs.line", local=False)
+@command(app, "jobs.render_line", local=False)
 def show(client: Client, job: JobId) -> object:
     """Show the progress of a job."""
     return client.jobs.get(job_id=job).job
@@ -43,13 +43,13 @@ def _fail_if_incomplete(job: Any) -> None:
     fail_if_any_incomplete([job])
 
 
-@command(app, "jobs.line", local=False, check=_fail_if_incomplete)
+@command(app, "jobs.render_line", local=False, check=_fail_if_incomplete)
 def watch(client: Client, job: JobId) -> object:
     """Watch a job until it has ended."""
     return _watch_with_progress(client, job)
 
 
-@command(app, "jobs.line", local=False)
+@command(app, "jobs.render_line", local=False)
 def cancel(client: Client, job: JobId) -> object:
     """Cancel the pending trajectories of a job; learned trajectories stay learned."""
     return client.jobs.cancel(job_id=job).job
@@ -57,7 +57,7 @@ def cancel(client: Client, job: JobId) -> object:
 
 @command(
     app,
-    "jobs.dead_letters",
+    "jobs.render_dead_letters",
     name="dead-letters",
     local=False,
     list_name="dead_letters",
@@ -65,10 +65,10 @@ def cancel(client: Client, job: JobId) -> object:
 )
 def list_dead_letters(client: Client, job: JobId) -> object:
     """List the trajectories of a job that could not be learned, with the reasons."""
-    return list(all_items(client.jobs.list_dead_letters, "dead_letters", job_id=job))
+    return list(iterate_items(client.jobs.list_dead_letters, "dead_letters", job_id=job))
 
 
-@command(app, "jobs.line", local=False)
+@command(app, "jobs.render_line", local=False)
 def retry(client: Client, job: JobId) -> object:
     """Queue the dead letters of a job again."""
     return client.jobs.retry_dead_letters(job_id=job).job
@@ -78,23 +78,24 @@ def learn_in_bulk(client: Client, records: Sequence[TrajectoryRecord], wait: boo
     """Submit trajectories as jobs and, if `wait`, watch the jobs until they end."""
     from hansei.client.jobs import submit_jobs
 
-    jobs = submit_jobs(client, records)
-    if wait:
-        jobs = [_watch_with_progress(client, job.job_id) for job in jobs]
-    for job in jobs:
-        print_result(job, as_json, "jobs.line", line=True)
+    submitted = submit_jobs(client, records)
+    jobs = [_watch_with_progress(client, job.job_id) for job in submitted] if wait else submitted
+    for job, before in zip(jobs, submitted, strict=True):
+        # A new job has not ended when it is submitted; this one was learned by an earlier command.
+        is_repeated = before.HasField("ended_at") and before.learned == before.total
+        print_result((job, is_repeated), as_json, "jobs.render_line", line=True)
     if wait:
         fail_if_any_incomplete(jobs)
 
 
 def _watch_with_progress(client: Client, job_id: str) -> Job:
     """Show a progress bar until the job ends, and return the ended job."""
-    from hansei.client.cli.output import console
+    from hansei.client.cli.output import get_console
     from hansei.client.cli.show.progress import progress_bar
 
     jobs = (event.job for event in client.jobs.watch(job_id=job_id))
     job = next(jobs)
-    with progress_bar("learning", job.total, console(stderr=True)) as set_completed:
+    with progress_bar("learning", job.total, get_console(stderr=True)) as set_completed:
         set_completed(job.total - job.waiting)
         for job in jobs:
             set_completed(job.total - job.waiting)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansei.client.cli.command import command
-from hansei.client.pages import all_items
+from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -30,7 +30,7 @@ Tenant = Annotated[str, typer.Option(help="The tenant. [default: your own]", sho
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of records.")]
 
 
-@command(app, "access.key_text", local=False)
+@command(app, "access.format_key", local=False)
 def create(
     client: Client,
     label: Annotated[str, typer.Argument(help="The owner or the use of the key.")],
@@ -59,13 +59,13 @@ def create(
     )
 
 
-@command(app, "access.key_line", name="list", local=False, empty="There are no keys.")
+@command(app, "access.format_key_line", name="list", local=False, empty="There are no keys.")
 def list_keys(client: Client, tenant: Tenant = "") -> object:
     """List keys, without their secrets."""
-    return list(all_items(client.access.list_keys, "keys", tenant=tenant, page_size=1000))
+    return list(iterate_items(client.access.list_keys, "keys", tenant=tenant, page_size=1000))
 
 
-@command(app, "access.key_line", local=False)
+@command(app, "access.format_key_line", local=False)
 def revoke(
     client: Client,
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key, as `hansei keys list` shows it.")],

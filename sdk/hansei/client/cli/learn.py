@@ -53,7 +53,7 @@ def learn(
     Reads JSON or JSON lines of any known format, which is detected. The content of a trajectory is its idempotency
     key: a command that is repeated, or continued after an interruption, learns nothing twice.
     """
-    files = list(_files(paths))
+    files = list(_iterate_files(paths))
     with connect(addr, local) as client:
         records, unreadable = _read_records(client, files, dataset)
         if bulk:
@@ -73,7 +73,7 @@ def learn(
         )
 
 
-def _files(paths: Sequence[str]) -> Iterator[str]:
+def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
     """Yield the name of every file, `-` for stdin. A path that does not exist ends the command."""
     for path in paths:
         if path != STDIO and Path(path).is_dir():
@@ -89,9 +89,9 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
 
 def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[list[TrajectoryRecord], int]:
     """Return the trajectories of all files with their siblings, and the number of parts that could not be read."""
-    from hansei.client.cli.failures import error_lines
+    from hansei.client.cli.failures import format_error_lines
     from hansei.client.cli.output import say
-    from hansei.client.trajectories import TrajectoryRecord, read_trajectories, with_siblings
+    from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
 
     records: list[TrajectoryRecord] = []
     unreadable = 0
@@ -101,16 +101,16 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
                 records.append(part)
             else:
                 unreadable += 1
-                for line in error_lines(part.error):
+                for line in format_error_lines(part.error):
                     say(f"{part.source}: {line}")
-    return with_siblings(records), unreadable
+    return add_siblings(records), unreadable
 
 
 def _learn(
     client: Client, records: Sequence[TrajectoryRecord], jobs: int, as_json: bool, verbose: bool
 ) -> list[LearnOutcome]:
     """Learn, and show each outcome as soon as it is known: as a JSON line, as a report, or on one line."""
-    from hansei.client.cli.output import console, print_json, say
+    from hansei.client.cli.output import get_console, print_json, say
     from hansei.client.cli.show import outcomes as show
     from hansei.client.cli.show.progress import progress_bar
     from hansei.client.errors import Unavailable
@@ -119,14 +119,14 @@ def _learn(
     outcomes: list[LearnOutcome] = []
     start = time.monotonic()
     # The bar must share the console of the results, except beside JSON, which has stdout for itself.
-    with progress_bar("learning", len(records), console(stderr=as_json)) as set_completed:
+    with progress_bar("learning", len(records), get_console(stderr=as_json)) as set_completed:
         try:
             for outcome in learn_all(client, records, jobs):
                 outcomes.append(outcome)
                 if as_json:
-                    print_json(show.document(outcome), line=True)
+                    print_json(show.build_document(outcome), line=True)
                 else:
-                    console().print(show.report(outcome) if verbose else show.line(outcome))
+                    get_console().print(show.render_outcome(outcome) if verbose else show.render_line(outcome))
                 set_completed(len(outcomes))
         except (KeyboardInterrupt, Unavailable) as end:
             done = f"{len(outcomes)} of {len(records)} trajectories are done; repeat the command to continue"
@@ -135,6 +135,6 @@ def _learn(
             say(done)
             raise
     if outcomes and not as_json:
-        console().print()
-        console().print(show.summary(outcomes, time.monotonic() - start))
+        get_console().print()
+        get_console().print(show.render_summary(outcomes, time.monotonic() - start))
     return outcomes

@@ -9,7 +9,7 @@ from pathlib import Path
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
 from hansei.client.learning import LearnOutcome, learn, retry_while_behind
-from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, read_trajectories, with_siblings
+from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, add_siblings, read_trajectories
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
@@ -73,7 +73,7 @@ def read_folder(client: Client, folder: Path) -> list[TrajectoryRecord]:
     records = [record for file in sorted(folder.glob("*.json")) for record in read_file(client, file, "demo")]
     if not records:
         fail(f"{folder} has no trajectory; name a folder with --trajectories", Exit.USAGE)
-    return sorted(with_siblings(records), key=lambda record: record.trajectory.created_at.ToNanoseconds())
+    return sorted(add_siblings(records), key=lambda record: record.trajectory.created_at.ToNanoseconds())
 
 
 def play_chapters(client: Client, records: Sequence[TrajectoryRecord]) -> Iterator[Chapter]:
@@ -84,7 +84,7 @@ def play_chapters(client: Client, records: Sequence[TrajectoryRecord]) -> Iterat
             dataset = record.trajectory.dataset
             if dataset not in revisions:
                 # Search follows a playbook from its first query on: asked now, it indexes while the demo learns.
-                client.search(dataset, record.trajectory.query, top_k=1)
+                client.search(dataset, record.trajectory.query, top_k=1, allow_missing=True)
             outcome = learn(client, record)
             revision = outcome.response.curation.revision if outcome.response else 0
             revisions[dataset] = revision or revisions.get(dataset, 0)

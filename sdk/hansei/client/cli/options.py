@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -28,7 +28,8 @@ class Exit(IntEnum):
     FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
-    PARTLY = 4
+    NOT_FOUND = 4
+    PARTLY = 5
     INTERRUPTED = 130
 
 
@@ -37,6 +38,7 @@ EXIT_CODES = {
     Exit.FAILED: "failed, or a check found an error",
     Exit.USAGE: "wrong usage, or invalid input",
     Exit.UNREACHABLE: "the server is not reachable",
+    Exit.NOT_FOUND: "the dataset, or another named object, does not exist",
     Exit.PARTLY: "partly done: stderr names the rest",
     Exit.INTERRUPTED: "interrupted",
 }
@@ -117,7 +119,7 @@ def connect_or_embed(address: str | None, local: bool, *, reads: bool = False) -
     if not address and not local and not _is_server_running():
         from hansei.client.cli.output import say
 
-        say(f"no server is running here: using the data in {data_directory()} directly")
+        say(f"no server is running here: using the data in {find_data_directory()} directly")
         local = True
     with connect(address, local, reads=reads) as client:
         yield client
@@ -137,14 +139,16 @@ def _is_server_running() -> bool:
     return True
 
 
-def dataset_or_only(client: Client, dataset: str | None) -> str:
-    """Return `dataset`, else the only dataset of the server."""
+def choose_dataset(client: Client, dataset: str | None, new: str = "") -> str:
+    """Return `dataset`, else the only dataset of the server, else `new` if there is none."""
     if dataset:
         return dataset
     datasets = client.playbooks.list_datasets().datasets
     if len(datasets) == 1:
         return datasets[0].name
+    if not datasets and new:
+        return new
     if not datasets:
-        fail("there is no playbook yet; create one with: hansei learn FILE", Exit.FAILED)
+        fail("there is no playbook yet; create one with: hansei learn FILE", Exit.NOT_FOUND)
     names = ", ".join(f"{summary.name} ({summary.bullets})" for summary in datasets)
     fail(f"which dataset? Name one with --dataset: {names}", Exit.USAGE)

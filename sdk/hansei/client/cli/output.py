@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def print_json(document: Message | Mapping[str, Any], *, line: bool = False) -> None:
-    """Write a message of the contract or a mapping as JSON, on one line if `line`."""
-    value = document if isinstance(document, Mapping) else as_json(document)
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=None if line else 2) + "\n")
+    """Write a message of the contract, or a mapping with messages in it, as JSON, on one line if `line`."""
+    text = json.dumps(document, default=as_json, ensure_ascii=False, indent=None if line else 2)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
@@ -31,7 +31,7 @@ def as_json(message: Message) -> dict[str, Any]:
 
 
 @cache
-def console(stderr: bool = False) -> Console:
+def get_console(stderr: bool = False) -> Console:
     """Return the console for results, or for progress and remarks (stderr), so that results can be piped."""
     from rich.console import Console
 

@@ -47,6 +47,7 @@ class AnswerAction(StrEnum):
     PROCEED = "proceed"
     RETRY = "retry"
     SKIP = "skip"
+    REMOVE = "remove"
     MODIFY = "modify"
     CANCEL = "cancel"
 
@@ -55,12 +56,12 @@ def exit_with_status(event: Any) -> None:
     """End the command with the exit code for the last event of an execution."""
     from hansei.client.cli.show import plans
 
-    code = plans.exit_code(event)
+    code = plans.choose_exit_code(event)
     if code is not Exit.DONE:
         raise typer.Exit(code)
 
 
-@command(app, "plans.plan")
+@command(app, "plans.render_plan")
 def create(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
@@ -73,7 +74,7 @@ def create(
     return response.plan, response.template_reason if response.from_template else ""
 
 
-@command(app, "plans.plan")
+@command(app, "plans.render_plan")
 def refine(
     client: Client,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A plan as JSON, from `plan create --json`.")],
@@ -90,22 +91,37 @@ def refine(
     return response.plan
 
 
-@command(app, "plans.event", check=exit_with_status)
+@command(app, "plans.render_event", check=exit_with_status)
 def run(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY|FILE|-", help="A query, or a plan as JSON.")],
     prefix: Prefix = "",
     collection: Collection = "",
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, metavar="USD", help="End the execution when its models have cost so much.")
+    ] = None,
+    allow_unknown_price: Annotated[
+        bool, typer.Option("--allow-unknown-price", help="Accept --max-cost for a model whose price is unknown.")
+    ] = False,
 ) -> object:
     """Execute a plan and show its events until it ends or asks a question.
 
     The execution continues if this command is interrupted. Exits with 4 if it waits for an answer, with 1 if it failed.
     """
-    events = client.planner.execute_plan(plan=_plan(client, query, prefix, collection), prefix=prefix)
+    from hansei.planner.v1.planner_pb2 import Budget
+
+    limit = round(1e6 * (max_cost or 0))
+    if max_cost is not None and not limit:
+        fail(f"--max-cost is {max_cost:g}; the least is 0.000001 US dollars", Exit.USAGE)
+    events = client.planner.execute_plan(
+        plan=_plan(client, query, prefix, collection),
+        prefix=prefix,
+        budget=Budget(max_cost_micro_usd=limit, allow_unknown_price=allow_unknown_price),
+    )
     return (response.event for response in events)
 
 
-@command(app, "plans.event", check=exit_with_status)
+@command(app, "plans.render_event", check=exit_with_status)
 def watch(
     client: Client,
     execution: Execution,
@@ -116,7 +132,7 @@ def watch(
     return (response.event for response in events)
 
 
-@command(app, "plans.event", check=exit_with_status)
+@command(app, "plans.render_event", check=exit_with_status)
 def answer(
     client: Client,
     execution: Execution,
@@ -128,7 +144,8 @@ def answer(
         typer.Option(
             "--action",
             "-a",
-            help="Continue, run the step again, skip it, change the plan as ANSWER says, or cancel.",
+            help="Continue, run the step again, skip it with the steps that depend on it, remove it and run those, "
+            "change the plan as ANSWER says, or cancel.",
             show_default=False,
         ),
     ] = None,
@@ -145,11 +162,11 @@ def answer(
         fail(f"execution {execution} does not wait for an answer")
     question = status.intervention_request
     new_plan = (
-        _edit_plan(_remaining_plan(status.plan, question.step_id)) if edit else _read_plan(plan) if plan else None
+        _edit_plan(_read_remaining_plan(status.plan, question.step_id)) if edit else _read_plan(plan) if plan else None
     )
     events = client.planner.resume_plan(
         execution_id=execution,
-        response=_response(text, list(question.options), action, new_plan),
+        response=_read_response(text, list(question.options), action, new_plan),
         answer_token=question.answer_token,
         plan_version=question.plan_version,
         step_id=question.step_id if question.HasField("step_id") else None,
@@ -157,7 +174,7 @@ def answer(
     return (response.event for response in events)
 
 
-@command(app, "plans.summary", reads=True, name="list", empty="there are no executions")
+@command(app, "plans.render_summary", reads=True, name="list", empty="there are no executions")
 def list_executions(
     client: Client,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="The number of executions.")] = 20,
@@ -166,7 +183,7 @@ def list_executions(
     return list(client.planner.list_executions(page_size=limit).executions)
 
 
-@command(app, "plans.execution_status", reads=True)
+@command(app, "plans.render_execution_status", reads=True)
 def cancel(
     client: Client,
     execution: Execution,
@@ -176,7 +193,7 @@ def cancel(
     return client.planner.cancel_execution(execution_id=execution, reason=reason).execution
 
 
-@command(app, "plans.information_added")
+@command(app, "plans.render_information")
 def inform(
     client: Client,
     execution: Execution,
@@ -186,7 +203,7 @@ def inform(
     return client.planner.add_information(execution_id=execution, text=text), execution
 
 
-@command(app, "plans.feedback")
+@command(app, "plans.render_feedback")
 def feedback(
     client: Client,
     execution: Execution,
@@ -197,7 +214,20 @@ def feedback(
     return client.planner.submit_feedback(execution_id=execution, step_id=step, correct=correct)
 
 
-def _response(
+@command(app, "plans.render_thresholds")
+def thresholds(
+    client: Client,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget all feedback and restore the configured thresholds.")
+    ] = False,
+) -> object:
+    """Show the confidences from which steps continue without a question."""
+    if reset:
+        client.planner.reset_thresholds()
+    return client.planner.get_thresholds()
+
+
+def _read_response(
     text: str, options: list[str], action: AnswerAction | None, new_plan: Plan | None
 ) -> InterventionResponse:
     """Return the answer that the arguments of `plan answer` mean."""
@@ -208,8 +238,9 @@ def _response(
             fail(f"a new plan does not go with --action {action}", Exit.USAGE)
         action = AnswerAction.MODIFY
     if action is not None:
-        number = InterventionAction.Value(f"INTERVENTION_ACTION_{action.upper()}")
-        return InterventionResponse(action=number, user_input=text or None, modified_plan=new_plan)
+        removes = action is AnswerAction.REMOVE
+        number = InterventionAction.Value(f"INTERVENTION_ACTION_{(AnswerAction.SKIP if removes else action).upper()}")
+        return InterventionResponse(action=number, user_input=text or None, modified_plan=new_plan, remove_step=removes)
     if not text:
         fail("an answer is a text, an option of the question, --action, --plan or --edit", Exit.USAGE)
     return InterventionResponse(selected_option=text) if text in options else InterventionResponse(user_input=text)
@@ -228,7 +259,7 @@ def _read_plan(file: str) -> Plan:
     return _parse_plan(file, read_source_text(file))
 
 
-def _remaining_plan(plan: Plan, paused_step: int) -> Plan:
+def _read_remaining_plan(plan: Plan, paused_step: int) -> Plan:
     """Return the plan from the paused step on: what a new plan replaces. Without a paused step, the whole plan."""
     ids = [step.step_id for step in plan.steps]
     del plan.steps[: ids.index(paused_step) if paused_step in ids else 0]

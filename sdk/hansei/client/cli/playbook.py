@@ -9,8 +9,8 @@ import typer
 
 from hansei.client.cli import playbook_files
 from hansei.client.cli.command import command
-from hansei.client.cli.options import Author, Dataset, Exit, Reason, connect_or_embed, dataset_or_only, fail
-from hansei.client.pages import all_items
+from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, connect_or_embed, fail
+from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -24,16 +24,16 @@ AtRevision = Annotated[
 ]
 
 
-@command(app, "playbooks.playbook", reads=True)
+@command(app, "playbooks.render_playbook", reads=True)
 def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -> object:
     """Show the bullets of a playbook, section by section."""
-    name = dataset_or_only(client, dataset)
+    name = choose_dataset(client, dataset)
     if revision is None:
         return client.playbooks.get(dataset=name).playbook
     return client.playbooks.get(dataset=name, revision=revision).playbook
 
 
-@command(app, "playbooks.revision", reads=True, empty="the playbook has no history yet")
+@command(app, "playbooks.render_revision", reads=True, empty="the playbook has no history yet")
 def history(
     client: Client,
     bullet: Annotated[str | None, typer.Argument(help="Show only the changes of this bullet, oldest first.")] = None,
@@ -41,13 +41,13 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of revisions.")] = 20,
 ) -> object:
     """Show the revisions of a playbook, newest first, or of one bullet."""
-    name = dataset_or_only(client, dataset)
+    name = choose_dataset(client, dataset)
     if bullet:
         return list(client.playbooks.get_bullet_history(dataset=name, bullet_id=bullet).revisions)
     return list(client.playbooks.get_history(dataset=name, page_size=limit).revisions)
 
 
-@command(app, "playbooks.difference", reads=True)
+@command(app, "playbooks.render_difference", reads=True)
 def diff(
     client: Client,
     from_revision: Annotated[
@@ -57,11 +57,11 @@ def diff(
     dataset: Dataset = None,
 ) -> object:
     """Compare two revisions of a playbook."""
-    name = dataset_or_only(client, dataset)
+    name = choose_dataset(client, dataset)
     return client.playbooks.diff_revisions(dataset=name, from_revision=from_revision, to_revision=to_revision)
 
 
-@command(app, "playbooks.restoration")
+@command(app, "playbooks.render_restoration")
 def restore(
     client: Client,
     revision: Annotated[
@@ -75,11 +75,11 @@ def restore(
 
     The result is a new revision; the history stays complete.
     """
-    name = dataset_or_only(client, dataset)
+    name = choose_dataset(client, dataset)
     return client.playbooks.restore_revision(dataset=name, revision=revision, author=author, reason=reason), name
 
 
-@command(app, "playbooks.revocation")
+@command(app, "playbooks.render_revocation")
 def revoke(
     client: Client,
     trajectory: Annotated[str, typer.Argument(metavar="TRAJECTORY", help="The id of the trajectory.")],
@@ -93,7 +93,7 @@ def revoke(
     The result is a new revision; the history stays complete.
     """
     response = client.playbooks.revoke_trajectory(
-        dataset=dataset_or_only(client, dataset),
+        dataset=choose_dataset(client, dataset),
         trajectory_id=trajectory,
         dry_run=dry_run,
         author=author,
@@ -102,7 +102,7 @@ def revoke(
     return response, dry_run
 
 
-@command(app, "playbooks.pending_change", empty="no changes are pending")
+@command(app, "playbooks.render_pending_change", empty="no changes are pending")
 def review(
     client: Client,
     dataset: Dataset = None,
@@ -121,10 +121,10 @@ def review(
     """
     if reject and not reason:
         fail("a rejection needs a --reason", Exit.USAGE)
-    name = dataset_or_only(client, dataset)
+    name = choose_dataset(client, dataset)
     if approve or reject:
         return _decide(client, name, approve or [], reject or [], author, reason)
-    return list(all_items(client.playbooks.list_pending_changes, "changes", dataset=name))
+    return list(iterate_items(client.playbooks.list_pending_changes, "changes", dataset=name))
 
 
 def _decide(
@@ -143,10 +143,10 @@ def _decide(
 
 
 app.command("export")(playbook_files.export_playbook)
-command(app, "playbooks.import_counts", name="import", connect_with=connect_or_embed)(playbook_files.import_playbook)
+command(app, "playbooks.render_import", name="import", connect_with=connect_or_embed)(playbook_files.import_playbook)
 
 
-@command(app, "playbooks.merge_result")
+@command(app, "playbooks.render_merge_result")
 def merge(
     client: Client,
     sources: Annotated[list[str], typer.Argument(metavar="DATASET...", help="The datasets to merge.")],

@@ -17,8 +17,8 @@ from hansei.client.cli.options import (
     Dataset,
     Local,
     Reason,
+    choose_dataset,
     connect_or_embed,
-    dataset_or_only,
 )
 from hansei.client.cli.sources import read_source
 
@@ -57,7 +57,7 @@ def export_playbook(
             FileFormat.TEXT: playbook.PLAYBOOK_FORMAT_TEXT_PLAIN,
             FileFormat.COUNTED: playbook.PLAYBOOK_FORMAT_TEXT_COUNTED,
         }
-        name = dataset_or_only(client, dataset)
+        name = choose_dataset(client, dataset)
         content = client.export_playbook(name, format=formats[file_format], revision=revision)
     if file == STDIO:
         sys.stdout.buffer.write(content)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansei.client.cli.options import Dataset, Exit, dataset_or_only
+from hansei.client.cli.options import Dataset, Exit, choose_dataset
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -37,7 +37,7 @@ def search(
     vector and BM25 scores. The similarity is absolute; the scores compare the bullets with each other.
     """
     return client.search(
-        dataset_or_only(client, dataset),
+        choose_dataset(client, dataset),
         query,
         top_k=top_k,
         sections=section or (),
@@ -50,7 +50,7 @@ def search(
 
 def ask(client: Client, query: Query, dataset: Dataset = None, min_revision: MinRevision = 0) -> object:
     """Answer a question from a playbook."""
-    return client.ask(dataset_or_only(client, dataset), query, min_revision=min_revision)
+    return client.ask(choose_dataset(client, dataset), query, min_revision=min_revision)
 
 
 def exit_if_unanswered(response: Any) -> None:

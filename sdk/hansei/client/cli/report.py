@@ -30,7 +30,7 @@ def exit_if_invalid(run: Any) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-@command(app, "findings.report_run", check=exit_if_invalid)
+@command(app, "findings.render_report_run", check=exit_if_invalid)
 def organizer(
     client: Client,
     dashboard: Dashboard,
@@ -43,10 +43,10 @@ def organizer(
 
     Exits with 1 if the model produced no valid report, and shows why.
     """
-    return client.validator.run_organizer(**_request(dashboard, focus, intent, constraint, partial)).run
+    return client.validator.run_organizer(**_build_request(dashboard, focus, intent, constraint, partial)).run
 
 
-@command(app, "findings.report_run", check=exit_if_invalid)
+@command(app, "findings.render_report_run", check=exit_if_invalid)
 def advisor(
     client: Client,
     dashboard: Dashboard,
@@ -59,10 +59,10 @@ def advisor(
 
     Exits with 1 if the model produced no valid report, and shows why.
     """
-    return client.validator.run_advisor(**_request(dashboard, focus, intent, constraint, partial)).run
+    return client.validator.run_advisor(**_build_request(dashboard, focus, intent, constraint, partial)).run
 
 
-def _request(
+def _build_request(
     dashboard: str, focus: str | None, intent: str | None, constraint: list[str] | None, partial: bool
 ) -> dict[str, Any]:
     """Return the fields of the request that both kinds of report share."""

@@ -9,7 +9,7 @@ import typer
 from hansei.client.cli.command import command
 from hansei.client.cli.options import STDIO, Exit, fail
 from hansei.client.cli.sources import read_source_text
-from hansei.client.pages import all_items
+from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -34,7 +34,7 @@ def exit_with_teams(event: Any) -> None:
         raise typer.Exit(Exit.PARTLY if len(failed_teams) < len(event.result.teams) else Exit.FAILED)
 
 
-@command(app, "rounds.event", check=exit_with_teams)
+@command(app, "rounds.render_event", check=exit_with_teams)
 def run(
     client: Client,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The prompt: text, @FILE, or - for stdin.")],
@@ -66,7 +66,7 @@ def run(
     for name, _, instruction in (option.partition("=") for option in team):
         teams.append(Team(team_id=name, team_name=name, dataset=dataset, instruction=instruction))
     return client.rounds.run_rounds(
-        user_prompt=_text(prompt),
+        user_prompt=_read_text(prompt),
         teams=teams,
         execution_id=execution,
         min_rounds=min_rounds,
@@ -76,7 +76,7 @@ def run(
     )
 
 
-@command(app, "rounds.entry", reads=True)
+@command(app, "rounds.render_entry", reads=True)
 def show(
     client: Client,
     execution: Execution,
@@ -86,7 +86,7 @@ def show(
     """Show the submissions of an execution by team and round, with scores and judgements."""
     if best:
         return [client.leaderboard.get_best_submission(execution_id=execution, team_id=team).entry]
-    entries = all_items(client.leaderboard.list_entries, "entries", execution_id=execution)
+    entries = iterate_items(client.leaderboard.list_entries, "entries", execution_id=execution)
     found = [entry for entry in entries if team in (None, entry.key.team_id)]
     return found or _fail_unknown(execution, team)
 
@@ -126,13 +126,13 @@ def evaluate(
 
     metrics = []
     for name, _, weight in (option.partition("=") for option in metric or ()):
-        metrics.append(MetricConfig(name=name, weight=_weight(name, weight) if weight else None))
+        metrics.append(MetricConfig(name=name, weight=_parse_weight(name, weight) if weight else None))
     return client.evaluator.evaluate(
         user_query=query,
-        submission=_text(submission),
+        submission=_read_text(submission),
         config=EvaluationConfig(metrics=metrics, model=model),
         repeated_scoring=RepeatedScoring(min_samples=min(samples, 3), max_samples=samples) if samples > 1 else None,
-    ).result
+    )
 
 
 def judge(
@@ -141,17 +141,17 @@ def judge(
     model: Model = None,
 ) -> object:
     """Ask the judge whether another round is worthwhile; the prompt holds the rounds so far."""
-    return client.evaluator.judge(formatted_prompt=_text(prompt), model=model).judgment
+    return client.evaluator.judge(formatted_prompt=_read_text(prompt), model=model)
 
 
-def _text(argument: str) -> str:
+def _read_text(argument: str) -> str:
     """Return the text of an argument: the content of a file or of stdin, else the argument itself."""
     if argument != STDIO and not argument.startswith(FILE_MARK):
         return argument
     return read_source_text(argument.removeprefix(FILE_MARK))
 
 
-def _weight(name: str, weight: str) -> float:
+def _parse_weight(name: str, weight: str) -> float:
     try:
         return float(weight)
     except ValueError:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.options import AsJson, DataDirectory
-from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
 
 HOW_TO_USE_A_MODEL = "rules, no model and no key; to use a model, set OPENAI_API_KEY (or LLM_PROVIDER) and start again"
 
@@ -28,12 +28,12 @@ def run_services(
     Calls in progress are finished before the process ends. Settings come from the environment. Without LLM_PROVIDER,
     OPENAI_API_KEY and OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
     """
-    from hansei.client.cli.embedded_stack import OFFLINE, llm_provider
+    from hansei.client.cli.embedded_stack import OFFLINE, choose_llm_provider
     from hansei.client.cli.output import say
-    from hansei.client.server import server
+    from hansei.client.server import load_server
 
-    commands = server()
-    provider = llm_provider()
+    commands = load_server()
+    provider = choose_llm_provider()
 
     def announce(running_address: str, http_url: str, embedder: str) -> None:
         say(f"hansei is up at {running_address}")
@@ -41,13 +41,13 @@ def run_services(
             say(f"  console     {http_url}/console/")
         say(f"  http        {http_url or 'off: HANSEI_HTTP_ADDRESS is empty'}")
         say(f"  grpc        {running_address}")
-        say(f"  data        {data_directory()}")
+        say(f"  data        {find_data_directory()}")
         say(f"  model       {provider}{': ' + HOW_TO_USE_A_MODEL if provider == OFFLINE else ''}")
         say(f"  embedder    {embedder}")
         say("  try         hansei learn FILE · hansei search QUERY · hansei ask QUERY · hansei playbook show")
         say("  ctrl-c      finish the calls in progress and stop")
 
-    os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(data_directory())}
+    os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
     commands.run_stack(address, announce)

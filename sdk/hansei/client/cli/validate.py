@@ -39,7 +39,7 @@ def validate(
     return client.validator.validate_report(
         type=kind,
         report_json=read_source_text(file),
-        valid_node_ids=[*(node or ()), *(_node_ids(dashboard) if dashboard else ())],
+        valid_node_ids=[*(node or ()), *(_iterate_node_ids(dashboard) if dashboard else ())],
         wording=WORDING_LINGUISTIC if linguistic else WORDING_LITERAL,
     ).result
 
@@ -50,7 +50,7 @@ def exit_if_invalid(result: Any) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _node_ids(dashboard: Path) -> Iterator[str]:
+def _iterate_node_ids(dashboard: Path) -> Iterator[str]:
     """Yield the ids of all nodes of a dashboard, `{"trays": {"<name>": [{"id": …}]}}`."""
     try:
         trays: dict[str, Any] = json.loads(read_source_text(str(dashboard)))["trays"]

@@ -18,30 +18,32 @@ _ROLES: dict[str, Role] = {
 }
 
 
-def recorded_message(message: Any) -> RecordedMessage:
+def record_message(message: Any) -> RecordedMessage:
     """Return the recorded form of a message."""
-    calls = tuple(_recorded_call(call) for call in field(message, "tool_calls") or ())
-    role = _ROLES.get(field(message, "role") or "", "user")
-    call_id = field(message, "tool_call_id") or ""
-    return RecordedMessage(role, _text(field(message, "content")), field(message, "name") or "", calls, call_id)
+    calls = tuple(_record_call(call) for call in read_field(message, "tool_calls") or ())
+    role = _ROLES.get(read_field(message, "role") or "", "user")
+    call_id = read_field(message, "tool_call_id") or ""
+    return RecordedMessage(
+        role, _format_text(read_field(message, "content")), read_field(message, "name") or "", calls, call_id
+    )
 
 
-def _recorded_call(call: Any) -> RecordedCall:
-    function = field(call, "function") or field(call, "custom") or {}
-    arguments = field(function, "arguments") or field(function, "input") or ""
+def _record_call(call: Any) -> RecordedCall:
+    function = read_field(call, "function") or read_field(call, "custom") or {}
+    arguments = read_field(function, "arguments") or read_field(function, "input") or ""
     return RecordedCall(
-        field(call, "id") or "",
-        field(function, "name") or "tool",
+        read_field(call, "id") or "",
+        read_field(function, "name") or "tool",
         arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     )
 
 
-def _text(content: Any) -> str:
+def _format_text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(field(part, "text") or "" for part in content)
+    return "".join(read_field(part, "text") or "" for part in content)
 
 
-def field(value: Any, name: str) -> Any:
+def read_field(value: Any, name: str) -> Any:
     """Return a field of a mapping or an object; None if it has none of that name."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -10,10 +10,11 @@ from typing import Any, Generic, Self, TypeVar
 from openai import AsyncOpenAI, OpenAI
 
 from hansei.client.client import AsyncClient, Client
-from hansei.client.errors import HanseiError
-from hansei.client.openai.messages import field, recorded_message
+from hansei.client.errors import HanseiError, Unimplemented
+from hansei.client.openai.messages import read_field, record_message
 from hansei.client.openai.streams import AsyncRecordedStream, RecordedStream, Wrapper
-from hansei.client.recording import Recording, bullet_lines, describe_error
+from hansei.client.outages import OnError, skip_outage
+from hansei.client.recording import Recording, describe_error, format_bullets
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
@@ -65,14 +66,21 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         min_confidence: float | None = None,
         preamble: str = PREAMBLE,
         task_id: str = "",
+        on_error: OnError = "skip",
     ) -> None:
         self.recording = Recording(dataset, task_id)
         self.learn_response: LearnResponse | None = None
-        """The response of Learn; None before the block has ended."""
+        """The response of Learn; None before the block has ended, and if hansei was unavailable."""
         self._openai = openai
         self._hansei = hansei
-        self._search_options: dict[str, Any] = {"top_k": top_k, "min_confidence": min_confidence}
+        # The first session of an agent searches before its trajectory creates the dataset.
+        self._search_options: dict[str, Any] = {
+            "top_k": top_k,
+            "min_confidence": min_confidence,
+            "allow_missing": True,
+        }
         self._preamble = preamble
+        self._on_error = on_error
         self._last_query = ""
         self._bullets: list[Bullet] = []
         self._verdict: _Verdict | None = None
@@ -80,6 +88,15 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._openai, name)
+
+    @property
+    def responses(self) -> Any:
+        """Raise Unimplemented: calls of OpenAI's Responses API would get no bullets and would not be recorded."""
+        raise Unimplemented(
+            "an agent session does not support OpenAI's Responses API: use session.chat.completions.create, or "
+            "`responses` of OpenAI's client itself for calls without a memory",
+            reason="RESPONSES_NOT_SUPPORTED",
+        )
 
     @property
     def served_bullets(self) -> tuple[Bullet, ...]:
@@ -121,9 +138,9 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
             "ground_truth": evidence.ground_truth if evidence else "",
         }
 
-    def _new_query(self, messages: Iterable[Any]) -> str:
+    def _find_new_query(self, messages: Iterable[Any]) -> str:
         """Record the messages; return the last text of a user, or nothing if it was searched for already."""
-        conversation = [recorded_message(message) for message in messages]
+        conversation = [record_message(message) for message in messages]
         self.recording.add_conversation(conversation)
         texts = (message.content for message in reversed(conversation) if message.role == "user")
         query = next((text for text in texts if text.strip()), "")
@@ -137,19 +154,19 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         self._bullets = [result.bullet for result in response.results]
         self.recording.add_served_bullets(self._bullets)
 
-    def _with_bullets(self, messages: list[Any]) -> list[Any]:
+    def _add_bullets(self, messages: list[Any]) -> list[Any]:
         """Return the messages with the bullets after the instructions at their beginning."""
         if not self._bullets:
             return messages
-        are_instructions = [field(message, "role") in _INSTRUCTIONS for message in messages]
+        are_instructions = [read_field(message, "role") in _INSTRUCTIONS for message in messages]
         start = [*are_instructions, False].index(False)
-        memory = {"role": "system", "content": f"{self._preamble}\n\n{bullet_lines(self._bullets)}"}
+        memory = {"role": "system", "content": f"{self._preamble}\n\n{format_bullets(self._bullets)}"}
         return [*messages[:start], memory, *messages[start:]]
 
     def record_reply(self, reply: Any) -> None:
         """Record a whole reply."""
         for choice in reply.choices[:1]:
-            self.recording.add_message(recorded_message(choice.message))
+            self.recording.add_message(record_message(choice.message))
 
 
 class _Chat(Wrapper):
@@ -198,8 +215,9 @@ class AgentSession(_Session[OpenAI, Client]):
     """One session of an agent on OpenAI's blocking client; hansei learns from it when the block ends.
 
     `chat.completions.create` (also with `stream=True`) and `.parse` get bullets and are recorded; other attributes are
-    those of OpenAI's client and are not recorded. An exception that leaves the block makes the trajectory a failure.
-    Raises the errors of `hansei.client.errors`.
+    those of OpenAI's client and are not recorded, and `responses` is refused. An exception that leaves the block makes
+    the trajectory a failure. While hansei is unavailable, the agent gets no bullets and nothing is learned, unless
+    `on_error="raise"`; other errors of `hansei.client.errors` are always raised.
     """
 
     _completions = _Completions
@@ -207,9 +225,10 @@ class AgentSession(_Session[OpenAI, Client]):
     def prompt(self, messages: Iterable[Any]) -> list[Any]:
         """Return the messages for the model, with the bullets that match."""
         messages = list(messages)
-        if query := self._new_query(messages):
-            self._serve(self._hansei.search(self.recording.dataset, query, **self._search_options))
-        return self._with_bullets(messages)
+        if query := self._find_new_query(messages):
+            with skip_outage(self._on_error, self.recording.dataset):
+                self._serve(self._hansei.search(self.recording.dataset, query, **self._search_options))
+        return self._add_bullets(messages)
 
     def __enter__(self) -> Self:
         return self
@@ -219,7 +238,8 @@ class AgentSession(_Session[OpenAI, Client]):
         if arguments is None:
             return
         try:
-            self.learn_response = self._hansei.learn(**arguments)
+            with skip_outage(self._on_error, self.recording.dataset):
+                self.learn_response = self._hansei.learn(**arguments)
         except HanseiError as failure:
             if error is None:
                 raise
@@ -234,9 +254,10 @@ class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient]):
     async def prompt(self, messages: Iterable[Any]) -> list[Any]:
         """Return the messages for the model, with the bullets that match."""
         messages = list(messages)
-        if query := self._new_query(messages):
-            self._serve(await self._hansei.search(self.recording.dataset, query, **self._search_options))
-        return self._with_bullets(messages)
+        if query := self._find_new_query(messages):
+            with skip_outage(self._on_error, self.recording.dataset):
+                self._serve(await self._hansei.search(self.recording.dataset, query, **self._search_options))
+        return self._add_bullets(messages)
 
     async def __aenter__(self) -> Self:
         return self
@@ -246,7 +267,8 @@ class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient]):
         if arguments is None:
             return
         try:
-            self.learn_response = await self._hansei.learn(**arguments)
+            with skip_outage(self._on_error, self.recording.dataset):
+                self.learn_response = await self._hansei.learn(**arguments)
         except HanseiError as failure:
             if error is None:
                 raise

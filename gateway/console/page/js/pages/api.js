@@ -40,7 +40,7 @@ class ApiPages {
 
   /** One operation; its form is built when it is opened. */
   operation(verb, path, operation) {
-    const place = h("div", null);
+    const container = h("div", null);
     const summary = h(
       "summary",
       { class: "card-head" },
@@ -48,8 +48,8 @@ class ApiPages {
       h("span", { class: "mono" }, path),
       h("span", { class: "muted" }, operation.summary ?? ""),
     );
-    const details = h("details", { class: "card" }, summary, place);
-    details.addEventListener("toggle", () => place.hasChildNodes() || fill(place, this.form(verb, path, operation)), {
+    const details = h("details", { class: "card" }, summary, container);
+    details.addEventListener("toggle", () => container.hasChildNodes() || fill(container, this.form(verb, path, operation)), {
       signal: this.signal,
     });
     return details;
@@ -93,14 +93,14 @@ class ApiPages {
     return schema && this.fields("Fields of the response", schema.properties?.data?.contentSchema ?? schema);
   }
 
-  resolved(schema) {
+  resolve(schema) {
     const reference = schema?.$ref;
     return reference ? this.document.components.schemas[reference.split("/").pop()] : (schema ?? {});
   }
 
   /** A value of a schema with the fields that a request must have, or all fields where none is required. */
-  example(given, depth = 0) {
-    const schema = this.resolved(given);
+  example(reference, depth = 0) {
+    const schema = this.resolve(reference);
     if (schema.examples) return schema.examples[0];
     if (schema.enum) return schema.enum[1] ?? schema.enum[0];
     if (schema.type === "array") return depth < MAX_DEPTH ? [this.example(schema.items, depth + 1)] : [];
@@ -113,11 +113,11 @@ class ApiPages {
   }
 
   /** The fields of a schema; those of a field that is an object are listed when it is opened. */
-  fields(name, given) {
-    const schema = this.resolved(given?.items ?? given);
-    const place = h("div", null);
-    const details = h("details", { class: "more" }, h("summary", null, name), place);
-    details.addEventListener("toggle", () => place.hasChildNodes() || fill(place, this.list(schema)), {
+  fields(name, reference) {
+    const schema = this.resolve(reference?.items ?? reference);
+    const container = h("div", null);
+    const details = h("details", { class: "more" }, h("summary", null, name), container);
+    details.addEventListener("toggle", () => container.hasChildNodes() || fill(container, this.list(schema)), {
       signal: this.signal,
     });
     return details;
@@ -130,7 +130,7 @@ class ApiPages {
       "ul",
       null,
       entries.map(([name, field]) => {
-        const inner = this.resolved(field.items ?? field);
+        const inner = this.resolve(field.items ?? field);
         const required = schema.required?.includes(name) ? ", required" : "";
         const kind = `${field.items ? "list of " : ""}${inner.enum ? inner.enum.join(" | ") : (inner.type ?? "any")}`;
         return h(

@@ -1,16 +1,17 @@
-/** Everything about one bullet: its text, where it comes from, and what happened to it. */
+/** One bullet: its text, its sources and its history. */
 
-import { drawn } from "../diff.js";
+import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
+import { edit, forget } from "../edits.js";
 import { bulletHistory } from "../endpoints.js";
 import { plural, word } from "../format.js";
 import { icon } from "../icons.js";
 import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
-import { empty, load } from "../states.js";
+import { showEmpty, load } from "../states.js";
 
-/** The panel of a bullet; `close` leaves it. */
-export function detail(dataset, bullet, signal, close) {
+/** The panel of a bullet; `close` leaves it. `current`: it is as it is now, and can be edited. */
+export function detail(dataset, bullet, signal, close, current) {
   const past = h("div", null);
   load(
     past,
@@ -31,18 +32,26 @@ export function detail(dataset, bullet, signal, close) {
       ),
     ),
     h("p", { class: "text lead" }, bullet.content),
-    about(dataset, bullet),
+    current
+      ? h(
+          "div",
+          { class: "actions" },
+          h("button", { type: "button", onclick: () => edit(dataset, bullet) }, "Edit…"),
+          h("button", { type: "button", class: "danger", onclick: () => forget(dataset, bullet) }, "Forget…"),
+        )
+      : null,
+    renderFacts(dataset, bullet),
     h("h3", null, "History"),
     past,
   ];
 }
 
-function about(dataset, bullet) {
+function renderFacts(dataset, bullet) {
   const keywords = bullet.keywords.length
     ? h(
         "span",
         { class: "chips" },
-        bullet.keywords.map((each) => chip(each)),
+        bullet.keywords.map((keyword) => chip(keyword)),
       )
     : null;
   const indexed =
@@ -89,7 +98,7 @@ function moment(dataset, revision, time) {
 
 /** The revisions that touched it, newest first. */
 function story(dataset, revisions) {
-  if (!revisions.length) return empty("No history", "No revision in the log changed this bullet.");
+  if (!revisions.length) return showEmpty("No history", "No revision in the log changed this bullet.");
   return h(
     "ol",
     { class: "story" },
@@ -99,7 +108,7 @@ function story(dataset, revisions) {
 
 function chapter(dataset, revision) {
   const { changes, votes: cast, operations } = revision;
-  const why = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);
+  const reasons = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);
   return h(
     "li",
     null,
@@ -115,7 +124,7 @@ function chapter(dataset, revision) {
       h("span", { class: "muted" }, revision.author, " · ", when(revision.committed_at)),
     ),
     changes.map(change),
-    why.map((each) => h("p", { class: "muted text" }, each)),
+    reasons.map((reason) => h("p", { class: "muted text" }, reason)),
     cast.length ? h("p", { class: "muted" }, votesCast(cast)) : null,
   );
 }
@@ -123,7 +132,7 @@ function chapter(dataset, revision) {
 function change({ before, after }) {
   if (!before) return h("p", { class: "text" }, chip("added", "delta-add"), " ", after.content);
   if (!after) return h("p", { class: "text" }, chip("removed", "delta-delete"), " ", before.content);
-  if (before.content !== after.content) return drawn(before.content, after.content);
+  if (before.content !== after.content) return drawDiff(before.content, after.content);
   if (before.state !== after.state) return h("p", null, "Now ", word(after.state, "BULLET_STATE_"), ".");
   return null;
 }
@@ -133,7 +142,7 @@ function votesCast(cast) {
     cast.filter(({ applied }) => applied),
     ({ vote }) => word(vote.tag, "VOTE_TAG_"),
   );
-  const told = Object.entries(tags).map(([tag, all]) => plural(all.length, `${tag} vote`));
+  const counts = Object.entries(tags).map(([tag, all]) => plural(all.length, `${tag} vote`));
   const reason = cast.map(({ vote }) => vote.reason).find(Boolean);
-  return [told.join(", ") || "A vote that did not count", reason ? `: ${reason}` : ""].join("");
+  return [counts.join(", ") || "A vote that did not count", reason ? `: ${reason}` : ""].join("");
 }

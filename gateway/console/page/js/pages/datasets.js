@@ -6,7 +6,7 @@ import { plural } from "../format.js";
 import { bind } from "../keys.js";
 import { head, when } from "../parts.js";
 import { go, link } from "../router.js";
-import { empty, load } from "../states.js";
+import { showEmpty, load } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 export const title = () => "Playbooks";
@@ -20,18 +20,18 @@ export function open({ signal }) {
     () => datasets(signal),
     ({ datasets: all }) => {
       count.textContent = plural(all.length, "dataset");
-      return all.length ? listed(all, signal) : nothing();
+      return all.length ? renderList(all, signal) : renderEmpty();
     },
   );
   return [head("Playbooks", count), body];
 }
 
-function nothing() {
+function renderEmpty() {
   const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
-  return empty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
+  return showEmpty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
 }
 
-function listed(all, signal) {
+function renderList(all, signal) {
   const list = new VirtualList({ label: "Datasets", row, onOpen: ({ name }) => go(["playbooks", name]) });
   list.show(all);
   bind(

@@ -33,7 +33,7 @@ class Execution {
     Object.assign(this, { id, signal, step: null });
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "scroll" });
-    this.asked = h("div", { "aria-live": "assertive" });
+    this.questionBox = h("div", { "aria-live": "assertive" });
     this.picture = h("div", null);
     this.side = h("div", null);
     this.log = h("ol", { class: "log" });
@@ -73,7 +73,7 @@ class Execution {
     this.follow();
     return [
       h("p", { class: "text lead" }, plan.original_query),
-      this.asked,
+      this.questionBox,
       this.picture,
       this.side,
       buttons,
@@ -102,7 +102,7 @@ class Execution {
     );
     if (focused) this.picture.querySelector(`[data-step="${focused}"]`)?.focus();
     this.buttons.hidden = ENDED.has(this.status);
-    fill(this.side, this.told());
+    fill(this.side, this.renderDetails());
     this.ask();
   }
 
@@ -111,11 +111,11 @@ class Execution {
   }
 
   /** The result, or the step that was chosen. */
-  told() {
+  renderDetails() {
     const { result, step_results: results } = this.execution;
     const step = this.execution.plan.steps.find(({ step_id: id }) => id === this.step);
     if (step)
-      return stepTold(
+      return renderStep(
         step,
         results.find(({ step_id: id }) => id === this.step),
         this.statusOf(step),
@@ -132,7 +132,7 @@ class Execution {
 
   look({ step_id: id }) {
     this.step = this.step === id ? null : id;
-    fill(this.side, this.told());
+    fill(this.side, this.renderDetails());
   }
 
   ask() {
@@ -140,7 +140,7 @@ class Execution {
     const token = open?.answer_token ?? "";
     if (this.token === token) return;
     this.token = token;
-    fill(this.asked, open ? question(open, (response) => this.answer(open, response)) : null);
+    fill(this.questionBox, open ? question(open, (response) => this.answer(open, response)) : null);
   }
 
   async answer({ answer_token: token, plan_version: version, step_id: step }, response) {
@@ -160,7 +160,7 @@ class Execution {
   async follow() {
     try {
       await watchExecution(this.id, { signal: this.signal, take: ({ event }) => this.take(event) });
-      await this.again();
+      await this.refresh();
     } catch (error) {
       if (this.signal.aborted) return;
       report(error);
@@ -177,10 +177,10 @@ class Execution {
   /** Events come in bursts; the state is read once for those of a moment. */
   later() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.again().catch(report), 60);
+    this.timer = setTimeout(() => this.refresh().catch(report), 60);
   }
 
-  async again() {
+  async refresh() {
     if (this.signal.aborted) return;
     await this.read();
     this.show();
@@ -189,31 +189,31 @@ class Execution {
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "reason", label: "Why" }];
-    const given = await ask({
+    const reply = await ask({
       title: "Cancel this execution?",
       text: "Running tools get a signal; no further step starts.",
       fields,
       confirm: "Cancel it",
       danger: true,
     });
-    if (given) await change(() => cancelExecution(this.id, given.reason), "Cancelled.");
+    if (reply) await change(() => cancelExecution(this.id, reply.reason), "Cancelled.");
   }
 
   async inform() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
-    const given = await ask({
+    const reply = await ask({
       title: "Add information",
       text: "The execution replans before its next step.",
       fields,
       confirm: "Add",
     });
-    if (given) await change(() => addInformation(this.id, given.text), "Added.");
+    if (reply) await change(() => addInformation(this.id, reply.text), "Added.");
   }
 }
 
-function stepTold(step, result, status) {
-  const { output, error, sources = [], execution_time_ms: ms, confidence: sure } = result ?? {};
+function renderStep(step, result, status) {
+  const { output, error, sources = [], execution_time_ms: ms, confidence: score } = result ?? {};
   return h(
     "section",
     { class: "card" },
@@ -229,7 +229,7 @@ function stepTold(step, result, status) {
       ["Dataset or collection", step.collection],
       ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
       ["Fallback", word(step.fallback, "ACTION_")],
-      ["Confidence", result ? confidence(sure) : null],
+      ["Confidence", result ? confidence(score) : null],
       ["Took", ms === undefined ? null : milliseconds(ms)],
       ["Sources", sources.join(", ")],
       ["Failed", error ? h("span", { class: "bad text" }, error) : null],
@@ -239,14 +239,14 @@ function stepTold(step, result, status) {
 }
 
 function resultFacts({
-  overall_confidence: sure,
+  overall_confidence: score,
   total_execution_time_ms: ms,
   total_token_usage: tokens,
   total_cost_usd: cost,
   created_at: ended,
 }) {
   return facts([
-    ["Confidence", h("span", null, percent(sure))],
+    ["Confidence", h("span", null, percent(score))],
     ["Took", ms === undefined ? null : milliseconds(ms)],
     ["Tokens", tokens],
     ["Cost", cost === undefined ? null : `$${Number(cost).toFixed(4)}`],

@@ -1,6 +1,6 @@
-/** All executions, and the way to a new one: a question becomes a plan, the plan is looked at, and it runs. */
+/** All executions, and the start of a new one: a query, then its plan, then the execution. */
 
-import { every } from "../api.js";
+import { fetchAll } from "../api.js";
 import { fill, h } from "../dom.js";
 import { createPlan, executions, startExecution } from "../endpoints.js";
 import { plural, word } from "../format.js";
@@ -8,7 +8,7 @@ import { planGraph } from "../plan.js";
 import { bind } from "../keys.js";
 import { head, key, state, when } from "../parts.js";
 import { go, note } from "../router.js";
-import { change, empty, load } from "../states.js";
+import { change, showEmpty, load } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 200;
@@ -53,26 +53,26 @@ class Executions {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const made = await change(() => createPlan(this.question.value));
-      if (made) fill(this.draft, this.drafted(made));
+      if (made) fill(this.draft, this.renderDraft(made));
     });
     return h("div", { class: "asking" }, form, this.draft);
   }
 
-  drafted({ plan, from_template: template, template_reason: why }) {
-    const told = template ? `A template plan${why ? `: ${why}` : "."}` : "A plan by the model.";
+  renderDraft({ plan, from_template: template, template_reason: reason }) {
+    const origin = template ? `A template plan${reason ? `: ${reason}` : "."}` : "A plan by the model.";
     const run = h("button", { type: "button", class: "primary", onclick: () => this.run(plan) }, "Run it");
     const drop = h("button", { type: "button", onclick: () => fill(this.draft) }, "Drop it");
     return h(
       "div",
       { class: "draft" },
-      h("p", { class: "muted" }, told),
+      h("p", { class: "muted" }, origin),
       planGraph(plan.steps, () => "pending"),
       h("div", { class: "actions" }, run, drop),
     );
   }
 
   run(plan) {
-    // The execution goes on when nobody listens, so its first event is enough to go and watch it.
+    // The execution continues without a reader of its events, so the first event is enough to open its page.
     return change(async () => {
       for await (const { data } of startExecution(plan, this.signal))
         return go(["executions", data.event.execution_id]);
@@ -114,13 +114,13 @@ class Executions {
     const q = this.text?.value ?? this.query.q ?? "";
     note({ status: this.status?.value ?? "", q });
     const ask = (token) => executions({ status, query_contains: q, page_size: PAGE, page_token: token }, this.signal);
-    this.all = await every(ask, "executions", MOST);
+    this.all = await fetchAll(ask, "executions", MOST);
   }
 
   draw() {
     this.aside.textContent = plural(this.all.length, "execution");
     if (!this.all.length)
-      return empty("No executions", "Enter a task above to create a plan. The plan starts when you run it.");
+      return showEmpty("No executions", "Enter a task above to create a plan. The plan starts when you run it.");
     this.list = new VirtualList({ label: "Executions", row, onOpen: ({ execution_id: id }) => go(["executions", id]) });
     this.list.show(this.all, ({ execution_id: id }) => id);
     return h("div", null, this.list.element);

@@ -5,7 +5,7 @@ import { datasets, index, services } from "../endpoints.js";
 import { count, word } from "../format.js";
 import { bind } from "../keys.js";
 import { head, state, when } from "../parts.js";
-import { failed, load, report } from "../states.js";
+import { showFailure, load, report } from "../states.js";
 
 const EVERY_MS = 5000;
 const NUMBERS = new Set(["Bullets", "Revision", "Index at"]);
@@ -16,6 +16,7 @@ const ABOUT = {
   search: "Finds bullets",
   planner: "Answers, plans, executes",
   validator: "Checks, evaluates, ranks",
+  evidence: "Measures what bullets do",
 };
 
 export const title = () => "Health";
@@ -43,16 +44,16 @@ async function ask(list, aside, signal) {
     report(error);
     fill(
       list,
-      failed(error, () => ask(list, aside, signal)),
+      showFailure(error, () => ask(list, aside, signal)),
     );
   }
 }
 
-function card({ name, state: told, detail }) {
+function card({ name, state: status, detail }) {
   return h(
     "article",
     { class: "card service" },
-    h("div", { class: "card-head" }, h("h2", null, name), state(word(told, ""))),
+    h("div", { class: "card-head" }, h("h2", null, name), state(word(status, ""))),
     h("p", { class: "muted" }, ABOUT[name] ?? ""),
     detail ? h("p", { class: "bad text" }, detail) : null,
   );
@@ -63,29 +64,29 @@ const MOST = 50;
 async function indexStates(signal) {
   const { datasets: all } = await datasets(signal);
   const shown = all.slice(0, MOST);
-  return Promise.all(shown.map(async (dataset) => ({ dataset, told: await index(dataset.name, signal) })));
+  return Promise.all(shown.map(async (dataset) => ({ dataset, status: await index(dataset.name, signal) })));
 }
 
 /** The index of a dataset is made when it is first searched. */
-function followed({ revision }, { revision: at, last_event_at: heard }) {
-  if (!heard && !Number(at)) return "not searched yet";
+function compareRevisions({ revision }, { revision: at, last_event_at: lastEvent }) {
+  if (!lastEvent && !Number(at)) return "not searched yet";
   return Number(revision) > Number(at) ? "behind" : "live";
 }
 
 function table(rows) {
   if (!rows.length) return h("p", { class: "muted" }, "There is no playbook yet, so there is nothing to index.");
   const names = ["Dataset", "Bullets", "Revision", "Index at", "Feed", "Last event", "Embedding model"];
-  const lines = rows.map(({ dataset, told }) => {
-    const feed = told.feed_error ? h("span", { class: "bad text" }, told.feed_error) : state(followed(dataset, told));
-    const cells = [count(told.bullets), dataset.revision, told.revision];
+  const lines = rows.map(({ dataset, status }) => {
+    const feed = status.feed_error ? h("span", { class: "bad text" }, status.feed_error) : state(compareRevisions(dataset, status));
+    const cells = [count(status.bullets), dataset.revision, status.revision];
     return h(
       "tr",
       null,
       h("td", null, dataset.name),
-      cells.map((each) => h("td", { class: "number" }, each)),
+      cells.map((value) => h("td", { class: "number" }, value)),
       h("td", null, feed),
-      h("td", null, when(told.last_event_at)),
-      h("td", { class: "muted" }, told.embedding_model),
+      h("td", null, when(status.last_event_at)),
+      h("td", { class: "muted" }, status.embedding_model),
     );
   });
   return h(

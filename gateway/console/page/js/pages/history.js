@@ -1,4 +1,4 @@
-/** The revisions of a playbook, what each changed, what differs between two, and the way back to one. */
+/** The revisions of a playbook: the changes of each, the difference between two, and the restoration of one. */
 
 import { changes } from "../changes.js";
 import { datasetTabs, lastDataset } from "../datasets.js";
@@ -9,7 +9,7 @@ import { plural, word } from "../format.js";
 import { bind } from "../keys.js";
 import { chip, facts, head, when } from "../parts.js";
 import { go, link, note } from "../router.js";
-import { change, empty, load } from "../states.js";
+import { change, showEmpty, load } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 100;
@@ -43,7 +43,7 @@ class History {
   }
 
   draw() {
-    if (!this.revisions.length) return empty("No revisions", "The dataset has no revision yet.");
+    if (!this.revisions.length) return showEmpty("No revisions", "The dataset has no revision yet.");
     this.aside.textContent = plural(this.revisions[0].revision, "revision");
     this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.look(revision) });
     this.list.show(this.revisions, ({ revision }) => revision);
@@ -100,7 +100,7 @@ class History {
   start() {
     const { from, to, revision } = this.query;
     if (from !== undefined) return this.compare(from, to ?? this.revisions[0].revision);
-    const at = this.revisions.findIndex((each) => each.revision === revision);
+    const at = this.revisions.findIndex((entry) => entry.revision === revision);
     if (at >= 0) this.list.select(at);
     else if (revision)
       this.compare(revision - 1, revision); // one of the older revisions, not listed yet
@@ -118,7 +118,7 @@ class History {
     this.chosen = revision;
     note({ revision: revision.revision, from: "", to: "" });
     const { author, reason, source_trajectory: source, model, summary } = revision;
-    const told = facts([
+    const details = facts([
       ["By", author],
       ["Why", reason && h("span", { class: "text" }, reason)],
       ["Learned from", source && h("span", { class: "mono" }, source)],
@@ -127,16 +127,16 @@ class History {
       ["When", when(revision.committed_at)],
     ]);
     this.show(
-      this.titled(`Revision ${revision.revision}`, chip(word(revision.kind, "REVISION_KIND_"))),
-      told,
+      this.renderHead(`Revision ${revision.revision}`, chip(word(revision.kind, "REVISION_KIND_"))),
+      details,
       this.actions(revision),
       h("h3", null, "Changes"),
       changes(this.dataset, revision.changes),
-      refused(revision),
+      renderRefused(revision),
     );
   }
 
-  titled(text, aside) {
+  renderHead(text, aside) {
     return h(
       "div",
       { class: "detail-head" },
@@ -168,7 +168,7 @@ class History {
   compare(from, to) {
     note({ from, to, revision: "" });
     const found = h("div", null);
-    this.show(this.titled(`Revision ${from} → ${to}`), found);
+    this.show(this.renderHead(`Revision ${from} → ${to}`), found);
     load(
       found,
       this.signal,
@@ -221,7 +221,7 @@ const row = ({ revision, kind, author, reason, summary, committed_at: time, bull
   h("span", { class: "muted when" }, when(time)),
 ];
 
-function refused({ operations }) {
+function renderRefused({ operations }) {
   const lost = operations.filter(({ applied }) => !applied);
   if (!lost.length) return null;
   return [

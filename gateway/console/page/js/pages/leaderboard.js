@@ -1,16 +1,16 @@
 /** Teams that worked on one prompt in rounds: their ranking, every round, and what they submitted. */
 
-import { every } from "../api.js";
+import { fetchAll } from "../api.js";
 import { fill, h } from "../dom.js";
 import { entries, ranking, runRounds } from "../endpoints.js";
 import { plural, score } from "../format.js";
 import { bind } from "../keys.js";
 import { bar, chip, head, when } from "../parts.js";
 import { go, link } from "../router.js";
-import { empty, failed, load, report } from "../states.js";
+import { showEmpty, showFailure, load, report } from "../states.js";
 
 const KEY = "hansei.rounds";
-const KEPT = 12;
+const MAX_RECENT = 12;
 const PAGE = 100;
 const NUMBERS = new Set(["Rounds", "Estimated mean", "± standard error"]);
 const ORDERS = { RANKING_ORDER_MAX_SCORE: "Highest score", RANKING_ORDER_SHRUNKEN: "Estimated mean" };
@@ -24,14 +24,14 @@ export function open({ params: { id }, query, signal }) {
 
 const recent = () => {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((each) => typeof each === "string");
+    return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((other) => typeof other === "string");
   } catch {
     return [];
   }
 };
 
 function remember(id) {
-  localStorage.setItem(KEY, JSON.stringify([id, ...recent().filter((each) => each !== id)].slice(0, KEPT)));
+  localStorage.setItem(KEY, JSON.stringify([id, ...recent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
 }
 
 class Leaderboard {
@@ -58,16 +58,16 @@ class Leaderboard {
       list: "recent-rounds",
       autocomplete: "off",
     });
-    const known = h(
+    const suggestions = h(
       "datalist",
       { id: "recent-rounds" },
-      recent().map((each) => h("option", { value: each })),
+      recent().map((recentId) => h("option", { value: recentId })),
     );
     const form = h(
       "form",
       { class: "toolbar" },
       this.input,
-      known,
+      suggestions,
       h("button", null, "Open"),
       this.id ? this.order() : null,
     );
@@ -90,7 +90,7 @@ class Leaderboard {
   }
 
   show() {
-    if (!this.id) return fill(this.body, this.nothing());
+    if (!this.id) return fill(this.body, this.renderEmpty());
     load(
       this.body,
       this.signal,
@@ -104,11 +104,11 @@ class Leaderboard {
     const answer = await ranking(this.id, { order: this.query.order }, this.signal);
     this.rows = answer.rows;
     const ask = (token) => entries(this.id, { page_size: PAGE, page_token: token }, this.signal);
-    this.rounds = await every(ask, "entries");
+    this.rounds = await fetchAll(ask, "entries");
   }
 
   draw() {
-    if (!this.rows.length) return empty("Unknown execution of rounds", "Nothing was submitted under this id.");
+    if (!this.rows.length) return showEmpty("Unknown execution of rounds", "Nothing was submitted under this id.");
     remember(this.id);
     this.aside.textContent = `${plural(this.rows.length, "team")}, ${plural(this.rounds.length, "round")}`;
     return [this.table(), this.rows.map((row) => this.team(row))];
@@ -124,7 +124,7 @@ class Leaderboard {
       ...(estimated ? ["Estimated mean", "± standard error"] : []),
       "Score by round",
     ];
-    const rows = this.rows.map((row) => this.ranked(row, estimated));
+    const rows = this.rows.map((row) => this.renderRank(row, estimated));
     return h(
       "div",
       { class: "wide", role: "region", "aria-label": "Ranking", tabindex: "0" },
@@ -145,7 +145,7 @@ class Leaderboard {
     );
   }
 
-  ranked(row, estimated) {
+  renderRank(row, estimated) {
     const number = (text) => h("td", { class: "number" }, text);
     const means = estimated ? [number(score(row.shrunken_score)), number(score(row.standard_error))] : [];
     return h(
@@ -156,30 +156,30 @@ class Leaderboard {
       h("td", null, bar(row.max_score / 100, "", score(row.max_score))),
       number(row.total_rounds),
       means,
-      h("td", null, columns(this.of(row))),
+      h("td", null, columns(this.roundsOf(row))),
     );
   }
 
-  of({ team_id: id }) {
+  roundsOf({ team_id: id }) {
     return this.rounds.filter(({ key }) => key.team_id === id);
   }
 
   team(row) {
-    const rounds = this.of(row);
+    const rounds = this.roundsOf(row);
     const best = rounds.find(({ final_submission: final }) => final);
-    const told = best?.exit_reason ? chip(best.exit_reason.replaceAll("_", " ")) : null;
-    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", told), rounds.map(round));
+    const exitReason = best?.exit_reason ? chip(best.exit_reason.replaceAll("_", " ")) : null;
+    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", exitReason), rounds.map(round));
   }
 
-  nothing() {
-    const known = recent();
-    const list = known.length
+  renderEmpty() {
+    const recentIds = recent();
+    const list = recentIds.length
       ? [
           h("h3", null, "Recently opened"),
           h(
             "ul",
             { class: "plain" },
-            known.map((id) => h("li", null, h("a", { class: "mono", href: link(["leaderboard", id]) }, id))),
+            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: link(["leaderboard", id]) }, id))),
           ),
         ]
       : null;
@@ -223,27 +223,27 @@ class Leaderboard {
     } catch (error) {
       if (this.signal.aborted) return;
       report(error);
-      fill(progress, failed(error));
+      fill(progress, showFailure(error));
     }
   }
 }
 
 function teamsFrom(text) {
-  const lines = text.split("\n").filter((each) => each.trim());
-  return lines.map((each, i) => {
-    const [, name, instruction] = /^([^:]*):?(.*)$/.exec(each);
+  const lines = text.split("\n").filter((line) => line.trim());
+  return lines.map((line, i) => {
+    const [, name, instruction] = /^([^:]*):?(.*)$/.exec(line);
     return { team_id: `team-${i + 1}`, team_name: name.trim(), instruction: instruction.trim() };
   });
 }
 
 /** The scores of a team's rounds as small columns. */
 function columns(rounds) {
-  const told = rounds.map((each) => score(each.score)).join(", ");
+  const summary = rounds.map((entry) => score(entry.score)).join(", ");
   return h(
     "span",
-    { class: "columns", role: "img", "aria-label": `Scores by round: ${told}`, title: told },
-    rounds.map((each) =>
-      h("span", { class: each.final_submission ? "best" : "", style: { height: `${Math.max(4, each.score)}%` } }),
+    { class: "columns", role: "img", "aria-label": `Scores by round: ${summary}`, title: summary },
+    rounds.map((entry) =>
+      h("span", { class: entry.final_submission ? "best" : "", style: { height: `${Math.max(4, entry.score)}%` } }),
     ),
   );
 }
@@ -257,13 +257,13 @@ function round({
   judgement,
   create_time: time,
 }) {
-  const metrics = (details?.metrics ?? []).map(({ metric_name: name, score: value, evaluator_comment: said }) =>
+  const metrics = (details?.metrics ?? []).map(({ metric_name: name, score: value, evaluator_comment: comment }) =>
     h(
       "tr",
       null,
       h("td", null, name),
       h("td", null, bar(value / 100, "", score(value))),
-      h("td", { class: "text muted" }, said),
+      h("td", { class: "text muted" }, comment),
     ),
   );
   return h(

@@ -1,5 +1,5 @@
 /**
- * Learning as it happens: runs go in, as other programs wrote them. One is learned from before one's eyes, several
+ * Learning as it happens: runs go in, as other programs wrote them. One is shown stage by stage, several
  * become a job; the playbook's feed is followed beside it.
  */
 
@@ -15,7 +15,7 @@ import { note } from "../router.js";
 import { EXAMPLE } from "../runs.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
-import { change, failed, report, toast } from "../states.js";
+import { change, showFailure, report, toast } from "../states.js";
 
 export const title = ({ dataset }) => `Learn into ${dataset}`;
 
@@ -29,7 +29,7 @@ export function open({ params: { dataset }, query, signal }) {
 class Learning {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal, job: null });
-    this.sources = new Sources(dataset, signal, (runs) => this.changed(runs));
+    this.sources = new Sources(dataset, signal, (runs) => this.update(runs));
     this.truth = h("input", { autocomplete: "off" });
     this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
     this.what = h("span", null, "Learn");
@@ -104,8 +104,8 @@ class Learning {
     });
   }
 
-  /** What is offered follows what was recognised. */
-  changed(runs) {
+  /** Adapts the button and the fields to the trajectories that were found. */
+  update(runs) {
     const many = runs.length > 1;
     fill(this.what, many ? `Learn from ${count(runs.length)} trajectories` : "Learn");
     this.truthField.hidden = many;
@@ -118,13 +118,13 @@ class Learning {
       const runs = await this.sources.runs();
       if (!runs?.length)
         return toast(runs ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
-      await (runs.length === 1 ? this.one(runs[0]) : this.many(runs));
+      await (runs.length === 1 ? this.learnOne(runs[0]) : this.submitMany(runs));
     } finally {
       this.send.disabled = false;
     }
   }
 
-  async one(run) {
+  async learnOne(run) {
     const body = { ...run, dataset: this.dataset, ground_truth: this.truth.value || run.ground_truth };
     const stages = new Stages(this.dataset);
     note({ job: "" });
@@ -134,7 +134,7 @@ class Learning {
     } catch (error) {
       if (this.signal.aborted) return;
       report(error);
-      fill(this.progress, failed(error));
+      fill(this.progress, showFailure(error));
     }
   }
 

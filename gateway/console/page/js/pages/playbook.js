@@ -1,14 +1,15 @@
-/** One playbook: its bullets, now or as of an earlier revision, and everything about the one that is looked at. */
+/** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
 import { datasetTabs, lastDataset } from "../datasets.js";
 import { detail } from "./bullet.js";
 import { fill, h } from "../dom.js";
+import { erase, remember } from "../edits.js";
 import { bullets as page, playbook } from "../endpoints.js";
 import { count, plural } from "../format.js";
 import { bind } from "../keys.js";
 import { confidence, head, state, votes } from "../parts.js";
 import { go, link, note } from "../router.js";
-import { empty, load } from "../states.js";
+import { showEmpty, load } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const FIRST = 200;
@@ -44,9 +45,19 @@ class View {
     this.side = h("section", { class: "detail", "aria-label": "Bullet" });
   }
 
+  deleting() {
+    if (!this.current) return null;
+    return h("button", { type: "button", class: "danger", onclick: () => erase(this.dataset) }, "Delete dataset…");
+  }
+
+  /** Whether the page shows the playbook as it is now. */
+  get current() {
+    return !this.query.at && !this.query.time;
+  }
+
   notice() {
+    if (this.current) return null;
     const { at, time } = this.query;
-    if (!at && !time) return null;
     const point = at ? `revision ${at}` : new Date(time).toLocaleString();
     return h(
       "div",
@@ -79,14 +90,14 @@ class View {
 
   take(bullets, revision, total) {
     // Push in a loop: a spread of 100,000 arguments overflows the stack.
-    for (const each of bullets)
-      this.all.push({ ...each, helpful: Number(each.helpful), harmful: Number(each.harmful) });
+    for (const bullet of bullets)
+      this.all.push({ ...bullet, helpful: Number(bullet.helpful), harmful: Number(bullet.harmful) });
     this.revision = revision;
     this.total = total;
   }
 
   draw() {
-    if (!this.all.length) return this.nothing();
+    if (!this.all.length) return this.renderEmpty();
     this.list = new VirtualList({
       label: "Bullets",
       row,
@@ -104,9 +115,9 @@ class View {
     return h("div", null, tools, this.list.element);
   }
 
-  nothing() {
+  renderEmpty() {
     const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
-    return empty("No bullets", "Nothing has been learned here at this point.", learn);
+    return showEmpty("No bullets", "Nothing has been learned here at this point.", learn, this.adding(), this.deleting());
   }
 
   toolbar() {
@@ -129,7 +140,12 @@ class View {
       oninput: () => this.sift(),
     });
     Object.assign(this, { sections, order, filter });
-    return h("div", { class: "toolbar" }, filter, sections, order, this.moment());
+    return h("div", { class: "toolbar" }, filter, sections, order, this.adding(), this.moment(), this.deleting());
+  }
+
+  adding() {
+    if (!this.current) return null;
+    return h("button", { type: "button", onclick: () => remember(this.dataset) }, "Remember…");
   }
 
   moment() {
@@ -160,7 +176,7 @@ class View {
     this.offerSections();
     const text = this.filter.value.toLowerCase();
     const section = this.sections.value;
-    const found = this.all.filter((each) => (!section || each.section === section) && (!text || matches(each, text)));
+    const found = this.all.filter((bullet) => (!section || bullet.section === section) && (!text || matches(bullet, text)));
     const by = ORDERS[this.order.value][1];
     this.shown = by ? found.sort(by) : found;
     this.list.show(this.shown, ({ id }) => id);
@@ -194,7 +210,7 @@ class View {
     if (!this.side.isConnected) this.body.append(this.side);
     fill(
       this.side,
-      detail(this.dataset, bullet, this.signal, () => this.close()),
+      detail(this.dataset, bullet, this.signal, () => this.close(), this.current),
     );
     this.side.scrollTop = 0;
   }
@@ -221,7 +237,7 @@ class View {
 }
 
 const matches = ({ id, content, section, source_trajectory: source }, text) =>
-  [id, content, section, source].some((each) => each.toLowerCase().includes(text));
+  [id, content, section, source].some((field) => field.toLowerCase().includes(text));
 
 function row(bullet) {
   return [

@@ -1,17 +1,17 @@
-/** Changes that wait for a person: what each would do, what happened to its target since, and the decision. */
+/** Pending changes: the effect of each, the changes of its target since, and the decision. */
 
-import { every } from "../api.js";
+import { fetchAll } from "../api.js";
 import { changes } from "../changes.js";
 import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
-import { drawn } from "../diff.js";
+import { drawDiff } from "../diff.js";
 import { fill, h } from "../dom.js";
 import { bulletHistory, decide, diff, pending } from "../endpoints.js";
 import { plural, word } from "../format.js";
 import { bind } from "../keys.js";
 import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
 import { link } from "../router.js";
-import { change, empty, load } from "../states.js";
+import { change, showEmpty, load } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 1000;
@@ -59,7 +59,7 @@ class Queue {
   async read() {
     const states = SHOWN[this.showing][1];
     const ask = (token) => pending(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
-    const all = await every(ask, "changes");
+    const all = await fetchAll(ask, "changes");
     this.all = all.sort((a, b) => RISK[b.delta.type] - RISK[a.delta.type]);
   }
 
@@ -85,11 +85,11 @@ class Queue {
 
   draw() {
     this.tell();
-    if (!this.all.length) return this.nothing();
-    const onOpen = (each) => this.look(each);
+    if (!this.all.length) return this.renderEmpty();
+    const onOpen = (proposal) => this.look(proposal);
     this.list = new VirtualList({
       label: "Changes",
-      row: (each) => this.row(each),
+      row: (proposal) => this.row(proposal),
       onSelect: onOpen,
       onMark: () => this.pick(),
     });
@@ -98,77 +98,77 @@ class Queue {
     return h("div", null, this.list.element);
   }
 
-  nothing() {
+  renderEmpty() {
     this.list = null;
     if (this.showing === "decided")
-      return empty("No decisions yet", "Approved and rejected changes appear here with their reasons.");
-    return empty("No pending changes", "Changes appear here when the policy of the dataset requires a review.");
+      return showEmpty("No decisions yet", "Approved and rejected changes appear here with their reasons.");
+    return showEmpty("No pending changes", "Changes appear here when the policy of the dataset requires a review.");
   }
 
-  row(each) {
-    const picked = this.picked.has(each.id);
+  row(proposal) {
+    const picked = this.picked.has(proposal.id);
     return [
       h(
         "span",
         { class: `pick ${picked ? "picked" : ""}`, "data-mark": true, title: picked ? "picked" : "pick" },
         picked ? "✓" : "",
       ),
-      deltaChip(each.delta.type),
-      h("span", { class: "line" }, each.delta.content || each.present?.content || each.delta.bullet_id),
+      deltaChip(proposal.delta.type),
+      h("span", { class: "line" }, proposal.delta.content || proposal.present?.content || proposal.delta.bullet_id),
       this.showing === "decided"
-        ? state(word(each.state, "PENDING_STATE_"))
-        : h("span", { class: "muted line wide-only waits" }, each.waits_because),
-      h("span", { class: "muted when" }, when(each.created_at)),
+        ? state(word(proposal.state, "PENDING_STATE_"))
+        : h("span", { class: "muted line wide-only waits" }, proposal.waits_because),
+      h("span", { class: "muted when" }, when(proposal.created_at)),
     ];
   }
 
   tell() {
     const many = this.picked.size
       ? `${this.picked.size} of ${this.all.length} picked`
-      : plural(this.all.length, "change");
+      : plural(this.all.length, "pending");
     this.count.textContent = many;
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
   }
 
-  look(each) {
+  look(proposal) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(this.side, this.panel(each));
+    fill(this.side, this.panel(proposal));
     this.side.scrollTop = 0;
   }
 
-  panel(each) {
+  panel(proposal) {
     const since = h("div", null);
     load(
       since,
       this.signal,
-      () => happened(this.dataset, each, this.signal),
-      (found) => told(this.dataset, each, found),
+      () => findChanges(this.dataset, proposal, this.signal),
+      (found) => renderTarget(this.dataset, proposal, found),
     );
     return [
       h(
         "div",
         { class: "detail-head" },
-        deltaChip(each.delta.type),
-        each.delta.bullet_id ? h("span", { class: "mono" }, each.delta.bullet_id) : null,
+        deltaChip(proposal.delta.type),
+        proposal.delta.bullet_id ? h("span", { class: "mono" }, proposal.delta.bullet_id) : null,
         h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
       ),
-      proposed(each),
+      renderProposal(proposal),
       facts([
-        ["Reason for review", each.waits_because],
-        ["Reasoning", each.delta.reasoning && h("span", { class: "text" }, each.delta.reasoning)],
-        ["Section", each.delta.section || each.present?.section],
-        ["By", each.author],
-        ["Learned from", each.source_trajectory && h("span", { class: "mono" }, each.source_trajectory)],
-        ["Proposed", h("span", null, when(each.created_at), ` against revision ${each.base_revision}`)],
-        ["Expires", when(each.expires_at)],
+        ["Reason for review", proposal.waits_because],
+        ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
+        ["Section", proposal.delta.section || proposal.present?.section],
+        ["By", proposal.author],
+        ["Learned from", proposal.source_trajectory && h("span", { class: "mono" }, proposal.source_trajectory)],
+        ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
+        ["Expires", when(proposal.expires_at)],
         [
           "Decided",
-          each.decided_by &&
+          proposal.decided_by &&
             h(
               "span",
               { class: "text" },
-              `${word(each.state, "PENDING_STATE_")} by ${each.decided_by}${each.decision_reason ? `: ${each.decision_reason}` : ""}`,
+              `${word(proposal.state, "PENDING_STATE_")} by ${proposal.decided_by}${proposal.decision_reason ? `: ${proposal.decision_reason}` : ""}`,
             ),
         ],
       ]),
@@ -184,9 +184,9 @@ class Queue {
   }
 
   pick() {
-    const each = this.list?.items[this.list.selected];
-    if (!each || this.showing !== "waiting") return;
-    if (!this.picked.delete(each.id)) this.picked.add(each.id);
+    const proposal = this.list?.items[this.list.selected];
+    if (!proposal || this.showing !== "waiting") return;
+    if (!this.picked.delete(proposal.id)) this.picked.add(proposal.id);
     this.list.refresh();
     this.tell();
   }
@@ -198,19 +198,19 @@ class Queue {
     this.tell();
   }
 
-  /** The picked ones, else the one looked at. */
-  get meant() {
-    const each = this.list?.items[this.list.selected];
-    return this.picked.size ? [...this.picked] : each ? [each.id] : [];
+  /** Returns the ids of the picked changes, else of the selected one. */
+  get targets() {
+    const proposal = this.list?.items[this.list.selected];
+    return this.picked.size ? [...this.picked] : proposal ? [proposal.id] : [];
   }
 
   async approve() {
-    const ids = this.meant;
-    if (ids.length) await this.decided("DECISION_APPROVE", ids, "");
+    const ids = this.targets;
+    if (ids.length) await this.submit("DECISION_APPROVE", ids, "");
   }
 
   async reject() {
-    const ids = this.meant;
+    const ids = this.targets;
     if (!ids.length) return;
     const fields = [{ name: "reason", label: "Why", kind: "long", required: true }];
     const answer = await ask({
@@ -220,10 +220,10 @@ class Queue {
       confirm: "Reject",
       danger: true,
     });
-    if (answer) await this.decided("DECISION_REJECT", ids, answer.reason);
+    if (answer) await this.submit("DECISION_REJECT", ids, answer.reason);
   }
 
-  async decided(decision, ids, reason) {
+  async submit(decision, ids, reason) {
     const at = this.list.selected;
     const done = await change(() => inParts(ids, (part) => decide(this.dataset, decision, part, reason)), outcome);
     if (!done) return;
@@ -258,13 +258,13 @@ async function inParts(ids, act) {
 }
 
 function outcome(list) {
-  const states = Object.groupBy(list, (each) => word(each.state, "PENDING_STATE_"));
+  const states = Object.groupBy(list, (proposal) => word(proposal.state, "PENDING_STATE_"));
   return Object.entries(states)
     .map(([name, all]) => `${all.length} ${name}`)
     .join(", ");
 }
 
-function proposed({ delta, present }) {
+function renderProposal({ delta, present }) {
   if (delta.type === "DELTA_TYPE_ADD") return h("p", { class: "text lead" }, delta.content);
   if (!present)
     return [
@@ -272,11 +272,11 @@ function proposed({ delta, present }) {
       h("p", { class: "bad" }, "Its bullet does not exist any more."),
     ];
   if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, present.content));
-  return drawn(present.content, delta.content);
+  return drawDiff(present.content, delta.content);
 }
 
-/** For an edit of a bullet: what happened to that bullet; for a new one: what the playbook has become. */
-async function happened(dataset, { delta, base_revision: base }, signal) {
+/** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
+async function findChanges(dataset, { delta, base_revision: base }, signal) {
   if (delta.bullet_id) {
     const { revisions } = await bulletHistory(dataset, delta.bullet_id, signal);
     return revisions.filter(({ revision }) => Number(revision) > Number(base)).flatMap((revision) => revision.changes);
@@ -284,7 +284,7 @@ async function happened(dataset, { delta, base_revision: base }, signal) {
   return (await diff(dataset, base, undefined, signal)).changes;
 }
 
-function told(dataset, { delta, base_revision: base }, found) {
+function renderTarget(dataset, { delta, base_revision: base }, found) {
   if (!found.length)
     return h(
       "p",

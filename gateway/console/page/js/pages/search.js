@@ -1,4 +1,4 @@
-/** Search in a playbook, with how each score came about. */
+/** Search in a playbook, with the parts of each score. */
 
 import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
 import { fill, h } from "../dom.js";
@@ -7,7 +7,7 @@ import { plural, score } from "../format.js";
 import { bind } from "../keys.js";
 import { bar, chip, confidence, head, votes } from "../parts.js";
 import { link, note } from "../router.js";
-import { empty, failed, loading, report } from "../states.js";
+import { showEmpty, showFailure, loading, report } from "../states.js";
 
 const TYPING_MS = 200;
 const DEFAULTS = { k: "10", alpha: "0.5", confidence: "0.3" };
@@ -112,7 +112,7 @@ class Search {
       report(error);
       fill(
         this.results,
-        failed(error, () => this.run()),
+        showFailure(error, () => this.run()),
       );
     }
   }
@@ -134,29 +134,32 @@ class Search {
     this.aside.textContent = "";
     fill(
       this.results,
-      empty("Search the lessons", "Every result shows its scores by vectors and by words. Press / to type."),
+      showEmpty("Search the lessons", "Every result shows its scores by vectors and by words. Press / to type."),
     );
   }
 
-  draw({ results, revision, embedding_model: model, approximate }) {
+  draw({ results, revision, embedding_model: model, approximate, nothing_matched: isMiss, similarity_limit: limit }) {
     const how = `${model}${approximate ? ", preselected" : ""}`;
     this.aside.textContent = `${plural(results.length, "result")} · revision ${revision} · ${how}`;
     if (!results.length)
       return fill(
         this.results,
-        empty(
+        showEmpty(
           "Nothing found",
           "No bullet passes these filters. A lower minimum confidence or another section may help.",
         ),
       );
-    const highest = Math.max(...results.map((result) => result.raw_cosine));
-    const note = `No bullet has a word of the query; the highest similarity is ${highest.toFixed(2)}.`;
+    const highest = Math.max(...results.map((result) => result.raw_cosine)).toFixed(2);
+    const similarity =
+      limit < 1
+        ? `, and the highest similarity, ${highest}, is below ${limit.toFixed(2)}`
+        : ", whose script the embedding model does not know";
     fill(this.results, [
-      results.some((result) => result.keyword_match) ? null : h("p", { class: "muted" }, note),
+      isMiss ? h("p", { role: "status" }, `Nothing matches: no bullet has a word of the query${similarity}.`) : null,
       h(
         "ol",
         { class: "results" },
-        results.map((each, i) => this.result(each, i + 1)),
+        results.map((result, i) => this.result(result, i + 1)),
       ),
     ]);
   }
@@ -188,7 +191,7 @@ class Search {
 
 const changed = (input, name) => (input.value === DEFAULTS[name] ? "" : input.value);
 
-/** How the two scores make the combined one, and which words matched. */
+/** Shows the parts of the combined score and the words that matched. */
 function breakdown(result, alpha) {
   const {
     vector_score: vector,
@@ -198,8 +201,8 @@ function breakdown(result, alpha) {
     raw_bm25: raw,
     terms,
   } = result;
-  const part = (name, value, told, kind) =>
-    h("div", null, h("dt", null, name), h("dd", null, bar(value, kind)), h("dd", { class: "muted" }, told));
+  const part = (name, value, explanation, kind) =>
+    h("div", null, h("dt", null, name), h("dd", null, bar(value, kind)), h("dd", { class: "muted" }, explanation));
   const matched = terms
     .toSorted((a, b) => b.score - a.score)
     .map(({ term, score: share }) =>

@@ -4,12 +4,12 @@ import { h } from "../dom.js";
 import { session } from "../session.js";
 
 /**
- * The page; `done` goes on with the token given. Whether it is one the gateway says by the next request: if it is
- * `refused`, this page is shown again.
+ * Returns the page; `done` gets the token. The next request shows whether the gateway accepts it; if not, the page
+ * appears again with `refused`.
  */
 export function signIn(done, refused) {
   const input = h("input", { type: "password", required: true, autocomplete: "off", spellcheck: "false" });
-  const told = refused ? h("p", { class: "bad", role: "alert" }, "The gateway rejects this token.") : null;
+  const error = refused ? h("p", { class: "bad", role: "alert" }, "The gateway rejects this token.") : null;
   const form = h(
     "form",
     { class: "sign-in card" },
@@ -20,7 +20,7 @@ export function signIn(done, refused) {
       "With an API key or a bearer token. It stays only in the memory of this page.",
     ),
     h("label", { class: "field" }, "Token", input),
-    told,
+    error,
     h("div", { class: "actions" }, h("button", { class: "primary" }, "Sign in")),
   );
   form.addEventListener("submit", (event) => {

@@ -10,27 +10,27 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hansei.client.cli.checks import CheckResult
-from hansei.client.cli.show.words import BAD, GOOD, labelled_row
+from hansei.client.cli.show.words import BAD, GOOD, label_row
 
 
-def check_result(result: CheckResult) -> RenderableType:
+def render_check(result: CheckResult) -> RenderableType:
     """Show a result on one line, and the remedy of an error below it."""
     label = Text.assemble(("✗ ", BAD) if result.remedy else ("✓ ", GOOD), result.name)
     body = Text(result.finding)
     if result.remedy:
         body.append(f"\n→ {result.remedy}", "bold")
-    return labelled_row(label, body, indent=0, width=32)
+    return label_row(label, body, indent=0, width=32)
 
 
-def document(result: CheckResult) -> dict[str, object]:
+def build_document(result: CheckResult) -> dict[str, object]:
     """Return a result as JSON."""
     return {"check": result.name, "ok": not result.remedy, "found": result.finding, "do": result.remedy or None}
 
 
-def manifest(file: Path, content: Mapping[str, Any]) -> RenderableType:
+def render_manifest(file: Path, content: Mapping[str, Any]) -> RenderableType:
     """Show the files of a bundle, and what it leaves out."""
     lines = [Text.assemble("\nwrote ", (str(file), "bold"), ":")]
     lines += [Text(f"  {entry['file']}: {entry['what']}") for entry in content["files"]]
     lines += [Text("left out:")]
-    lines += [Text(f"  {entry['what']}: {entry['why']}") for entry in content["left_out"]]
+    lines += [Text(f"  {entry['what']}: {entry['reason']}") for entry in content["left_out"]]
     return Text("\n").join(lines)

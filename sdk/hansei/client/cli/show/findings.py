@@ -5,18 +5,18 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, count_noun, enum_name, labelled_row
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, count_noun, format_enum_name, label_row
 from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ReportRun, StopReason, ValidationResult
 
 
-def validation(result: ValidationResult) -> RenderableType:
+def render_validation(result: ValidationResult) -> RenderableType:
     """Show each finding with its place and the accepted values, and the verdict."""
     verdict = Text.assemble(("valid", GOOD) if result.ok else ("invalid", BAD))
     verdict.append(f"  {count_noun(len(result.errors), 'error')}, {count_noun(len(result.warnings), 'warning')}", FAINT)
-    return Group(*(_finding(finding) for finding in result.findings), verdict)
+    return Group(*(_render_finding(finding) for finding in result.findings), verdict)
 
 
-def report_run(run: ReportRun) -> RenderableType:
+def render_report_run(run: ReportRun) -> RenderableType:
     """Show the report as text, or why there is none, and the number of model calls."""
     usage = f"{count_noun(run.usage.calls, 'model call')}, {run.usage.input_tokens + run.usage.output_tokens} tokens"
     if run.ok:
@@ -26,12 +26,12 @@ def report_run(run: ReportRun) -> RenderableType:
     findings = run.attempts[-1].findings if run.attempts else ()
     failures = [Text(attempt.failure, BAD) for attempt in run.attempts[-1:] if attempt.failure]
     errors = [] if findings or failures else [Text(text, BAD) for text in run.errors]
-    reason = enum_name(StopReason, run.stop_reason).replace("_", " ")
+    reason = format_enum_name(StopReason, run.stop_reason).replace("_", " ")
     verdict = Text.assemble(("no valid report", BAD), (f"  {reason}, {usage}", FAINT))
-    return Group(*map(_finding, findings), *failures, *errors, verdict)
+    return Group(*map(_render_finding, findings), *failures, *errors, verdict)
 
 
-def _finding(finding: Finding) -> RenderableType:
+def _render_finding(finding: Finding) -> RenderableType:
     is_error = finding.severity == SEVERITY_ERROR
     body = Text(finding.message)
     body.append(f"\n{finding.code}", FAINT)
@@ -41,4 +41,4 @@ def _finding(finding: Finding) -> RenderableType:
         more = finding.allowed_values_total - len(finding.allowed_values)
         tail = f" and {more} more" if more > 0 else ""
         body.append(f"\naccepted: {', '.join(finding.allowed_values)}{tail}", FAINT)
-    return labelled_row(Text("error", BAD) if is_error else Text("warning", CHANGED), body, indent=0)
+    return label_row(Text("error", BAD) if is_error else Text("warning", CHANGED), body, indent=0)

@@ -15,9 +15,9 @@ from hansei.client.cli.show.words import (
     GOOD,
     ID,
     count_noun,
-    enum_name,
-    local_time,
-    on_one_line,
+    format_enum_name,
+    format_time,
+    put_on_one_line,
 )  # fmt: skip
 from hansei.gateway.v1 import bulk_pb2 as bulk
 
@@ -29,9 +29,12 @@ STATE_STYLE = {
 }
 
 
-def line(job: bulk.Job) -> Text:
-    """Show a job on one line: its progress, and its effect on the playbook."""
-    text = Text.assemble((job.job_id, ID), "  ", _state(job.state), f"  {job.learned} of {job.total} learned")
+def render_line(job: bulk.Job, is_repeated: bool = False) -> Text:
+    """Show a job on one line: its progress, and its effect on the playbook; `is_repeated`: it did that before."""
+    learned = "already learned" if is_repeated else "learned"
+    text = Text.assemble((job.job_id, ID), "  ", _render_state(job.state), f"  {job.learned} of {job.total} {learned}")
+    if job.unchanged:
+        text.append(f", {job.unchanged} of them changed nothing")
     for number, state in ((job.waiting, "waiting"), (job.dead, "dead"), (job.dropped, "dropped")):
         if number:
             text.append(f", {number} {state}")
@@ -41,26 +44,26 @@ def line(job: bulk.Job) -> Text:
     return text
 
 
-def _state(state: bulk.JobState.ValueType) -> Text:
-    return Text(enum_name(bulk.JobState, state), STATE_STYLE.get(state, FAINT))
+def _render_state(state: bulk.JobState.ValueType) -> Text:
+    return Text(format_enum_name(bulk.JobState, state), STATE_STYLE.get(state, FAINT))
 
 
-def table(jobs: Iterable[bulk.Job]) -> Table:
+def render_table(jobs: Iterable[bulk.Job]) -> Table:
     """Show jobs, one a row."""
     rows = Table(box=None, pad_edge=False)
     for heading in ("job", "dataset", "state", "learned", "waiting", "dead", "submitted"):
         rows.add_column(heading, style=ID if heading == "job" else None)
     for job in jobs:
         numbers = (f"{job.learned} of {job.total}", str(job.waiting), str(job.dead))
-        rows.add_row(job.job_id, job.dataset, _state(job.state), *numbers, local_time(job.created_at))
+        rows.add_row(job.job_id, job.dataset, _render_state(job.state), *numbers, format_time(job.created_at))
     return rows
 
 
-def dead_letters(letters: Iterable[bulk.DeadLetter]) -> RenderableType:
+def render_dead_letters(letters: Iterable[bulk.DeadLetter]) -> RenderableType:
     """Show dead letters, one a line."""
-    return Group(*(_dead_letter(letter) for letter in letters))
+    return Group(*(_render_dead_letter(letter) for letter in letters))
 
 
-def _dead_letter(letter: bulk.DeadLetter) -> Text:
+def _render_dead_letter(letter: bulk.DeadLetter) -> Text:
     text = Text.assemble((f"#{letter.index}", ID), f"  {letter.trajectory_id}  ", (letter.reason, BAD))
-    return text.append(f"  {on_one_line(letter.message)}  after {count_noun(letter.attempts, 'attempt')}")
+    return text.append(f"  {put_on_one_line(letter.message)}  after {count_noun(letter.attempts, 'attempt')}")

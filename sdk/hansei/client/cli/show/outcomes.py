@@ -18,23 +18,27 @@ from hansei.client.cli.show.words import (
     STATUS,
     VOTE,
     count_noun,
-    enum_name,
-    labelled_row,
-    on_one_line,
-    score_table,
+    format_enum_name,
+    format_usage,
+    label_row,
+    make_score_table,
+    put_on_one_line,
 )
 from hansei.client.learning import LearnOutcome
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.reflector.v1.trajectory_pb2 import Insight
 
+OFFLINE = "offline"
+NEEDS_MODEL = "learned by rules: from responses of tools and what several tasks show; a model is needed for more"
 
-def report(outcome: LearnOutcome) -> RenderableType:
+
+def render_outcome(outcome: LearnOutcome) -> RenderableType:
     """Show everything about the outcome of one trajectory."""
-    return Group(_heading(outcome), *_report_rows(outcome), Text())
+    return Group(_render_heading(outcome), *_report_rows(outcome), Text())
 
 
-def _heading(outcome: LearnOutcome) -> Text:
+def _render_heading(outcome: LearnOutcome) -> Text:
     """Show the name, the dataset and the status of the trajectory."""
     trajectory = outcome.record.trajectory
     title = Text.assemble(("● ", BAD if outcome.failure else GOOD), (trajectory.id or outcome.record.source, "bold"))
@@ -44,9 +48,9 @@ def _heading(outcome: LearnOutcome) -> Text:
 
 def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
     trajectory = outcome.record.trajectory
-    yield labelled_row("query", on_one_line(trajectory.query))
+    yield label_row("query", put_on_one_line(trajectory.query))
     if outcome.failure:
-        yield labelled_row(Text("failed", BAD), outcome.failure)
+        yield label_row(Text("failed", BAD), outcome.failure)
     if outcome.response is None:
         return
     reflection, edits = outcome.response.reflection, list(outcome.response.curation.operations)
@@ -54,74 +58,75 @@ def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
         blamed = reflection.attribution
         source = trajectory.steps[blamed.step].source if blamed.step < len(trajectory.steps) else ""
         step = ", ".join(part for part in (f"step {blamed.step}", source, blamed.agent) if part)
-        yield labelled_row("blamed", f"{step}: {on_one_line(blamed.reason)}")
+        yield label_row("blamed", f"{step}: {put_on_one_line(blamed.reason)}")
     for insight in reflection.insights:
         # An edit with the text of an insight is shown with the insight, and not again below.
         same = [edit for edit in edits if edit.delta.content == insight.key_insight]
         edits = [edit for edit in edits if edit.delta.content != insight.key_insight]
-        yield _insight(insight, same)
+        yield _render_insight(insight, same)
     if not reflection.insights:
-        yield labelled_row("insight", Text("none", FAINT))
+        yield label_row("insight", Text("none", FAINT))
     for edit in edits:
-        yield labelled_row(_sign(edit), _edit(edit))
-    yield from _curation_rows(outcome.response)
+        yield label_row(_render_sign(edit), _render_edit(edit))
+    yield from _render_curation_rows(outcome.response)
+    yield label_row("usage", Text(format_usage(outcome.response.usage), FAINT))
 
 
-def _insight(insight: Insight, edits: Sequence[playbook.Operation]) -> RenderableType:
+def _render_insight(insight: Insight, edits: Sequence[playbook.Operation]) -> RenderableType:
     """Show an insight with its edits, on one line if none was applied."""
     if edits and not any(edit.applied for edit in edits):
-        text = Text(f"{edits[0].skipped_reason}: {on_one_line(insight.key_insight)}", FAINT, no_wrap=True)
+        text = Text(f"{edits[0].skipped_reason}: {put_on_one_line(insight.key_insight)}", FAINT, no_wrap=True)
         text.overflow = "ellipsis"
-        return labelled_row(Text("not added", FAINT), text)
-    text = Text(on_one_line(insight.key_insight, 400))
+        return label_row(Text("not added", FAINT), text)
+    text = Text(put_on_one_line(insight.key_insight, 400))
     if insight.error_identification:
-        text.append(f"\nfrom: {on_one_line(insight.error_identification, 200)}", FAINT)
+        text.append(f"\nfrom: {put_on_one_line(insight.error_identification, 200)}", FAINT)
     for edit in edits:
         if edit.applied:
-            text.append("\n").append_text(_sign(edit)).append("  ").append(edit.bullet_id, ID)
+            text.append("\n").append_text(_render_sign(edit)).append("  ").append(edit.bullet_id, ID)
             text.append(f"  {edit.delta.section}", FAINT)
-    return labelled_row("insight", text)
+    return label_row("insight", text)
 
 
-def _sign(edit: playbook.Operation) -> Text:
-    kind = enum_name(playbook.DeltaType, edit.delta.type)
+def _render_sign(edit: playbook.Operation) -> Text:
+    kind = format_enum_name(playbook.DeltaType, edit.delta.type)
     return Text.assemble(SIGN[edit.delta.type], f" {kind}") if edit.applied else Text(f"· {kind}", FAINT)
 
 
-def _edit(edit: playbook.Operation) -> Text:
+def _render_edit(edit: playbook.Operation) -> Text:
     text = Text.assemble((f"{edit.bullet_id}  ", ID))
     if not edit.applied:
         return text.append(f"not applied: {edit.skipped_reason}", FAINT)
     text.append(f"{edit.delta.section}  ", FAINT)
-    return text.append(on_one_line(edit.delta.content, 400))
+    return text.append(put_on_one_line(edit.delta.content, 400))
 
 
-def _curation_rows(response: LearnResponse) -> Iterator[RenderableType]:
+def _render_curation_rows(response: LearnResponse) -> Iterator[RenderableType]:
     """Show the votes, the conflicts, the pending changes, and the revision of the playbook."""
     curation = response.curation
     for outcome in curation.votes:
         text = Text.assemble((f"{outcome.vote.bullet_id}  ", ID), VOTE[outcome.vote.tag])
-        reason = on_one_line(outcome.vote.reason) if outcome.applied else f"not counted: {outcome.skipped_reason}"
-        yield labelled_row("vote", text.append(f"  {reason}", FAINT))
+        reason = put_on_one_line(outcome.vote.reason) if outcome.applied else f"not counted: {outcome.skipped_reason}"
+        yield label_row("vote", text.append(f"  {reason}", FAINT))
     for conflict in curation.conflicts:
-        conflict_text = on_one_line(f"{conflict.delta.bullet_id}: {conflict.reason}")
-        yield labelled_row(Text("conflict", CHANGED), conflict_text)
+        conflict_text = put_on_one_line(f"{conflict.delta.bullet_id}: {conflict.reason}")
+        yield label_row(Text("conflict", CHANGED), conflict_text)
     for change in curation.pending:
-        yield labelled_row(Text("pending", CHANGED), on_one_line(f"{change.id}: {change.waits_because}"))
+        yield label_row(Text("pending", CHANGED), put_on_one_line(f"{change.id}: {change.waits_because}"))
     if not response.HasField("curation"):
-        yield labelled_row("playbook", Text("unchanged: the reflection has no lesson", FAINT))
+        yield label_row("playbook", Text("unchanged: the reflection has no lesson", FAINT))
     elif response.already_learned:
-        yield labelled_row("playbook", f"unchanged: already learned in revision {curation.revision}")
+        yield label_row("playbook", f"unchanged: already learned in revision {curation.revision}")
     elif curation.saved:
         bullets = count_noun(curation.result.bullets_after, "bullet")
-        yield labelled_row("playbook", f"revision {curation.revision}, {bullets}")
+        yield label_row("playbook", f"revision {curation.revision}, {bullets}")
 
 
-def line(outcome: LearnOutcome) -> Text:
+def render_line(outcome: LearnOutcome) -> Text:
     """Show the outcome of one trajectory on one line."""
-    text = _heading(outcome)
+    text = _render_heading(outcome)
     if outcome.failure:
-        return text.append(f"  {on_one_line(outcome.failure, 100)}", BAD)
+        return text.append(f"  {put_on_one_line(outcome.failure, 100)}", BAD)
     if outcome.response is None or not outcome.response.HasField("curation"):
         return text.append("  nothing to learn", FAINT)
     if outcome.response.already_learned:
@@ -141,10 +146,10 @@ def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int
     return added, updated, deleted, votes
 
 
-def summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
+def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
     """Show the effects on each dataset, one a line."""
     repeated = sum(outcome.response is not None and outcome.response.already_learned for outcome in outcomes)
-    table = score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
+    table = make_score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
     for dataset in dict.fromkeys(outcome.record.trajectory.dataset for outcome in outcomes):
         of_dataset = [outcome for outcome in outcomes if outcome.record.trajectory.dataset == dataset]
         new = [outcome for outcome in of_dataset if outcome.response and not outcome.response.already_learned]
@@ -154,10 +159,13 @@ def summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
         numbers = (len(of_dataset), insights, *_count_effects(new), revision)
         table.add_row(dataset, *map(str, numbers))
     remark = f"; {repeated} already learned" if repeated else ""
-    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}", FAINT))
+    usage = format_usage(*(outcome.response.usage for outcome in outcomes if outcome.response is not None))
+    if any(outcome.response is not None and outcome.response.reflection.model == OFFLINE for outcome in outcomes):
+        usage += f"\n{NEEDS_MODEL}"
+    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT))
 
 
-def document(outcome: LearnOutcome) -> dict[str, object]:
+def build_document(outcome: LearnOutcome) -> dict[str, object]:
     """Return an outcome as JSON: the source and the ids of the trajectory, the failure, and the response of Learn."""
     return {
         "source": outcome.record.source,

@@ -8,9 +8,25 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hansei.client.cli.options import Exit
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, enum_name, labelled_row, local_time, on_one_line
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    count_noun,
+    format_enum_name,
+    format_time,
+    label_row,
+    put_on_one_line,
+)
 from hansei.planner.v1 import planner_pb2 as pb
-from hansei.planner.v1.planner_service_pb2 import AddInformationResponse, ExecutionSummary, SubmitFeedbackResponse
+from hansei.planner.v1.planner_service_pb2 import (
+    AddInformationResponse,
+    ExecutionSummary,
+    GetThresholdsResponse,
+    SubmitFeedbackResponse,
+)
 
 STATUS_STYLE = {
     pb.EXECUTION_STATUS_SUCCESS: GOOD,
@@ -21,64 +37,64 @@ STATUS_STYLE = {
 }
 
 
-def plan(content: pb.Plan, template_reason: str = "") -> RenderableType:
+def render_plan(content: pb.Plan, template_reason: str = "") -> RenderableType:
     """Show the steps of a plan in order, with their dependencies."""
-    title = Text(on_one_line(content.original_query), "bold")
+    title = Text(put_on_one_line(content.original_query), "bold")
     title.append(f"  {content.plan_id}  complexity {content.complexity:.2f}", FAINT)
     if template_reason:
         title.append(f"  template: {template_reason}", FAINT)
-    return Group(title, *(_step(step) for step in content.steps))
+    return Group(title, *(_render_step(step) for step in content.steps))
 
 
-def _step(step: pb.PlanStep) -> RenderableType:
-    body = Text.assemble((_action(step.action), "bold"), f"  {on_one_line(step.description)}")
+def _render_step(step: pb.PlanStep) -> RenderableType:
+    body = Text.assemble((_format_action(step.action), "bold"), f"  {put_on_one_line(step.description)}")
     if step.depends_on:
         body.append(f"  after {', '.join(map(str, step.depends_on))}", FAINT)
     if step.fallback:
-        body.append(f"  else {_action(step.fallback)}", FAINT)
-    return labelled_row(f"{step.step_id}", body, width=3)
+        body.append(f"  else {_format_action(step.fallback)}", FAINT)
+    return label_row(f"{step.step_id}", body, width=3)
 
 
-def _action(action: pb.Action.ValueType) -> str:
-    return enum_name(pb.Action, action)
+def _format_action(action: pb.Action.ValueType) -> str:
+    return format_enum_name(pb.Action, action)
 
 
-def execution_status(execution: pb.Execution) -> Text:
+def render_execution_status(execution: pb.Execution) -> Text:
     """Show the status of an execution."""
-    return _status(execution.status)
+    return _render_status(execution.status)
 
 
-def _status(status: pb.ExecutionStatus.ValueType) -> Text:
-    return Text(enum_name(pb.ExecutionStatus, status), STATUS_STYLE.get(status, FAINT))
+def _render_status(status: pb.ExecutionStatus.ValueType) -> Text:
+    return Text(format_enum_name(pb.ExecutionStatus, status), STATUS_STYLE.get(status, FAINT))
 
 
-def summary(execution: ExecutionSummary) -> Text:
+def render_summary(execution: ExecutionSummary) -> Text:
     """Show an execution on one line."""
-    query = on_one_line(execution.original_query, 80)
-    line = Text.assemble((execution.execution_id, ID), "  ", _status(execution.status), f"  {query}")
-    return line.append(f"  {local_time(execution.start_time)}", FAINT)
+    query = put_on_one_line(execution.original_query, 80)
+    line = Text.assemble((execution.execution_id, ID), "  ", _render_status(execution.status), f"  {query}")
+    return line.append(f"  {format_time(execution.start_time)}", FAINT)
 
 
-def event(content: pb.ExecutionEvent) -> RenderableType:
+def render_event(content: pb.ExecutionEvent) -> RenderableType:
     """Show an event on one line; a plan, a question and a result on several."""
-    return Group(*_event_lines(content))
+    return Group(*_render_event_lines(content))
 
 
-def _event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
+def _render_event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
     match event.WhichOneof("event"):
         case "started":
             yield Text.assemble(("execution ", FAINT), (event.execution_id, ID))
-            yield plan(event.started.plan)
+            yield render_plan(event.started.plan)
         case "step_started":
             step = event.step_started
             attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-            yield Text.assemble(("▷ ", FAINT), f"step {step.step_id}: {_action(step.action)}{attempt}")
+            yield Text.assemble(("▷ ", FAINT), f"step {step.step_id}: {_format_action(step.action)}{attempt}")
         case "step_finished":
             yield from _step_result(event.step_finished.result)
         case "step_skipped":
             yield Text(f"· step {event.step_skipped.step_id} skipped: {event.step_skipped.reason}", FAINT)
         case "intervention_requested":
-            yield from _question(event.execution_id, event.intervention_requested)
+            yield from _render_question(event.execution_id, event.intervention_requested)
         case "replanned":
             change = "replanned" if event.replanned.success else "not replanned"
             yield Text(f"↻ {change}: {event.replanned.reason}", CHANGED)
@@ -89,34 +105,36 @@ def _event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
         case "cancel_requested":
             yield Text(f"✗ cancelled: {event.cancel_requested.reason}", BAD)
         case "finished":
-            yield from _result(event.finished)
+            yield from _render_result(event.finished)
 
 
 def _step_result(result: pb.StepResult) -> Iterator[RenderableType]:
     mark = ("✗ ", BAD) if result.status == pb.STEP_STATUS_FAILED else ("✓ ", GOOD)
     yield Text.assemble(mark, f"step {result.step_id}, confidence {result.confidence:.2f}")
     if result.searched_collections:
-        yield labelled_row("", f"searched {', '.join(result.searched_collections)}", width=1)
+        yield label_row("", f"searched {', '.join(result.searched_collections)}", width=1)
     if result.error or result.output:
-        yield labelled_row("", on_one_line(result.error or result.output, 400), width=1)
+        yield label_row("", put_on_one_line(result.error or result.output, 400), width=1)
 
 
-def _question(execution_id: str, request: pb.InterventionRequest) -> Iterator[RenderableType]:
+def _render_question(execution_id: str, request: pb.InterventionRequest) -> Iterator[RenderableType]:
     yield Text(request.question or request.message, CHANGED)
     if request.HasField("question"):
-        yield labelled_row("", on_one_line(request.message), width=1)
+        yield label_row("", put_on_one_line(request.message), width=1)
     for option in request.options:
-        yield labelled_row("·", option, width=1)
-    actions = "proceed, retry, skip, modify or cancel" if request.HasField("step_id") else "proceed, modify or cancel"
+        yield label_row("·", option, width=1)
+    actions = "proceed|retry|skip|remove|modify|cancel" if request.HasField("step_id") else "proceed|modify|cancel"
     yield Text(f"answer it with: hansei plan answer {execution_id} ANSWER", FAINT)
     yield Text(f"or with --action {actions}, --edit, --plan FILE", FAINT)
 
 
-def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
-    line = _status(result.overall_status)
+def _render_result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
+    line = _render_status(result.overall_status)
     line.append(f"  confidence {result.overall_confidence:.2f}", FAINT)
     if result.replan_count:
         line.append(f", {result.replan_count} replans", FAINT)
+    if result.has_critical_step:
+        line.append(f", with a critical step {result.checked_confidence:.2f}", CHANGED)
     yield line
     if result.reason:
         yield Text(result.reason, BAD)
@@ -124,21 +142,33 @@ def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
         yield Text(result.final_answer)
 
 
-def information_added(response: AddInformationResponse, execution_id: str) -> Text:
+def render_information(response: AddInformationResponse, execution_id: str) -> Text:
     """Show that information was added to an execution."""
     line = Text(f"added as event {response.sequence}; the execution plans again before its next step")
     return line.append(f"\nfollow it with: hansei plan watch {execution_id} --after {response.sequence}", FAINT)
 
 
-def feedback(response: SubmitFeedbackResponse) -> Text:
+def render_feedback(response: SubmitFeedbackResponse) -> Text:
     """Show the effect of feedback on the thresholds."""
-    now = response.thresholds
     effect = "thresholds moved" if response.adjusted else "thresholds unchanged"
-    line = Text(f"recorded as report {response.records}; {effect}")
-    return line.append(f"  silent {now.silent:.2f}, notify {now.notify:.2f}, confirm {now.confirm:.2f}", FAINT)
+    return Text(f"recorded as report {response.records}; {effect}").append(
+        _format_thresholds(response.thresholds), FAINT
+    )
 
 
-def exit_code(last: pb.ExecutionEvent | None) -> Exit:
+def render_thresholds(response: GetThresholdsResponse) -> Text:
+    """Show the thresholds and how they are found."""
+    line = Text(f"{response.mode}, {count_noun(response.records, 'report')}")
+    return line.append(_format_thresholds(response.thresholds)).append(
+        f"; configured{_format_thresholds(response.configured)}", FAINT
+    )
+
+
+def _format_thresholds(now: pb.Thresholds) -> str:
+    return f"  silent {now.silent:.2f}, notify {now.notify:.2f}, confirm {now.confirm:.2f}"
+
+
+def choose_exit_code(last: pb.ExecutionEvent | None) -> Exit:
     """Return the exit code for the last event: done, failed, or waiting for an answer."""
     if last is None or last.WhichOneof("event") != "finished":
         return Exit.PARTLY

@@ -17,111 +17,113 @@ from hansei.client.cli.show.words import (
     SIGN,
     VOTE,
     count_noun,
-    enum_name,
-    labelled_row,
-    local_time,
-    on_one_line,
-    vote_counters,
+    format_enum_name,
+    format_time,
+    format_vote_counters,
+    label_row,
+    put_on_one_line,
 )
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service
 from hansei.playbook.v1.review_pb2 import PendingChange, PendingState
 
 
-def playbook(content: pb.Playbook) -> RenderableType:
+def render_playbook(content: pb.Playbook) -> RenderableType:
     """Show the bullets by section, in the order of the playbook."""
     title = Text(content.dataset, "bold")
     title.append(f"  {count_noun(len(content.bullets), 'bullet')} at revision {content.revision}", FAINT)
     if content.HasField("updated_at"):
-        title.append(f", {local_time(content.updated_at)}", FAINT)
-    return Group(title, *_sections(content.bullets))
+        title.append(f", {format_time(content.updated_at)}", FAINT)
+    return Group(title, *_render_sections(content.bullets))
 
 
-def _sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
+def _render_sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
     by_section: dict[str, list[pb.Bullet]] = {}
     for bullet in bullets:
         by_section.setdefault(bullet.section, []).append(bullet)
     for section, members in by_section.items():
         yield Text.assemble("\n", (section or "(no section)", "bold"))
         for bullet in members:
-            yield Text.assemble("  ", (bullet.id, ID), "  ", vote_counters(bullet), _retired_mark(bullet))
+            yield Text.assemble("  ", (bullet.id, ID), "  ", format_vote_counters(bullet), _render_retired_mark(bullet))
             yield Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4))
 
 
-def _retired_mark(bullet: pb.Bullet) -> Text:
+def _render_retired_mark(bullet: pb.Bullet) -> Text:
     return Text("  retired" if bullet.state == pb.BULLET_STATE_RETIRED else "", BAD)
 
 
-def revision(entry: pb.Revision) -> RenderableType:
+def render_revision(entry: pb.Revision) -> RenderableType:
     """Show one revision: its kind, reason and origin, and its effect on each bullet."""
     title = Text.assemble(
-        (f"{entry.revision:>4}  ", "bold"), (enum_name(pb.RevisionKind, entry.kind), "bold"), f"  {entry.summary}"
+        (f"{entry.revision:>4}  ", "bold"),
+        (format_enum_name(pb.RevisionKind, entry.kind), "bold"),
+        f"  {entry.summary}",
     )
-    title.append(f"  {local_time(entry.committed_at)}  {entry.author}", FAINT)
+    title.append(f"  {format_time(entry.committed_at)}  {entry.author}", FAINT)
     if entry.source_trajectory:
         title.append(f"  from {entry.source_trajectory}", FAINT)
-    return Group(title, *_details(entry))
+    return Group(title, *_render_details(entry))
 
 
-def _details(entry: pb.Revision) -> Iterator[RenderableType]:
+def _render_details(entry: pb.Revision) -> Iterator[RenderableType]:
     if entry.reason:
-        yield labelled_row("reason", on_one_line(entry.reason), indent=6)
+        yield label_row("reason", put_on_one_line(entry.reason), indent=6)
     for operation in entry.operations:
         if operation.applied:
-            body = Text.assemble((f"{operation.bullet_id} ", ID), on_one_line(operation.delta.content))
-            yield labelled_row(SIGN[operation.delta.type], body, indent=6, width=1)
+            body = Text.assemble((f"{operation.bullet_id} ", ID), put_on_one_line(operation.delta.content))
+            yield label_row(SIGN[operation.delta.type], body, indent=6, width=1)
     for outcome in entry.votes:
         if outcome.applied:
             body = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
-            yield labelled_row("", body, indent=6, width=1)
+            yield label_row("", body, indent=6, width=1)
 
 
-def difference(response: service.DiffRevisionsResponse) -> RenderableType:
+def render_difference(response: service.DiffRevisionsResponse) -> RenderableType:
     """Show the difference of two revisions."""
-    return _changes(response.changes)
+    return _render_changes(response.changes)
 
 
-def restoration(response: service.RestoreRevisionResponse, dataset: str) -> RenderableType:
+def render_restoration(response: service.RestoreRevisionResponse, dataset: str) -> RenderableType:
     """Show the new revision and the changes of a restoration."""
-    return Group(Text(f"{dataset} is at revision {response.revision}"), _changes(response.changes))
+    return Group(Text(f"{dataset} is at revision {response.revision}"), _render_changes(response.changes))
 
 
-def _changes(changes: Iterable[pb.BulletChange]) -> RenderableType:
+def _render_changes(changes: Iterable[pb.BulletChange]) -> RenderableType:
     """Show bullets that were added, removed, or changed in text, section or votes."""
-    lines = [line for change in changes for line in _change(change)]
+    lines = [line for change in changes for line in _render_change(change)]
     return Group(*lines) if lines else Text("no difference", FAINT)
 
 
-def _change(change: pb.BulletChange) -> Iterator[RenderableType]:
+def _render_change(change: pb.BulletChange) -> Iterator[RenderableType]:
     before, after = change.before, change.after
     has_before, has_after = change.HasField("before"), change.HasField("after")
     if has_before and has_after and (before.content, before.section) == (after.content, after.section):
-        body = Text.assemble((f"{change.bullet_id} ", ID), _minor_change(before, after))
-        yield labelled_row(Text("~", CHANGED), body, width=1)
+        body = Text.assemble((f"{change.bullet_id} ", ID), _render_minor_change(before, after))
+        yield label_row(Text("~", CHANGED), body, width=1)
         return
     if has_before:
-        yield _bullet_row("-", BAD, change.bullet_id, before)
+        yield _render_bullet_row("-", BAD, change.bullet_id, before)
     if has_after:
-        yield _bullet_row("+", GOOD, change.bullet_id, after)
+        yield _render_bullet_row("+", GOOD, change.bullet_id, after)
 
 
-def _minor_change(before: pb.Bullet, after: pb.Bullet) -> Text:
+def _render_minor_change(before: pb.Bullet, after: pb.Bullet) -> Text:
     """Show the change of a bullet whose text and section are the same."""
     if before.state != after.state:
         return Text("retired", BAD) if after.state == pb.BULLET_STATE_RETIRED else Text("active again", GOOD)
     if (before.helpful, before.harmful) != (after.helpful, after.harmful):
-        return Text.assemble(vote_counters(before), " → ", vote_counters(after))
+        return Text.assemble(format_vote_counters(before), " → ", format_vote_counters(after))
     if len(before.sources) != len(after.sources):
         return Text(f"source trajectories: {len(before.sources)} → {len(after.sources)}", FAINT)
     return Text("keywords or searchable text", FAINT)
 
 
-def _bullet_row(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
+def _render_bullet_row(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
     body = Text.assemble((f"{bullet_id} ", ID), (f"{bullet.section} ", FAINT), (bullet.content, style))
-    return labelled_row(Text(sign, style), body, width=1)
+    return label_row(Text(sign, style), body, width=1)
 
 
-def revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
+def render_revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
     """Show the changes of a revocation, and the bullets that a person should check."""
     would = "would be " if dry_run else ""
     lines: list[RenderableType] = [
@@ -129,7 +131,7 @@ def revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> Ren
             f"{count_noun(len(response.removed), 'bullet')} {would}removed, {len(response.reverted)} {would}reverted, "
             f"{count_noun(response.votes_removed, 'vote')} {would}removed"
         ),
-        _changes(response.changes),
+        _render_changes(response.changes),
     ]
     if response.entangled:
         lines.append(Text(f"later changes depend on these, check them: {', '.join(response.entangled)}", CHANGED))
@@ -138,34 +140,52 @@ def revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> Ren
     return Group(*lines)
 
 
-def import_counts(response: service.ImportPlaybookResponse, dataset: str) -> RenderableType:
+def render_edit_result(response: service.ApplyDeltasResponse, dataset: str) -> RenderableType:
+    """Show what became of one edit, with the id of the bullet."""
+    (operation,) = response.operations
+    for change in response.pending:
+        decision = f"hansei playbook review --dataset {dataset} --approve {change.id}"
+        return Text(f"the change waits for review: {change.waits_because}\napprove it with: {decision}", CHANGED)
+    if not operation.applied:
+        return Text.assemble((operation.bullet_id, ID), f" of {dataset} already says this; nothing was added")
+    verbs = {pb.DELTA_TYPE_ADD: "remembered", pb.DELTA_TYPE_UPDATE: "changed", pb.DELTA_TYPE_DELETE: "forgotten"}
+    title = (operation.bullet_id, ID)
+    return Text.assemble(title, f" {verbs[operation.delta.type]}: {dataset} is at revision {response.revision}")
+
+
+def render_deletion(response: service.DeleteDatasetResponse, dataset: str) -> RenderableType:
+    """Show what a deletion erased."""
+    return Text(f"{dataset} is deleted: {count_noun(response.bullets, 'bullet')} and the history are erased")
+
+
+def render_import(response: service.ImportPlaybookResponse, dataset: str) -> RenderableType:
     """Show the new revision and the counts of an import."""
     counts = f"{response.added} added, {response.updated} updated, {response.removed} removed"
     return Text(f"{dataset} is at revision {response.revision}: {counts}")
 
 
-def merge_result(response: service.MergePlaybooksResponse, dataset: str) -> RenderableType:
+def render_merge_result(response: service.MergePlaybooksResponse, dataset: str) -> RenderableType:
     """Show the new revision, the counts and the conflicts of a merge."""
     counts = f"{response.added} added, {response.merged} merged"
     lines: list[RenderableType] = [Text(f"{dataset} is at revision {response.revision}: {counts}")]
     for conflict in response.conflicts:
         lines += [
             Text(f"\n{conflict.reason}; {conflict.from_dataset}'s became {conflict.new_id}", CHANGED),
-            _bullet_row("=", FAINT, conflict.ours.id, conflict.ours),
-            _bullet_row("+", GOOD, conflict.theirs.id, conflict.theirs),
+            _render_bullet_row("=", FAINT, conflict.ours.id, conflict.ours),
+            _render_bullet_row("+", GOOD, conflict.theirs.id, conflict.theirs),
         ]
     return Group(*lines)
 
 
-def pending_change(change: PendingChange) -> RenderableType:
+def render_pending_change(change: PendingChange) -> RenderableType:
     """Show a pending change, or the decision on it."""
-    state = enum_name(PendingState, change.state)
+    state = format_enum_name(PendingState, change.state)
     title = Text.assemble((change.id, ID), f"  {state}  ", SIGN[change.delta.type], f" {change.delta.bullet_id}")
-    title.append(f"  by {change.author}, {local_time(change.created_at)}", FAINT)
-    parts: list[RenderableType] = [title, labelled_row("text", on_one_line(change.delta.content), indent=6)]
+    title.append(f"  by {change.author}, {format_time(change.created_at)}", FAINT)
+    parts: list[RenderableType] = [title, label_row("text", put_on_one_line(change.delta.content), indent=6)]
     if change.HasField("present"):
-        parts.append(labelled_row("now", on_one_line(change.present.content), indent=6))
+        parts.append(label_row("now", put_on_one_line(change.present.content), indent=6))
     for label, text in (("pending", change.waits_because), ("decided", change.decision_reason)):
         if text:
-            parts.append(labelled_row(label, text, indent=6))
+            parts.append(label_row(label, text, indent=6))
     return Group(*parts)

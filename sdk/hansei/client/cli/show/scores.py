@@ -8,33 +8,34 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import FAINT, count_noun, score_table
+from hansei.client.cli.show.words import FAINT, count_noun, make_score_table
 
 if TYPE_CHECKING:
     from hansei.client.cli.foresight import ForesightCounts
 
 
-def retrieval(qualities: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+def render_retrieval(qualities: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     """Show the quality of each ranking, one a line."""
-    table = score_table("ranking", "nDCG@10", "recall@5", "recall@10")
+    table = make_score_table("ranking", "nDCG@10", "95 % low", "95 % high", "recall@5", "recall@10")
     for name, quality in qualities.items():
-        table.add_row(name, *(f"{quality[score]:.4f}" for score in ("ndcg_at_10", "recall_at_5", "recall_at_10")))
+        scores = ("ndcg_at_10", "ndcg_low", "ndcg_high", "recall_at_5", "recall_at_10")
+        table.add_row(name, *(f"{quality[score]:.4f}" for score in scores))
     queries = max((quality["queries"] for quality in qualities.values()), default=0)
     return Group(table, Text(f"{queries} judged queries", FAINT))
 
 
-def blame(scores: Mapping[str, Any]) -> RenderableType:
+def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     """Show the accuracy of reflection, and of simple rules for comparison."""
-    table = score_table("rule", "step", "agent")
+    table = make_score_table("rule", "step", "agent")
     for name, accuracy in {"hansei, offline": scores, **scores["baselines"]}.items():
         table.add_row(name.replace("_", " "), f"{accuracy['step_accuracy']:.3f}", f"{accuracy['agent_accuracy']:.3f}")
     total = f"{scores['n']} labelled trajector{'y' if scores['n'] == 1 else 'ies'}"
     return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
 
 
-def foresight(counts: ForesightCounts) -> RenderableType:
+def render_foresight(counts: ForesightCounts) -> RenderableType:
     """Show the foresight of the playbook, of the insights without curation, and of random bullets."""
-    table = score_table("warned by", "of all errors", "of those seen before")
+    table = make_score_table("warned by", "of all errors", "of those seen before")
     for source in ("playbook", "uncurated", "random"):
         shares = counts.shares(getattr(counts, source))
         table.add_row(source, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")

@@ -5,7 +5,17 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, FAINT, ID, count_noun, labelled_row, on_one_line, vote_counters
+from hansei.client.cli.show.words import (
+    BAD,
+    FAINT,
+    ID,
+    count_noun,
+    format_usage,
+    format_vote_counters,
+    label_row,
+    put_on_one_line,
+)
+from hansei.client.matches import describe_no_match
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
 from hansei.search.v1.search_pb2 import SearchResult
@@ -14,40 +24,39 @@ from hansei.search.v1.search_service_pb2 import SearchResponse
 OFFLINE_MODEL = "offline"
 
 
-def bullets(response: SearchResponse) -> RenderableType:
+def render_bullets(response: SearchResponse) -> RenderableType:
     """Show the bullets, best first: the scores, the vote counters, and the text."""
     results = response.results
     if not results:
-        return Text("no bullet matches", FAINT)
-    rows = [_bullet(result) for result in results]
-    if not any(result.keyword_match for result in results):
-        highest = max(result.raw_cosine for result in results)
-        rows.append(Text(f"no bullet has a word of the query; the highest similarity is {highest:.2f}", FAINT))
+        return Text("no bullet passes the filters", FAINT)
+    rows = [_render_bullet(result) for result in results]
+    if response.nothing_matched:
+        rows.insert(0, Text(f"{describe_no_match(response)} The nearest bullets:\n", BAD))
     return Group(*rows)
 
 
-def _bullet(result: SearchResult) -> RenderableType:
+def _render_bullet(result: SearchResult) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(
             (f"similarity {result.raw_cosine:.2f}  {'keyword' if result.keyword_match else 'no keyword'}  ", ""),
             (f"vector {result.vector_score:.3f}  BM25 {result.bm25_score:.3f}  ", FAINT),
             (result.bullet.id, ID),
             "  ",
-            vote_counters(result.bullet),
+            format_vote_counters(result.bullet),
             (f"  {result.bullet.section}", FAINT),
         ),
-        Text(on_one_line(result.bullet.content), overflow="fold"),
+        Text(put_on_one_line(result.bullet.content), overflow="fold"),
     ]
     if result.terms:
         parts.append(Text("  ".join(f"{term.term} {term.score:.2f}" for term in result.terms), FAINT))
-    return labelled_row(Text(f"{result.combined_score:.3f}", "bold"), Group(*parts), indent=0, width=6)
+    return label_row(Text(f"{result.combined_score:.3f}", "bold"), Group(*parts), indent=0, width=6)
 
 
-def answer(response: AnswerResponse) -> RenderableType:
+def render_answer(response: AnswerResponse) -> RenderableType:
     """Show the answer, its citations, and its model."""
     trajectory = response.trajectory
     if is_failure(response):
-        return labelled_row(Text("failed", BAD), trajectory.error_message)
+        return label_row(Text("failed", BAD), trajectory.error_message)
     served = count_noun(len(response.search_results), "bullet")
     origin = f"{response.model}, from {served} at revision {response.revision}"
     if response.model == OFFLINE_MODEL:
@@ -56,8 +65,9 @@ def answer(response: AnswerResponse) -> RenderableType:
     return Group(
         Text(trajectory.generated_answer),
         Text(),
-        labelled_row("cites", citations, 0),
-        labelled_row("model", Text(origin, FAINT), 0),
+        label_row("cites", citations, 0),
+        label_row("model", Text(origin, FAINT), 0),
+        label_row("usage", Text(format_usage(response.usage), FAINT), 0),
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from hansei.client.cli.loop import AnswerChapter, Chapter, ReuseChapter, SearchChapter
 from hansei.client.cli.output import as_json
 from hansei.client.cli.show import outcomes, search_results
-from hansei.client.cli.show.words import FAINT, ID, labelled_row, vote_counters
+from hansei.client.cli.show.words import FAINT, ID, format_vote_counters, label_row
 from hansei.client.learning import LearnOutcome
 
 HEADINGS = {
@@ -20,49 +20,49 @@ HEADINGS = {
 }
 
 
-def heading(chapter: Chapter) -> RenderableType:
+def render_heading(chapter: Chapter) -> RenderableType:
     """Show the heading of the chapters of one kind."""
     return Group(Rule(Text(HEADINGS[type(chapter)], "bold"), align="left", style=FAINT), Text())
 
 
-def view(chapter: Chapter) -> RenderableType:
+def render_chapter(chapter: Chapter) -> RenderableType:
     """Show a chapter."""
     match chapter:
         case LearnOutcome():
-            return outcomes.report(chapter)
+            return outcomes.render_outcome(chapter)
         case SearchChapter():
-            return Group(_query(chapter), search_results.bullets(chapter.response), Text())
+            return Group(_render_query(chapter), search_results.render_bullets(chapter.response), Text())
         case AnswerChapter():
-            return Group(_query(chapter), search_results.answer(chapter.response), Text())
+            return Group(_render_query(chapter), search_results.render_answer(chapter.response), Text())
         case ReuseChapter():
             return _reuse(chapter)
 
 
-def _query(chapter: SearchChapter | AnswerChapter) -> Text:
+def _render_query(chapter: SearchChapter | AnswerChapter) -> Text:
     return Text.assemble(("? ", "bold"), (chapter.query, "bold"), (f"  {chapter.dataset}", FAINT))
 
 
 def _reuse(chapter: ReuseChapter) -> RenderableType:
     before, after = chapter.before, chapter.after
-    counters = Text.assemble((f"{before.id} ", ID), vote_counters(before), "  →  ", vote_counters(after))
+    counters = Text.assemble((f"{before.id} ", ID), format_vote_counters(before), "  →  ", format_vote_counters(after))
     counters.append(f"  confidence {before.confidence_score:.2f} → {after.confidence_score:.2f}")
     return Group(
-        _query(chapter.search),
-        search_results.bullets(chapter.search.response),
+        _render_query(chapter.search),
+        search_results.render_bullets(chapter.search.response),
         Text(),
         Text("The trajectory is served the first bullet, cites it, and is learned:"),
         Text(),
-        outcomes.report(chapter.outcome),
-        labelled_row("counters", counters),
+        outcomes.render_outcome(chapter.outcome),
+        label_row("counters", counters),
         Text(),
     )
 
 
-def document(chapter: Chapter) -> dict[str, object]:
+def build_document(chapter: Chapter) -> dict[str, object]:
     """Return a chapter of the demo as a JSON object."""
     match chapter:
         case LearnOutcome():
-            return {"chapter": "learned", **outcomes.document(chapter)}
+            return {"chapter": "learned", **outcomes.build_document(chapter)}
         case SearchChapter() | AnswerChapter():
             name = "searched" if isinstance(chapter, SearchChapter) else "answered"
             query = {"dataset": chapter.dataset, "query": chapter.query}
@@ -70,8 +70,8 @@ def document(chapter: Chapter) -> dict[str, object]:
         case ReuseChapter():
             return {
                 "chapter": "used_again",
-                "searched": document(chapter.search),
-                "learned": document(chapter.outcome),
+                "searched": build_document(chapter.search),
+                "learned": build_document(chapter.outcome),
                 "bullet_before": as_json(chapter.before),
                 "bullet_after": as_json(chapter.after),
             }

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hansei.playbook.v1 import playbook_pb2 as playbook
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ VOTE = {
 }
 
 
-def on_one_line(text: str, limit: int = 0) -> str:
+def put_on_one_line(text: str, limit: int = 0) -> str:
     """Return the text on one line, cut at `limit` characters unless it is 0."""
     line = " ".join(text.split())
     return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
@@ -51,18 +52,35 @@ def count_noun(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def enum_name(enum: Any, value: int) -> str:
+def format_usage(*usages: ModelUsage) -> str:
+    """Return the sum of the usage of model calls: `2 model calls, 310 tokens sent, 42 received, $0.0001`."""
+    calls = sum(usage.calls for usage in usages)
+    if not calls:
+        return "no model was called"
+    sent, received = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
+    parts = [count_noun(calls, "model call"), f"{sent:,} tokens sent", f"{received:,} received"]
+    if uncounted := sum(usage.calls_without_tokens for usage in usages):
+        parts.append(f"tokens of {count_noun(uncounted, 'call')} unknown")
+    unpriced = sum(usage.calls_without_cost for usage in usages)
+    if unpriced < calls:
+        parts.append(f"${sum(usage.cost_usd for usage in usages):.4f}")
+    if unpriced:
+        parts.append(f"cost of {count_noun(unpriced, 'call')} unknown")
+    return ", ".join(parts)
+
+
+def format_enum_name(enum: Any, value: int) -> str:
     """Return the name of an enum value in lower case, without the name of the enum: JOB_STATE_RUNNING is `running`."""
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
     return str(enum.Name(value)).removeprefix(f"{prefix}_").lower()
 
 
-def local_time(timestamp: Timestamp) -> str:
+def format_time(timestamp: Timestamp) -> str:
     """Return a time of the contract in the user's time zone, to the second."""
     return timestamp.ToDatetime(datetime.now().astimezone().tzinfo).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def vote_counters(bullet: playbook.Bullet) -> Text:
+def format_vote_counters(bullet: playbook.Bullet) -> Text:
     """Return the vote counters of a bullet: `▲ 2 ▼ 0`."""
     counters = Text()
     counters.append(f"▲ {bullet.helpful}", GOOD if bullet.helpful else FAINT)
@@ -70,7 +88,7 @@ def vote_counters(bullet: playbook.Bullet) -> Text:
     return counters
 
 
-def labelled_row(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
+def label_row(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
     """Return a row of a label and a body; the body wraps in its own column."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=width, no_wrap=True)
@@ -79,7 +97,7 @@ def labelled_row(label: Text | str, body: RenderableType, indent: int = 2, width
     return Padding(grid, (0, 0, 0, indent))
 
 
-def score_table(first: str, *numbers: str) -> Table:
+def make_score_table(first: str, *numbers: str) -> Table:
     """Return an empty table: a column of names, then columns of numbers."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     table.add_column(first)

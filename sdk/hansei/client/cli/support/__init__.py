@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hansei.client.cli.checks import CheckResult
-from hansei.client.cli.show.checks import document
+from hansei.client.cli.show.checks import build_document
 from hansei.client.cli.support import archive, logs, machine, servers
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
 from hansei.client.cli.support.masking import SecretMask
@@ -44,8 +44,8 @@ def write_bundle(
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    mask = SecretMask(os.environ, machine.secret_variables())
-    findings = BundlePart("findings.json", "the results of the doctor", [*map(document, results)])
+    mask = SecretMask(os.environ, machine.list_secret_variables())
+    findings = BundlePart("findings.json", "the results of the doctor", [*map(build_document, results)])
     sources: dict[str, Source] = {
         "versions": machine.collect_versions,
         "settings": machine.collect_settings,
@@ -72,5 +72,5 @@ def _collect(name: str, source: Source) -> Iterator[BundlePart | OmittedPart]:
     except ServerNotInstalledError as error:
         yield OmittedPart(name, str(error))
     except Exception as error:
-        frames = logs.frames_of(error)[-FRAMES:]
+        frames = logs.list_frames(error)[-FRAMES:]
         yield OmittedPart(name, f"{type(error).__name__} at {' < '.join(reversed(frames))}")

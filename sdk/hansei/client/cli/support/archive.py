@@ -58,7 +58,7 @@ def write_archive(file: Path, parts: Sequence[BundlePart | OmittedPart], mask: S
             }
             for part in included
         ],
-        "left_out": mask([{"what": part.description, "why": part.reason} for part in omitted]),
+        "left_out": mask([{"what": part.description, "reason": part.reason} for part in omitted]),
     }
     archive = _pack([(MANIFEST, _encode(manifest)), *contents.items()])
     descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY)

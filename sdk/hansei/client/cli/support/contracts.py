@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from chassis.policy import installed_policies
+from chassis.policy import load_policies
 
 SECONDS = 10.0
 MAX_DIFFERENCES = 200
@@ -34,12 +34,12 @@ def compare_contracts(channel: grpc.Channel) -> dict[str, Any]:
         if code is not grpc.StatusCode.UNIMPLEMENTED:
             raise
         return {"unknown": "the server does not describe its contract (HANSEI_REFLECTION)"}
-    of_server = set(_elements(files))
-    installed = set(_elements(_installed_files(services)))
+    of_server = set(_iterate_elements(files))
+    installed = set(_iterate_elements(_locate_installed_files(services)))
     return {
         "services": services,
-        "digest": _digest(of_server),
-        "digest_here": _digest(installed),
+        "digest": _compute_digest(of_server),
+        "digest_here": _compute_digest(installed),
         "only_there": sorted(of_server - installed)[:MAX_DIFFERENCES],
         "only_here": sorted(installed - of_server)[:MAX_DIFFERENCES],
     }
@@ -63,12 +63,12 @@ def _reflect(channel: grpc.Channel) -> tuple[list[str], list[FileDescriptorProto
     return names, list(files.values())
 
 
-def _installed_files(services: Iterable[str]) -> list[FileDescriptorProto]:
+def _locate_installed_files(services: Iterable[str]) -> list[FileDescriptorProto]:
     """Return the installed files of services, with their dependencies."""
     import hansei.client.services  # noqa: F401 - registers the contract
 
     pool, files = descriptor_pool.Default(), {}
-    installed = {path.split("/")[1] for path in installed_policies()}
+    installed = {path.split("/")[1] for path in load_policies()}
     pending = [pool.FindServiceByName(name).file for name in services if name in installed]
     while pending:
         file = pending.pop()
@@ -79,7 +79,7 @@ def _installed_files(services: Iterable[str]) -> list[FileDescriptorProto]:
     return list(files.values())
 
 
-def _elements(files: Iterable[FileDescriptorProto]) -> Iterator[str]:
+def _iterate_elements(files: Iterable[FileDescriptorProto]) -> Iterator[str]:
     """Yield every method, field and enum value of hansei as a line; equal contracts have equal lines."""
     for file in files:
         if not file.name.startswith("hansei/"):
@@ -90,24 +90,24 @@ def _elements(files: Iterable[FileDescriptorProto]) -> Iterator[str]:
                 response = f"{'stream ' * method.server_streaming}{method.output_type}"
                 yield f"{file.package}.{service.name}/{method.name}({request}) returns ({response})"
         for message in file.message_type:
-            yield from _message_elements(message, file.package)
-        yield from _enum_elements(file.enum_type, file.package)
+            yield from _iterate_message_elements(message, file.package)
+        yield from _iterate_enum_elements(file.enum_type, file.package)
 
 
-def _message_elements(message: DescriptorProto, scope: str) -> Iterator[str]:
+def _iterate_message_elements(message: DescriptorProto, scope: str) -> Iterator[str]:
     name = f"{scope}.{message.name}"
     for field in message.field:
         kind = field.type_name or FieldDescriptorProto.Type.Name(field.type)
         label = FieldDescriptorProto.Label.Name(field.label)
         yield f"{name}.{field.name} = {field.number} {label} {kind}"
     for nested in message.nested_type:
-        yield from _message_elements(nested, name)
-    yield from _enum_elements(message.enum_type, name)
+        yield from _iterate_message_elements(nested, name)
+    yield from _iterate_enum_elements(message.enum_type, name)
 
 
-def _enum_elements(enums: Iterable[EnumDescriptorProto], scope: str) -> Iterator[str]:
+def _iterate_enum_elements(enums: Iterable[EnumDescriptorProto], scope: str) -> Iterator[str]:
     return (f"{scope}.{enum.name}.{value.name} = {value.number}" for enum in enums for value in enum.value)
 
 
-def _digest(elements: set[str]) -> str:
+def _compute_digest(elements: set[str]) -> str:
     return hashlib.sha256("\n".join(sorted(elements)).encode()).hexdigest()[:16]

@@ -26,21 +26,21 @@ def collect_logs(files: Sequence[Path], mask: SecretMask) -> Iterator[BundlePart
         yield OmittedPart("logs", "services write them to stderr; name the files that have them with --log")
     for number, file in enumerate(files, 1):
         try:
-            lines = _last_lines(file)
+            lines = _read_last_lines(file)
         except OSError as error:
-            yield OmittedPart(f"the log {file}", f"it cannot be read: {error.strerror}")
+            yield OmittedPart(f"the log {file}", f"cannot be read: {error.strerror}")
             continue
         text = "".join(f"{_shorten_line(line, mask)}\n" for line in mask("\n".join(lines)).splitlines())
         description = f"the last {TAIL_BYTES // 1024} KiB of {file}, shortened"
         yield BundlePart(f"logs/{number}-{file.name}", description, text)
 
 
-def frames_of(error: BaseException) -> list[str]:
+def list_frames(error: BaseException) -> list[str]:
     """Return the files and lines of an exception's traceback, the outermost first."""
     return [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
 
 
-def _last_lines(file: Path) -> list[str]:
+def _read_last_lines(file: Path) -> list[str]:
     with file.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - TAIL_BYTES))

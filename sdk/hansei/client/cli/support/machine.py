@@ -10,10 +10,10 @@ from importlib import metadata
 from typing import Any
 
 from chassis.logging import REDACTED
-from chassis.settings import PREFIX, ServiceSettings, SettingRow, settings_table
+from chassis.settings import PREFIX, ServiceSettings, SettingRow, list_settings
 from hansei.client.cli.checks import load_settings
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
-from hansei.client.server import ServerNotInstalledError, server
+from hansei.client.server import ServerNotInstalledError, load_server
 
 VARIABLE_PREFIXES = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
 """The prefixes of variables that a user may have set for hansei."""
@@ -36,8 +36,8 @@ def collect_settings() -> Iterator[BundlePart | OmittedPart]:
     """Yield the settings of each service, each with the variable it comes from."""
     settings: dict[str, Any] = {}
     known_variables: set[str] = set()
-    for service, settings_class in server().settings_classes().items():
-        rows = settings_table(settings_class)
+    for service, settings_class in load_server().load_settings_classes().items():
+        rows = list_settings(settings_class)
         known_variables.update(variable for row in rows for variable in row.variables)
         settings[service] = {row.variables[-1]: _describe_setting(row) for row in rows}
     others = {name for name in os.environ if name.startswith(VARIABLE_PREFIXES)} - known_variables
@@ -47,15 +47,15 @@ def collect_settings() -> Iterator[BundlePart | OmittedPart]:
 
 def collect_schemas() -> Iterator[BundlePart | OmittedPart]:
     """Yield the versions of the database schemas, without creating, changing or migrating anything."""
-    commands = server()
+    commands = load_server()
     schemas: dict[str, Any] = {}
-    for service, settings_class in commands.settings_classes().items():
+    for service, settings_class in commands.load_settings_classes().items():
         settings = load_settings(settings_class)
         if isinstance(settings, str):
             yield OmittedPart(f"schemas of the {service}", "its settings cannot be read: see findings.json")
             continue
         try:
-            schema = commands.database_schema(settings)
+            schema = commands.describe_database_schema(settings)
         except Exception as error:  # drivers raise errors of their own
             yield OmittedPart(f"schemas of the {service}", f"its database cannot be read: {type(error).__name__}")
         else:
@@ -64,13 +64,13 @@ def collect_schemas() -> Iterator[BundlePart | OmittedPart]:
     yield BundlePart("schemas.json", "the databases of the settings here, and the versions of their schemas", schemas)
 
 
-def secret_variables() -> frozenset[str]:
+def list_secret_variables() -> frozenset[str]:
     """Return the variables of all secret settings of the installed services."""
     try:
-        classes = server().settings_classes().values()
+        classes = load_server().load_settings_classes().values()
     except ServerNotInstalledError:
         classes = (ServiceSettings,)
-    rows = (row for settings_class in classes for row in settings_table(settings_class) if row.secret)
+    rows = (row for settings_class in classes for row in list_settings(settings_class) if row.secret)
     return frozenset(variable for row in rows for variable in row.variables)
 
 

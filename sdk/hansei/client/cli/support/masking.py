@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from chassis.logging import REDACTED, is_secret, without_secrets
+from chassis.logging import REDACTED, is_secret, remove_secrets
 
 MIN_SECRET_CHARS = 6
 """The length from which a secret is found by its value; a shorter one could be any word, and is found by its name."""
@@ -23,7 +23,7 @@ class SecretMask:
         values = {
             form
             for name, value in environment.items()
-            for secret in _secrets(name, value, secret_variables)
+            for secret in _find_secrets(name, value, secret_variables)
             for form in (secret, unquote(secret))
             if len(form) >= MIN_SECRET_CHARS
         }
@@ -43,10 +43,10 @@ class SecretMask:
             return REDACTED
         for secret in self._values:
             value = value.replace(secret, REDACTED)
-        return without_secrets(value, key)
+        return remove_secrets(value, key)
 
 
-def _secrets(name: str, value: str, secret_variables: Collection[str]) -> Iterator[str]:
+def _find_secrets(name: str, value: str, secret_variables: Collection[str]) -> Iterator[str]:
     """Yield the secrets in a variable: all of it, passwords in URLs, header values for OpenTelemetry."""
     if name in secret_variables or is_secret(name):
         yield value.strip()

@@ -11,16 +11,16 @@ from typing import Any, cast
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis.channels import target
+from chassis.channels import build_target
 from chassis.deadlines import time_limit
 from chassis.errors import HanseiError
-from chassis.policy import installed_policies
-from chassis.settings import ServiceSettings, settings_table
+from chassis.policy import load_policies
+from chassis.settings import ServiceSettings, list_settings
 from hansei.client.cli.checks import SECONDS
 from hansei.client.cli.support import contracts
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
-from hansei.client.server import ServerNotInstalledError, server
-from hansei.client.tls import Tls, channel_credentials
+from hansei.client.server import ServerNotInstalledError, load_server
+from hansei.client.tls import Tls, build_credentials
 
 MAX_METRICS_BYTES = 2 * 1024 * 1024
 MAX_DATASETS = 1000
@@ -31,11 +31,11 @@ MAX_INDEXES = 100
 def collect_health(address: str | None) -> Iterator[BundlePart | OmittedPart]:
     """Yield health and contract of the gateway, and of each service at the address in the gateway's settings."""
     processes: dict[str, Any] = {}
-    for name, peer in _addresses(address).items():
+    for name, peer in _list_addresses(address).items():
         try:
             with _open_channel(peer) as channel:
                 contract = contracts.compare_contracts(channel)
-                processes[name] = {"address": peer, "health": _health(channel), "contract": contract}
+                processes[name] = {"address": peer, "health": _fetch_health(channel), "contract": contract}
         except grpc.RpcError as error:
             code = cast(grpc.Call, error).code().name
             yield OmittedPart(f"health and contract of the {name}", f"{peer} did not answer: {code}")
@@ -71,7 +71,7 @@ def collect_playbooks(address: str | None) -> Iterator[BundlePart | OmittedPart]
 
 def collect_metrics() -> Iterator[BundlePart | OmittedPart]:
     """Yield the Prometheus metrics at HANSEI_METRICS_ADDRESS."""
-    (row,) = (row for row in settings_table(ServiceSettings) if row.name == "metrics_address")
+    (row,) = (row for row in list_settings(ServiceSettings) if row.name == "metrics_address")
     address, _ = row.current_value()
     if not address or address.endswith(":0"):
         yield OmittedPart("metrics", "HANSEI_METRICS_ADDRESS is not set here, or has no port")
@@ -87,7 +87,7 @@ def collect_metrics() -> Iterator[BundlePart | OmittedPart]:
 def _fetch_metrics(address: str) -> str:
     tls = Tls.from_environment()
     connection = (
-        HTTPSConnection(address, timeout=SECONDS, context=_ssl_context(tls))
+        HTTPSConnection(address, timeout=SECONDS, context=_build_ssl_context(tls))
         if tls
         else HTTPConnection(address, timeout=SECONDS)
     )
@@ -96,36 +96,36 @@ def _fetch_metrics(address: str) -> str:
         return connection.getresponse().read(MAX_METRICS_BYTES).decode("utf-8", "replace")
 
 
-def _ssl_context(tls: Tls) -> ssl.SSLContext:
+def _build_ssl_context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.authorities or None)
     if tls.certificate:
         context.load_cert_chain(tls.certificate, tls.key)
     return context
 
 
-def _addresses(address: str | None) -> dict[str, str]:
+def _list_addresses(address: str | None) -> dict[str, str]:
     """Return the addresses of the gateway and of the services that run as processes of their own."""
-    from hansei.client.client import address_or_default
+    from hansei.client.client import choose_address
 
     try:
-        rows = settings_table(server().settings_classes()["gateway"])
+        rows = list_settings(load_server().load_settings_classes()["gateway"])
     except ServerNotInstalledError:
         rows = []
     peers = {row.name.removesuffix("_addr"): row.current_value()[0] for row in rows if row.name.endswith("_addr")}
     separate = {name: peer for name, peer in peers.items() if peer not in ("", "self")}
-    return {"gateway": address_or_default(address)} | separate
+    return {"gateway": choose_address(address)} | separate
 
 
 def _open_channel(address: str) -> grpc.Channel:
-    credentials = channel_credentials(None)
-    name = target(address)
+    credentials = build_credentials(None)
+    name = build_target(address)
     return grpc.secure_channel(name, credentials) if credentials else grpc.insecure_channel(name)
 
 
-def _health(channel: grpc.Channel) -> dict[str, str]:
+def _fetch_health(channel: grpc.Channel) -> dict[str, str]:
     """Return the health of a process as a whole, and of each service of the contract that it serves."""
     stub, health = health_pb2_grpc.HealthStub(channel), {}
-    services = sorted({path.split("/")[1] for path in installed_policies()})
+    services = sorted({path.split("/")[1] for path in load_policies()})
     for name in ("", *services):
         try:
             response = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
