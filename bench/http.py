@@ -19,7 +19,7 @@ import grpc
 import uvloop
 
 from bench.load import Measured, measure
-from bench.loop import fill_playbook, nth, queries_of
+from bench.loop import build_queries, fill_playbook, nth
 from bench.report import machine, write
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
 from tests.support import systems
@@ -65,7 +65,7 @@ async def _measure_both(
     system: systems.System, channel: grpc.aio.Channel, address: str
 ) -> list[tuple[int, Measured, Measured]]:
     revision = await fill_playbook(channel, "bench-http", SIZE)
-    queries = queries_of("bench-http", revision)
+    queries = build_queries("bench-http", revision)
     stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
     pid = next(iter(system.processes.values())).pid if len(system.processes) == 1 else system.processes["gateway"].pid
     found = []

@@ -135,7 +135,7 @@ async def _search(system: systems.System) -> list[Measured]:
         for size in SIZES:
             dataset = f"bench-{size}"
             revision = await fill_playbook(channel, dataset, size)
-            queries = queries_of(dataset, revision)
+            queries = build_queries(dataset, revision)
             await stub.Search(queries[0], timeout=300)
             for callers in CALLERS:
                 found.append(
@@ -173,7 +173,7 @@ async def fill_playbook(channel: grpc.aio.Channel, dataset: str, size: int) -> i
     return revision
 
 
-def queries_of(dataset: str, revision: int) -> list[search_service_pb2.SearchRequest]:
+def build_queries(dataset: str, revision: int) -> list[search_service_pb2.SearchRequest]:
     chosen = random.Random(7)
     return [
         search_service_pb2.SearchRequest(

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 TIMEOUT_SECONDS = 5
 
 
-def status(address: str) -> str:
+def check_status(address: str) -> str:
     """Return the name of the health status of the server at `address`. Raises `grpc.RpcError` without a response."""
     with grpc.insecure_channel(address) as channel:
         response = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS)
@@ -28,7 +28,7 @@ def main() -> int:
         print("neither HANSEI_HEALTH_ADDRESS nor HANSEI_LISTEN_ADDRESS is set", file=sys.stderr)
         return 1
     try:
-        health = status(f"127.0.0.1:{port}")
+        health = check_status(f"127.0.0.1:{port}")
     except grpc.RpcError as error:
         print(error.code().name, file=sys.stderr)
         return 1

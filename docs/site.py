@@ -21,6 +21,7 @@ READMES = {
     "services/search/README.md": "services/search.md",
     "services/planner/README.md": "services/planner.md",
     "services/validator/README.md": "services/validator.md",
+    "services/evidence/README.md": "services/evidence.md",
     "sdk/README.md": "services/sdk.md",
     "chassis/README.md": "services/chassis.md",
     "deploy/README.md": "services/deploy.md",
@@ -50,7 +51,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links as they are meant where the file lies, made links of the site."""
-    here = _places().get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    here = _map_readmes().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     parts = _FENCED.split(markdown)
     return "".join(part if number % 2 else relink(part, here, page) for number, part in enumerate(parts))
 
@@ -99,6 +100,6 @@ def relink(text: str, here: str, page: Any) -> str:
     return _LINK.sub(link, text)
 
 
-def _places() -> dict[str, str]:
+def _map_readmes() -> dict[str, str]:
     """Return the README of each page."""
     return {page: source for source, page in READMES.items()}

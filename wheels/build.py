@@ -76,7 +76,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         tree = self._tree = Path(tempfile.mkdtemp(prefix=self.metadata.name))
-        for source, target in files(self.metadata.name):
+        for source, target in list_files(self.metadata.name):
             copy(source, tree / target)
         build_data["force_include"] |= {str(path): path.name for path in tree.iterdir()}
 
@@ -93,24 +93,24 @@ class MetadataHook(MetadataHookInterface):
         """Depend on the client of the same version, and on the dependencies of all services."""
         document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         project, groups = document["project"], document["dependency-groups"]
-        needed = {requirement for service in SERVICES for requirement in requirements(groups, service)}
+        needed = {requirement for service in SERVICES for requirement in read_requirements(groups, service)}
         metadata["version"] = project["version"]
         metadata["dependencies"] = [f"hansei=={project['version']}", *sorted(needed)]
-        metadata["optional-dependencies"] = {extra: list(requirements(groups, extra)) for extra in EXTRAS}
+        metadata["optional-dependencies"] = {extra: list(read_requirements(groups, extra)) for extra in EXTRAS}
         for name in ("classifiers", "keywords", "license", "requires-python"):
             metadata[name] = project[name]
 
 
-def requirements(groups: dict[str, Sequence[Any]], name: str) -> Iterator[str]:
+def read_requirements(groups: dict[str, Sequence[Any]], name: str) -> Iterator[str]:
     """Yield the requirements of a dependency group and of the groups that it includes."""
     for entry in groups[name]:
         if isinstance(entry, str):
             yield entry
         else:
-            yield from requirements(groups, entry["include-group"])
+            yield from read_requirements(groups, entry["include-group"])
 
 
-def files(wheel: str) -> Iterator[tuple[Path, Path]]:
+def list_files(wheel: str) -> Iterator[tuple[Path, Path]]:
     """Yield the source and the path in the wheel of each file."""
     for folder, target in WHEELS[wheel].items():
         for source in sorted((ROOT / folder).rglob("*")):
@@ -138,7 +138,7 @@ def copy(source: Path, target: Path) -> None:
 def rename_modules(source: bytes) -> bytes:
     """Return Python source with the module names of the wheel and the same lines. Raises AmbiguousNameError."""
     lines = source.splitlines(keepends=True)
-    for line, column, old, new in sorted(_edits(ast.parse(source), lines), reverse=True):
+    for line, column, old, new in sorted(_find_edits(ast.parse(source), lines), reverse=True):
         text = lines[line - 1]
         assert text[column:].startswith(old.encode())
         lines[line - 1] = text[:column] + new.encode() + text[column + len(old.encode()) :]
@@ -149,7 +149,7 @@ Edit = tuple[int, int, str, str]
 """Line, column in bytes, the old text and the new."""
 
 
-def _edits(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[Edit]:
+def _find_edits(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[Edit]:
     docstrings = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, new_plan_id, utc_now
+from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, create_plan_id, utc_now
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def random_dag(rng: random.Random, scale: float = 1.0) -> Dag:
     return Dag(seconds, needs)
 
 
-def plan_of(dag: Dag) -> ExecutionPlan:
+def build_plan(dag: Dag) -> ExecutionPlan:
     """Return the plan of a DAG, without validation: clients may send no plan of more than 20 steps (P-05)."""
     steps = tuple(
         PlanStep(
@@ -65,5 +65,5 @@ def plan_of(dag: Dag) -> ExecutionPlan:
         steps=steps,
         success_criteria="",
         created_at=utc_now(),
-        plan_id=new_plan_id(),
+        plan_id=create_plan_id(),
     )

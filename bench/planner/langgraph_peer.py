@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 from bench.planner.dags import Dag
 from bench.planner.system import EFFECTS, HITS
 from bench.planner.world import World
-from services.planner.domain.plans import new_plan_id
+from services.planner.domain.plans import create_plan_id
 
 
 class Done(TypedDict):
@@ -53,7 +53,7 @@ class LangGraph:
         """Return the seconds from the call to the durable result of a DAG."""
         graph = self._compile_graph(dag.needs, lambda step: asyncio.sleep(dag.seconds[step]))
         began = time.perf_counter()
-        await graph.ainvoke({"done": []}, _thread(new_plan_id(), len(dag.needs)), durability="sync")
+        await graph.ainvoke({"done": []}, _thread(create_plan_id(), len(dag.needs)), durability="sync")
         return time.perf_counter() - began
 
     async def line(self, steps: int) -> None:
@@ -61,11 +61,11 @@ class LangGraph:
         if steps not in self._lines:
             needs = {i: (i - 1,) if i > 1 else () for i in range(1, steps + 1)}
             self._lines[steps] = self._compile_graph(needs, do_nothing)
-        await self._lines[steps].ainvoke({"done": []}, _thread(new_plan_id(), steps), durability="sync")
+        await self._lines[steps].ainvoke({"done": []}, _thread(create_plan_id(), steps), durability="sync")
 
     async def pause(self, count: int) -> list[str]:
         """Start threads that stop at an interrupt."""
-        ids = [new_plan_id() for _ in range(count)]
+        ids = [create_plan_id() for _ in range(count)]
         for execution_id in ids:
             await self._asking.ainvoke({}, _thread(execution_id), durability="sync")
         return ids

@@ -20,7 +20,7 @@ import uvloop
 from bench.planner.dags import Dag
 from bench.planner.life import SYSTEMS
 from bench.planner.planner_system import payload_of_a_pause
-from bench.planner.system import Floor, size_of
+from bench.planner.system import Floor, measure_size
 
 RESUMED = 500
 PEERS_RESUMED = 50
@@ -88,10 +88,14 @@ async def measure_pauses(folder: Path, name: str, count: int) -> Figures:
     system = SYSTEMS[name]()
     await system.open(folder)
     await system.pause(min(1_000, count))
-    bytes_before, memory_before = size_of(folder), peak_memory()
+    bytes_before, memory_before = measure_size(folder), peak_memory()
     began = time.perf_counter()
     ids = await system.pause(count)
-    took, stored, memory = time.perf_counter() - began, size_of(folder) - bytes_before, peak_memory() - memory_before
+    took, stored, memory = (
+        time.perf_counter() - began,
+        measure_size(folder) - bytes_before,
+        peak_memory() - memory_before,
+    )
     chosen = random.Random(1).sample(ids, min(RESUMED if name == "hansei" else PEERS_RESUMED, count))
     resumed = [await system.resume(durations) for durations in chosen]
     await system.close()

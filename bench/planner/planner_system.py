@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.planner.dags import Dag, plan_of
+from bench.planner.dags import Dag, build_plan
 from bench.planner.system import EFFECTS, HITS
 from bench.planner.world import World
 from services.planner.adapters.sql.repository import SqlExecutionStore
@@ -15,7 +15,7 @@ from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.events import Effect, Recorded
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.moves import ExecutionRules
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, new_plan_id, utc_now
+from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, create_plan_id, utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import Thresholds
@@ -41,6 +41,7 @@ class Sleep:
 
     name = "code_execute"
     effect = Effect.KEYED
+    description = ""
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         seconds = float(tool_input.query)
@@ -54,6 +55,7 @@ class FixedHits:
 
     name = "web_search"
     effect = Effect.PURE
+    description = ""
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         return ToolResult(success=True, output=tuple(Hit.model_validate(hit) for hit in HITS))
@@ -64,6 +66,7 @@ class Affect:
 
     name = "run_legacy_agent"
     effect = Effect.RECONCILABLE
+    description = ""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -126,7 +129,7 @@ class PlannerSystem:
 
     async def makespan(self, dag: Dag) -> float:
         """Return the seconds from the request to the committed result of a DAG."""
-        plan = plan_of(dag)
+        plan = build_plan(dag)
         self._executions.plans[plan.plan_id or ""] = plan
         began = time.perf_counter()
         await self._wait_for_driver(await self._executions.start(plan, None, None))
@@ -182,7 +185,7 @@ def question_plan() -> ExecutionPlan:
         PlanStep(step_id=1, action=Action.WEB_SEARCH, description="look up", query="q"),
         PlanStep(step_id=2, action=Action.ASK_USER, description="ask", query="which?", depends_on=(1,)),
     )
-    return _make_plan(steps, new_plan_id())
+    return _make_plan(steps, create_plan_id())
 
 
 def payload_of_a_pause() -> int:
@@ -197,7 +200,7 @@ def _plan(
         PlanStep(step_id=i, action=action, description="bench", query=query, depends_on=needs[i])
         for i, query in queries.items()
     )
-    return _make_plan(steps, plan_id or new_plan_id())
+    return _make_plan(steps, plan_id or create_plan_id())
 
 
 def _make_plan(steps: tuple[PlanStep, ...], plan_id: str) -> ExecutionPlan:

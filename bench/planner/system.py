@@ -60,6 +60,6 @@ class Floor:
         return loop.time() - began
 
 
-def size_of(folder: Path) -> int:
+def measure_size(folder: Path) -> int:
     """Return the bytes of the databases in a folder, their logs included."""
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file() and not path.name.endswith("-shm"))

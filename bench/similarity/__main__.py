@@ -61,7 +61,7 @@ def _count_from(values: Sequence[float], threshold: float) -> int:
     return sum(value >= threshold for value in values)
 
 
-def pairs_of(lessons: Sequence[LessonWordings], cosine: Cosine) -> Pairs:
+def compare_pairs(lessons: Sequence[LessonWordings], cosine: Cosine) -> Pairs:
     """Return the cosines of all pairs of these lessons."""
     same = [cosine(*pair) for lesson in lessons for pair in combinations(lesson.same, 2)]
     near = [cosine(text, lesson.near) for lesson in lessons for text in lesson.same]
@@ -100,9 +100,9 @@ def held_out(lessons: Sequence[LessonWordings], cosine: Cosine) -> tuple[float, 
     right = wrong = total = 0
     for fold in range(FOLDS):
         threshold = same_lesson(
-            pairs_of([lesson for number, lesson in enumerate(lessons) if number % FOLDS != fold], cosine)
+            compare_pairs([lesson for number, lesson in enumerate(lessons) if number % FOLDS != fold], cosine)
         )
-        held_out_pairs = pairs_of(lessons[fold::FOLDS], cosine)
+        held_out_pairs = compare_pairs(lessons[fold::FOLDS], cosine)
         right += _count_from(held_out_pairs.same, threshold)
         wrong += _count_from([*held_out_pairs.near, *held_out_pairs.other], threshold)
         total += len(held_out_pairs.same)
@@ -113,17 +113,17 @@ def local_similarities(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
     """Yield the similarities that need no key, with their names."""
     yield WORDS.name, WORDS.cosine
     models: list[LocalModel] = [Hashing()]
-    folder = minilm.model_folder()
+    folder = minilm.find_model_folder()
     if folder is not None:
         models.append(minilm.MiniLM(folder))
-    if (folder := multilingual.package_folder()) is not None:
+    if (folder := multilingual.find_package()) is not None:
         models.append(multilingual.MultilingualE5(folder))
     for model in models:
         vectors = dict(zip(texts, model.compute(texts), strict=True))
-        yield model.model_id, _cosine_of(vectors)
+        yield model.model_id, _build_cosine(vectors)
 
 
-def _cosine_of(vectors: Mapping[str, Any]) -> Cosine:
+def _build_cosine(vectors: Mapping[str, Any]) -> Cosine:
     units = {text: vector / (np.linalg.norm(vector) or 1.0) for text, vector in vectors.items()}
     return lambda first, second: float(units[first] @ units[second])
 
@@ -134,7 +134,7 @@ def main() -> None:
     texts = [text for lesson in lessons for text in (*lesson.same, lesson.near)]
     rows = []
     for name, cosine in local_similarities(texts):
-        pairs = pairs_of(lessons, cosine)
+        pairs = compare_pairs(lessons, cosine)
         threshold, (precision, recall) = same_lesson(pairs), held_out(lessons, cosine)
         row = {"measure": name, "same_lesson": threshold, "precision": pairs.precision(threshold)}
         row |= {"recall": pairs.recall(threshold), "held_out_precision": precision, "held_out_recall": recall}

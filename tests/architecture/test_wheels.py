@@ -6,14 +6,14 @@ import tomllib
 
 import pytest
 
-from wheels.build import EXTRAS, ROOT, WHEELS, files, rename_modules
+from wheels.build import EXTRAS, ROOT, WHEELS, list_files, rename_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.mark.parametrize("wheel", WHEELS)
 def test_every_name_in_a_wheel_is_decided(wheel: str) -> None:
-    sources = [source for source, _ in files(wheel) if source.suffix in (".py", ".pyi")]
+    sources = [source for source, _ in list_files(wheel) if source.suffix in (".py", ".pyi")]
     assert sources
     for source in sources:
         rename_modules(source.read_bytes())

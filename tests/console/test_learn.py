@@ -25,7 +25,7 @@ from tests.support.bulk_jobs import runs
 
 pytestmark = pytest.mark.long
 
-PEERS = ("CURATOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
+PEERS = set(systems.PEERS) - {"REFLECTOR_ADDR"}
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reade
         ("{", "is not JSON"),
         ('{"a": 1}', "in none of the formats"),
         ("[]", ""),
-        (json.dumps({"query": "q", "status": "lost", "steps": []}), "should be 'success' or 'failure'"),
+        (json.dumps({"query": "q", "status": "lost", "steps": []}), "must be 'success' or 'failure'"),
     ],
 )
 def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str, message: str) -> None:

@@ -94,6 +94,43 @@ def test_a_revision_is_restored(reader: Reader, stack: Stack) -> None:
     reader.sees("Check the invoice before the first call")
 
 
+def test_a_lesson_is_remembered_edited_and_forgotten(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("by-hand", 4)
+    dialog, bullet = reader.page.get_by_role("dialog"), reader.page.get_by_role("region", name="Bullet")
+    reader.open("#/playbooks/by-hand")
+    reader.button("Remember…").click()
+    dialog.get_by_label("Lesson").fill("Run the zebra check.")
+    dialog.get_by_role("button", name="Remember").click()
+    reader.sees("5 bullets · revision 4")
+    expect(bullet.locator(".lead")).to_have_text("Run the zebra check.")
+    reader.button("Edit…").click()
+    dialog.get_by_label("Lesson").fill("Run the quagga check.")
+    dialog.get_by_label("Why").fill("the zebra left")
+    dialog.get_by_role("button", name="Save").click()
+    reader.sees("5 bullets · revision 5")
+    expect(bullet.locator(".lead")).to_have_text("Run the quagga check.")
+    reader.button("Forget…").click()
+    dialog.get_by_role("button", name="Forget").click()
+    reader.sees("4 bullets · revision 6")
+    reader.open("#/playbooks/by-hand/history?revision=5")
+    expect(reader.page.get_by_role("region", name="Revision")).to_contain_text("the zebra left")
+
+
+def test_a_dataset_is_deleted_once_its_name_is_typed(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("short-lived", 4)
+    dialog = reader.page.get_by_role("dialog")
+    reader.open("#/playbooks/short-lived")
+    reader.button("Delete dataset…").click()
+    dialog.get_by_label("Type short-lived to confirm").fill("thousand")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Type short-lived to confirm").fill("short-lived")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog).to_have_count(0)
+    reader.sees("thousand")
+    expect(reader.main.get_by_text("short-lived")).to_have_count(0)
+
+
 def test_the_queue_shows_what_changed_since(reader: Reader) -> None:
     reader.open("#/review/queue")
     reader.sees("1,000 changes")

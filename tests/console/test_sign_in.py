@@ -12,14 +12,13 @@ from tests.console.windows import Stack, reading
 from tests.support import systems
 
 TOKEN = "a token of the gateway"
-PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 
 
 @pytest.fixture(scope="module")
 def gateway_with_token(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway with a token before the services of the other one."""
     http = f"127.0.0.1:{systems.free_port()}"
-    own = {"HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN, **dict.fromkeys(PEERS, stack.address)}
+    own = {"HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN, **dict.fromkeys(systems.PEERS, stack.address)}
     with systems.one_service(tmp_path_factory.mktemp("closed"), "gateway", **own):
         yield f"http://{http}"
 

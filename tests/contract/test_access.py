@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from chassis.policy import installed_policies
+from chassis.policy import load_policies
 from gateway.access.domain.principal import ANY, SCOPES
-from gateway.access.rpc.methods import guarded_methods
-from gateway.access.rpc.named_resources import OPTIONAL_WITHIN_PREFIX, ResourceKind, kind_of
-from gateway.contract import installed_contract
+from gateway.access.rpc.methods import guard_methods
+from gateway.access.rpc.named_resources import OPTIONAL_WITHIN_PREFIX, ResourceKind, get_kind
+from gateway.contract import load_contract
 from tests.contract import contracts
 
 METHODS = {contracts.path_of(method): method for method in contracts.methods()}
@@ -25,6 +25,8 @@ WITHIN = {
     "cited_bullet_ids": "within the dataset of the trajectory",
     "trajectory_id": "within the dataset named beside it",
     "task_id": "the caller's own label",
+    "session_id": "the caller's own label",
+    "serving_id": "within the dataset named beside it",
     "tool_call_id": "within the trajectory",
     "step_id": "within the plan",
     "team_id": "within the execution named beside it",
@@ -82,23 +84,23 @@ def text_fields(method: MethodDescriptor) -> list[FieldDescriptor]:
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_every_method_has_a_scope(path: str) -> None:
-    assert installed_policies()["/" + path].scope in SCOPES | {ANY}, f"{path} has no scope in its policy"
+    assert load_policies()["/" + path].scope in SCOPES | {ANY}, f"{path} has no scope in its policy"
 
 
 def test_the_guard_knows_every_method_that_is_served() -> None:
-    assert {path.lstrip("/") for path in guarded_methods(installed_contract())} == set(METHODS)
+    assert {path.lstrip("/") for path in guard_methods(load_contract())} == set(METHODS)
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_every_field_that_looks_like_a_name_has_an_owner_or_a_reason(path: str) -> None:
     """A method that only the operator may call needs none."""
-    if installed_policies()["/" + path].shared:
+    if load_policies()["/" + path].shared:
         return
     loose = [
         field.full_name
         for field in text_fields(METHODS[path])
         if LOOKS_LIKE_A_NAME.search(field.name)
-        and kind_of(field) is None
+        and get_kind(field) is None
         and not WITHIN.get(field.name)
         and field.full_name not in WITHOUT_OWNER
     ]
@@ -108,10 +110,10 @@ def test_every_field_that_looks_like_a_name_has_an_owner_or_a_reason(path: str) 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) -> None:
     """A method with a page token lists things: they must be of one dataset, collection, execution or tenant."""
-    policy, fields = installed_policies()["/" + path], text_fields(METHODS[path])
+    policy, fields = load_policies()["/" + path], text_fields(METHODS[path])
     if not any(field.name == "page_token" for field in fields) or policy.shared:
         return
-    kinds = {kind_of(field) for field in fields} - {None, ResourceKind.AUTHOR}
+    kinds = {get_kind(field) for field in fields} - {None, ResourceKind.AUTHOR}
     public = {"hansei.validator.v1.ValidatorService/ListReportKinds"}  # the operator's, for all tenants
     checked_itself = {f"hansei.gateway.v1.AccessService/{name}" for name in ("ListKeys", "ListAuditRecords")}
     assert kinds or path in public | checked_itself
@@ -120,14 +122,16 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
     fields = text_fields(METHODS[path])
-    if not OPTIONAL_WITHIN_PREFIX & {kind_of(field) for field in fields} or path.endswith("/DrawPlan"):
+    if not OPTIONAL_WITHIN_PREFIX & {get_kind(field) for field in fields} or path.endswith("/DrawPlan"):
         return  # a drawing looks nowhere
-    assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {kind_of(field) for field in METHODS[path].input_type.fields}
+    assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {
+        get_kind(field) for field in METHODS[path].input_type.fields
+    }
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_what_a_method_creates_is_where_its_policy_says(path: str) -> None:
-    creates = installed_policies()["/" + path].creates
+    creates = load_policies()["/" + path].creates
     message: Descriptor | None = METHODS[path].output_type
     for name in creates.split(".") if creates else []:
         assert message is not None
@@ -138,6 +142,6 @@ def test_what_a_method_creates_is_where_its_policy_says(path: str) -> None:
 
 def test_what_changes_something_is_not_for_readers() -> None:
     """A keyed mutation is one; so nothing that is written slips past the audit records."""
-    policies = installed_policies()
+    policies = load_policies()
     keyed = {path for path in METHODS if policies["/" + path].idempotency == "request_id"}
     assert {path for path in keyed if policies["/" + path].scope in ("read", ANY)} == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chassis.channels import Peers
-from chassis.policy import installed_policies, parse
+from chassis.policy import load_policies, parse
 from hansei.playbook.v1 import playbook_service_pb2_grpc
 from tests.support.shared_resources import ROOT
 
@@ -14,7 +14,7 @@ def test_what_is_installed_is_what_stands_beside_the_contracts() -> None:
         written.update(parse(file.read_text(encoding="utf-8")))
 
     assert written
-    assert installed_policies() == written
+    assert load_policies() == written
 
 
 async def test_generated_stubs_take_a_channel_to_a_peer() -> None:

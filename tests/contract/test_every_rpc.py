@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from tests.contract import contracts
 from tests.contract.readmes import example_lines
 from tests.support import systems
@@ -53,7 +53,7 @@ def test_the_list_of_services_names_every_contract_once() -> None:
 def test_the_gateway_knows_who_serves_what_the_list_says() -> None:
     """`make protos` copies it from the list."""
     service_names = {
-        name: [service.full_name for service in services] for name, services in installed_contract().services.items()
+        name: [service.full_name for service in services] for name, services in load_contract().services.items()
     }
     assert service_names == {name: entry["serves"] for name, entry in systems.SERVICES.items()}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from chassis.policy import installed_policies
+from chassis.policy import load_policies
 from hansei.client import services
-from hansei.client.calls import ServiceClient, declared_methods
+from hansei.client.calls import ServiceClient, collect_declared_methods
 from hansei.client.client import AsyncClient, Client
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ CLASSES = [
     for _, cls in inspect.getmembers(services, inspect.isclass)
     if issubclass(cls, ServiceClient) and cls is not ServiceClient
 ]
-DECLARED = {method.path: method for cls in CLASSES for method in declared_methods(cls).values()}
+DECLARED = {method.path: method for cls in CLASSES for method in collect_declared_methods(cls).values()}
 
 
 def test_there_are_contracts() -> None:
@@ -71,4 +71,4 @@ def _arity(is_stream: bool) -> str:
 
 
 def test_every_rpc_has_a_policy() -> None:
-    assert {f"/{path}" for path in METHODS} <= set(installed_policies())
+    assert {f"/{path}" for path in METHODS} <= set(load_policies())

@@ -21,10 +21,10 @@ from google.protobuf.message_factory import GetMessageClass
 import chassis
 from allinone.bootstrap import StackSettings, build
 from chassis import status
-from chassis.calls import Call, current_call, new_id
+from chassis.calls import Call, create_id, current_call
 from chassis.errors import HanseiError
 from chassis.idempotency import normalize_key
-from hansei.client.cli.embedded_stack import temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.local import set_environment
 
 SECONDS = 30
@@ -44,8 +44,8 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("gateway.v1.BulkService/GetJob", {"job_id": ID}, "NOT_FOUND"),
     ("curator.v1.CuratorService/PrepareCuration", {"request_id": ID, "dataset": "d"}, "OK"),
     ("curator.v1.CuratorService/GetCuration", {"request_id": ID}, "NOT_FOUND"),
-    ("playbook.v1.PlaybookService/GetPlaybook", {"dataset": "d"}, "OK"),
-    ("playbook.v1.PlaybookService/GetPlaybook", {"dataset": "d", "revision": 99}, "OUT_OF_RANGE"),
+    ("playbook.v1.PlaybookService/GetPlaybook", {"dataset": "d"}, "NOT_FOUND"),
+    ("playbook.v1.PlaybookService/GetPlaybook", {"dataset": "d", "revision": 99}, "NOT_FOUND"),
     ("playbook.v1.PlaybookService/SetPolicy", {"request_id": ID2, "dataset": "d", "policy": {}}, "OK"),
     ("playbook.v1.PlaybookService/RestoreRevision", {"request_id": ID, "dataset": "d", "revision": 9}, "OUT_OF_RANGE"),
     ("playbook.v1.PlaybookService/ExportPlaybook", {"dataset": "d"}, "OK"),
@@ -66,6 +66,8 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("validator.v1.EvaluatorService/Evaluate", {"user_query": " ", "submission": "s"}, "INVALID_ARGUMENT"),
     ("validator.v1.LeaderboardService/GetRanking", {"execution_id": "no-such"}, "OK"),
     ("validator.v1.LeaderboardService/GetBestSubmission", {"execution_id": "no-such"}, "NOT_FOUND"),
+    ("evidence.v1.EvidenceService/GetTrials", {"dataset": "d"}, "OK"),
+    ("evidence.v1.EvidenceService/ReportOutcome", {"dataset": "d", "serving_id": "s", "reward": 1}, "NOT_FOUND"),
 ]
 
 
@@ -85,7 +87,7 @@ class HandlerCollector:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc_testing.Server]:
     """Yield a server of grpcio-testing with the servicers of a running stack."""
-    settings = temporary_settings(tmp_path_factory.mktemp("stack"))
+    settings = build_temp_settings(tmp_path_factory.mktemp("stack"))
     built: list[chassis.Service] = []
     loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
@@ -129,7 +131,7 @@ def _blocking(loop: asyncio.AbstractEventLoop, path: str, handler: Any) -> Calla
 
     def run(request: Any, context: grpc.ServicerContext, start: Callable[[], Any]) -> Any:
         async def call() -> Any:
-            current_call.set(Call(path, new_id(), normalize_key(request)))
+            current_call.set(Call(path, create_id(), normalize_key(request)))
             return await start()
 
         try:

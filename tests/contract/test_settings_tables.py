@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.settings import ServiceSettings, Settings, settings_table
+from chassis.settings import ServiceSettings, Settings, list_settings
 from tests.contract.readmes import PAGES, ROOT
 
 _TABLE = re.compile(r"<!-- settings: ([\w.]+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -23,15 +23,15 @@ def expected_table(name: str) -> str:
     lines = [
         f"| {', '.join(f'`{variable}`' for variable in row.variables)} "
         f"| {f'`{row.default}`' if row.default else ''} | {row.doc} |"
-        for row in settings_table(settings)
+        for row in list_settings(settings)
         if row.name not in shared
     ]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *lines]) + "\n"
 
 
 def unchanged_settings(settings: type[Settings]) -> set[str]:
-    own = {row.name: row for row in settings_table(settings)}
-    return {row.name for row in settings_table(ServiceSettings) if own.get(row.name) == row}
+    own = {row.name: row for row in list_settings(settings)}
+    return {row.name for row in list_settings(ServiceSettings) if own.get(row.name) == row}
 
 
 @pytest.mark.parametrize("readme", WITH_TABLES, ids=lambda path: str(Path(path).relative_to(ROOT)))
@@ -45,7 +45,7 @@ def test_every_variable_is_read_under_hansei_first() -> None:
         for name, _ in _TABLE.findall(readme.read_text(encoding="utf-8")):
             module, _, class_name = name.rpartition(".")
             settings = getattr(importlib.import_module(module), class_name)
-            for row in settings_table(settings):
+            for row in list_settings(settings):
                 assert row.variables[0].startswith("HANSEI_"), f"{name}.{row.name}"
 
 

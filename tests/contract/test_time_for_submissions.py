@@ -5,7 +5,7 @@ from __future__ import annotations
 from buf.validate import validate_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
-from chassis.policy import installed_policies
+from chassis.policy import load_policies
 from hansei.gateway.v1.rounds_service_pb2 import RunRoundsRequest
 from libs.llm.settings import LLMSettings
 
@@ -16,13 +16,13 @@ def longest(field: FieldDescriptor) -> int:
 
 
 def test_generate_may_take_as_long_as_a_submission() -> None:
-    timeout = installed_policies()["/hansei.planner.v1.GeneratorService/Generate"].timeout_seconds
+    timeout = load_policies()["/hansei.planner.v1.GeneratorService/Generate"].timeout_seconds
     assert timeout is not None
     assert timeout >= longest(RunRoundsRequest.DESCRIPTOR.fields_by_name["submission_timeout"])
     assert timeout >= LLMSettings.model_fields["llm_call_seconds"].default
 
 
 def test_judge_may_take_as_long_as_a_judgement() -> None:
-    timeout = installed_policies()["/hansei.validator.v1.EvaluatorService/Judge"].timeout_seconds
+    timeout = load_policies()["/hansei.validator.v1.EvaluatorService/Judge"].timeout_seconds
     assert timeout is not None
     assert timeout >= longest(RunRoundsRequest.DESCRIPTOR.fields_by_name["judgment_timeout"])

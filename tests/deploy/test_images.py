@@ -93,6 +93,7 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
         "HANSEI_SEARCH_DATABASE_URL": "/tmp/search.db",
         "HANSEI_PLANNER_DATABASE_URL": "/tmp/planner.db",
         "HANSEI_VALIDATOR_DATABASE_URL": "/tmp/leaderboard.db",
+        "HANSEI_EVIDENCE_DATABASE_URL": "/tmp/evidence.db",
         "HANSEI_GATEWAY_DATABASE_URL": "/tmp/gateway.db",
         "HANSEI_SEARCH_SNAPSHOT_DIR": "/tmp/snapshots",
     }

@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from chassis import serve
-from chassis.settings import ServiceSettings, settings_table
+from chassis.settings import ServiceSettings, list_settings
 from chassis.tests.probe import Probe, service
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from tests.support.systems import ROOT, SERVICES
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
@@ -51,7 +51,7 @@ def settings_of(name: str) -> type[ServiceSettings]:
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_calls_those_whose_address_it_is_given(name: str) -> None:
     if name == "gateway":  # which finds the address of any service of the contract by its name
-        assert sorted(SERVICES[name]["calls"]) == sorted(installed_contract().peers)
+        assert sorted(SERVICES[name]["calls"]) == sorted(load_contract().peers)
         return
     fields = settings_of(name).model_fields
     assert sorted(f.removesuffix("_addr") for f in fields if f.endswith("_addr")) == sorted(SERVICES[name]["calls"])
@@ -67,7 +67,7 @@ def test_a_service_listens_where_the_list_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])
 def test_the_variable_of_a_database_is_a_setting(name: str) -> None:
-    variables = {variable for row in settings_table(settings_of(name)) for variable in row.variables}
+    variables = {variable for row in list_settings(settings_of(name)) for variable in row.variables}
     assert SERVICES[name]["database"] in variables
 
 

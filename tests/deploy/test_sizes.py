@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from deploy.sizes import ROOT, SERVICES, megabytes
+from deploy.sizes import ROOT, SERVICES, measure_megabytes
 from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
@@ -28,4 +28,4 @@ def test_the_table_keeps_the_limits() -> None:
 
 @pytest.mark.parametrize("service", sorted(SERVICES)[: campaign_size(len(SERVICES), 1)])
 def test_an_image_is_as_large_as_the_table_says(service: str) -> None:
-    assert megabytes(service) == pytest.approx(table()[service], rel=DIFFERENCE)
+    assert measure_megabytes(service) == pytest.approx(table()[service], rel=DIFFERENCE)

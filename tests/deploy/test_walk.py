@@ -32,6 +32,7 @@ NEEDS_MORE = {
     "search": "/hansei.search.v1.SearchService/Search",
     "planner": "/hansei.planner.v1.PlannerService/RunPlan",
     "validator": "/hansei.validator.v1.ValidatorService/ValidateReport",
+    "evidence": "/hansei.evidence.v1.EvidenceService/Recall",
 }
 
 

@@ -199,3 +199,11 @@ def without_json_schema(otherwise: Answer) -> Answer:
     """A backend that refuses `response_format`; requests without it get `otherwise`."""
     refuse = error(400, "This server knows no response_format of type json_schema.")
     return lambda request: (refuse if "response_format" in request.body else otherwise)(request)
+
+
+def without_temperature(otherwise: Answer) -> Answer:
+    """A model that refuses a temperature, as reasoning models do; requests without one get `otherwise`."""
+    refuse = error(
+        400, "Unsupported value: 'temperature' does not support 0 with this model.", code="unsupported_value"
+    )
+    return lambda request: (refuse if "temperature" in request.body else otherwise)(request)

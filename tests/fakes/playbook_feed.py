@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 import chassis
+from chassis.errors import NotFound
 from hansei.playbook.v1 import playbook_pb2
 from hansei.playbook.v1 import playbook_service_pb2 as feed
 
@@ -18,6 +19,7 @@ class PlaybookFeed:
 
     def __init__(self) -> None:
         self.revisions: list[playbook_pb2.Revision] = []
+        self.exists = True
         self._grown = asyncio.Event()
 
     def commit(self, *changes: playbook_pb2.BulletChange) -> int:
@@ -46,6 +48,11 @@ class PlaybookFeed:
                 sent += 1
             await grown.wait()
 
+    async def get_dataset(self, request: feed.GetDatasetRequest, context: Any) -> feed.GetDatasetResponse:
+        if not self.exists:
+            raise NotFound(f'dataset "{request.dataset}" does not exist', reason="DATASET_NOT_FOUND")
+        return feed.GetDatasetResponse()
+
     def _bullets(self) -> list[playbook_pb2.Bullet]:
         bullets: dict[str, playbook_pb2.Bullet] = {}
         for change in (change for revision in self.revisions for change in revision.changes):
@@ -56,14 +63,21 @@ class PlaybookFeed:
         return list(bullets.values())
 
     def service(self) -> chassis.Service:
-        handler = grpc.unary_stream_rpc_method_handler(
-            self.watch,
-            request_deserializer=feed.WatchPlaybookRequest.FromString,
-            response_serializer=feed.WatchPlaybookResponse.SerializeToString,
-        )
+        handlers = {
+            "WatchPlaybook": grpc.unary_stream_rpc_method_handler(
+                self.watch,
+                request_deserializer=feed.WatchPlaybookRequest.FromString,
+                response_serializer=feed.WatchPlaybookResponse.SerializeToString,
+            ),
+            "GetDataset": grpc.unary_unary_rpc_method_handler(
+                self.get_dataset,
+                request_deserializer=feed.GetDatasetRequest.FromString,
+                response_serializer=feed.GetDatasetResponse.SerializeToString,
+            ),
+        }
 
         def add(_: object, server: Any) -> None:
-            server.add_registered_method_handlers("hansei.playbook.v1.PlaybookService", {"WatchPlaybook": handler})
+            server.add_registered_method_handlers("hansei.playbook.v1.PlaybookService", handlers)
 
         registration = chassis.Registration(add, self, endless=["WatchPlaybook"])
         return chassis.Service(name="curator", registrations=[registration])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
+from hansei.client import Client
+from hansei.client.calls import ServiceClient, collect_declared_methods
 from tests.support.systems import ROOT, START_SECONDS, STOP_SECONDS, free_port
 
 pytestmark = pytest.mark.long
@@ -211,20 +214,19 @@ async def test_the_mcp_server_serves_the_official_client(
     )
     async with McpClient(program) as session:
         tools = {tool.name for tool in (await session.list_tools()).tools}
-        assert tools == {"search_playbook", "read_playbook", "learn_from_trajectory", "vote"}
+        assert tools >= {"search_playbook", "read_playbook", "learn_from_trajectory", "vote", "remember"}
         found = await session.call_tool("search_playbook", {"query": "a push was rejected"})
         assert not found.is_error
         assert "git push" in str(found.structured_content)
 
 
-def test_typed_packages_are_seen_as_such(client: Environment) -> None:
+def test_mypy_sees_the_type_of_every_result(client: Environment) -> None:
+    methods = list_client_methods()
     snippet = client.work / "user.py"
     snippet.write_text(
-        "from hansei.client import Client\n"
-        "from hansei.search.v1.search_service_pb2 import SearchResponse\n"
-        "def ask(client: Client) -> SearchResponse:\n"
-        "    return client.search('devtools', 'x')\n"
-        "reveal_type(ask(Client()))\n"
+        "from hansei.client import AsyncClient, Client\n"
+        "def show(client: Client, asynchronous: AsyncClient) -> None:\n"
+        + "".join(f"    reveal_type({name}.{method})\n" for name in ("client", "asynchronous") for method in methods)
     )
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(client.work / "cache")]
     done = subprocess.run(
@@ -235,8 +237,23 @@ def test_typed_packages_are_seen_as_such(client: Environment) -> None:
         text=True,
         check=False,
     )
-    assert 'Revealed type is "hansei.search.v1.search_service_pb2.SearchResponse"' in done.stdout, done.stdout
     assert done.returncode == 0, done.stdout
+    revealed = [line for line in done.stdout.splitlines() if "Revealed type is" in line]
+    assert len(revealed) == 2 * len(methods)
+    for line in revealed:
+        results = re.findall(r"-> ([\w.]+(?:\[.*\])?)", line.replace("Coroutine[Any, Any, ", "Coroutine["))
+        assert results, line
+        assert not any(re.search(r"\b(Any|Unknown|object)\b", result) for result in results), line
+
+
+def list_client_methods() -> list[str]:
+    """Return the methods of a client with a result: its own, and those of its services."""
+    with Client("127.0.0.1:1") as client:
+        services = {name: service for name, service in vars(client).items() if isinstance(service, ServiceClient)}
+    own = ["learn", "search", "ask", "remember", "forget", "edit", "import_playbook", "export_playbook"]
+    return own + [
+        f"{name}.{method}" for name, service in services.items() for method in collect_declared_methods(type(service))
+    ]
 
 
 def test_every_module_of_the_servers_is_imported_under_its_name(server: Environment) -> None:

@@ -102,12 +102,16 @@ class Load:
 
     async def assert_search_is_current(self, seconds: float) -> None:
         """Search at the current revision of the playbook; raise its error if search is late."""
-        now = await self._playbooks.GetPlaybook(playbook_service_pb2.GetPlaybookRequest(dataset=self.ledger.dataset))
+        now = await self._playbooks.GetPlaybook(
+            playbook_service_pb2.GetPlaybookRequest(dataset=self.ledger.dataset, allow_missing=True)
+        )
         assert (await self._search.Search(self._question(now.playbook.revision), timeout=seconds)).results
 
     def _question(self, min_revision: int = 0) -> search_service_pb2.SearchRequest:
         query = search_pb2.SearchQuery(query_text="tool1 fails")
-        return search_service_pb2.SearchRequest(dataset=self.ledger.dataset, query=query, min_revision=min_revision)
+        return search_service_pb2.SearchRequest(
+            dataset=self.ledger.dataset, query=query, min_revision=min_revision, allow_missing=True
+        )
 
     async def _call(self, method: Any, request: Any) -> Any:
         try:

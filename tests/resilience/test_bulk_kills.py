@@ -16,7 +16,6 @@ from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.long
 
-PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 TOTAL = campaign_size(240, 100)
 KILL_AFTER = campaign_size((1, 60, 130), (20,))
 
@@ -58,7 +57,7 @@ def test_a_replica_takes_over_from_one_that_was_killed(
     peers: systems.System, tmp_path: Path, database_location: str, dataset: str
 ) -> None:
     """Neither gateway restarts under its name; each time the other one continues the job."""
-    shared = dict.fromkeys(PEERS, peers.address) | {
+    shared = dict.fromkeys(systems.PEERS, peers.address) | {
         "HANSEI_GATEWAY_DATABASE_URL": database_location,
         "HANSEI_BULK_LEASE_SECONDS": "2",
     }
@@ -82,7 +81,7 @@ def test_a_replica_takes_over_from_one_that_was_killed(
 def test_a_job_outlives_a_restart_of_its_database(
     peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
-    shared = dict.fromkeys(PEERS, peers.address) | {
+    shared = dict.fromkeys(systems.PEERS, peers.address) | {
         "HANSEI_GATEWAY_DATABASE_URL": lone_postgres.database(),
         "HANSEI_BULK_LEASE_SECONDS": "4",
     }
@@ -99,7 +98,7 @@ def test_a_gateway_that_is_killed_while_its_database_restarts_goes_on_under_its_
     peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
     """DBOS recovers what an executor of its name left, as it starts; here everybody starts at once."""
-    shared = dict.fromkeys(PEERS, peers.address) | {
+    shared = dict.fromkeys(systems.PEERS, peers.address) | {
         "HANSEI_GATEWAY_DATABASE_URL": lone_postgres.database(),
         "HANSEI_BULK_EXECUTOR": "same",
     }

@@ -11,6 +11,7 @@ from tests.support import systems
 NOBODY = "postgresql://me:geheim@127.0.0.1:1/hansei"
 DATABASES = {
     "curator": "HANSEI_CURATOR_DATABASE_URL",
+    "evidence": "HANSEI_EVIDENCE_DATABASE_URL",
     "planner": "HANSEI_PLANNER_DATABASE_URL",
     "search": "HANSEI_SEARCH_DATABASE_URL",
     "validator": "HANSEI_VALIDATOR_DATABASE_URL",

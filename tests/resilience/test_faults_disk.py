@@ -58,6 +58,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             "HANSEI_PLANNER_DATABASE_URL",
             "HANSEI_SEARCH_DATABASE_URL",
             "HANSEI_VALIDATOR_DATABASE_URL",
+            "HANSEI_EVIDENCE_DATABASE_URL",
         )
         databases = {name: str(disk / f"{name.lower()}.db") for name in files} | {"PLAYBOOK_DATA_DIR": str(disk)}
         with systems.one_process(tmp_path, **databases) as system, Client(system.address) as client:

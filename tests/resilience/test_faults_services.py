@@ -40,7 +40,7 @@ def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hansei]:
             yield Hansei(system, postgres)
 
 
-@pytest.mark.parametrize("name", ["curator", "reflector", "search", "planner", "validator", "gateway"])
+@pytest.mark.parametrize("name", ["curator", "reflector", "search", "planner", "validator", "evidence", "gateway"])
 async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None:
     async with load(hansei.address) as callers:
         hansei.system.kill(name)
@@ -48,7 +48,7 @@ async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None
         await asyncio.to_thread(hansei.system.wait_until_started, name)
         seconds = await wait_for_recovery(callers)
     check_ledger(f"{name} killed", hansei.address, callers.ledger, seconds)
-    if name in ("planner", "validator"):
+    if name in ("planner", "validator", "evidence"):
         assert not callers.ledger.refused, "nobody who learns or searches needs it"
 
 

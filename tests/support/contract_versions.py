@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 import hansei.client.services  # noqa: F401 - makes the whole contract known
-from chassis.policy import installed_policies
+from chassis.policy import load_policies
 
 ADDED, ADDED_NUMBER = "from_the_future", 3000
 Change = Callable[[DescriptorProto, str], None]
@@ -111,7 +111,7 @@ def installed_files() -> list[FileDescriptorProto]:
             found[file.name] = FileDescriptorProto()
             file.CopyToProto(found[file.name])
 
-    for name in sorted({path.split("/")[1] for path in installed_policies()}):
+    for name in sorted({path.split("/")[1] for path in load_policies()}):
         take(pool.FindServiceByName(name).file)
     return list(found.values())
 

@@ -151,6 +151,10 @@ async def result_of(stub: Any, action: pb.Action.ValueType, query: str) -> pb.Ex
     request = service_pb.RunPlanRequest(plan=plan(step(1, action, query)), budget=once)
     async with asyncio.timeout(60):
         while True:
-            result: pb.ExecutionResult = (await stub.RunPlan(request)).result
-            if not result.step_results[0].error.startswith("Unknown action"):
+            try:
+                result: pb.ExecutionResult = (await stub.RunPlan(request)).result
+            except grpc.aio.AioRpcError as error:
+                if "のツールがない" not in (error.details() or ""):
+                    raise
+            else:
                 return result

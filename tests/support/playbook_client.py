@@ -123,7 +123,9 @@ async def watch_events(
     stub: Stub, count: int, from_revision: int = 0, *, snapshot: bool = False, **fields: Any
 ) -> list[service_pb.WatchPlaybookResponse]:
     """The first `count` events that are not signs of life."""
-    request = service_pb.WatchPlaybookRequest(dataset="d", from_revision=from_revision, snapshot=snapshot, **fields)
+    request = service_pb.WatchPlaybookRequest(
+        dataset="d", from_revision=from_revision, snapshot=snapshot, allow_missing=True, **fields
+    )
     call = cast("AsyncGenerator[service_pb.WatchPlaybookResponse, None]", stub.WatchPlaybook(request))
     events: list[service_pb.WatchPlaybookResponse] = []
     async for event in call:

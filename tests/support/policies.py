@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chassis.policy import Policies, installed_policies
+from chassis.policy import Policies, load_policies
 
 
 def without_retries() -> Policies:
     """Return the policies of the contracts without retries."""
-    return {path: replace(policy, retry=False) for path, policy in installed_policies().items()}
+    return {path: replace(policy, retry=False) for path, policy in load_policies().items()}

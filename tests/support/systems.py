@@ -28,7 +28,9 @@ from tests.support.shared_resources import CODE
 
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
-REPLICAS = {"curator": 2, "planner": 2, "gateway": 2, "search": 3}
+REPLICAS = {"curator": 2, "planner": 2, "evidence": 2, "gateway": 2, "search": 3}
+PEERS = tuple(f"{name.upper()}_ADDR" for name in SERVICES if name != "gateway")
+"""The variables of the gateway with the addresses of the services behind it."""
 START_SECONDS = 240
 LOOK_SECONDS = 5
 STOP_SECONDS = 30

@@ -16,8 +16,8 @@ from langchain_openai import ChatOpenAI
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 
 from hansei.client import AsyncClient, Client
-from hansei.client.cli.embedded_stack import temporary_settings
-from hansei.client.errors import Unavailable
+from hansei.client.cli.embedded_stack import build_temp_settings
+from hansei.client.errors import InvalidArgument, Unavailable, Unimplemented
 from hansei.client.langchain import PlaybookRetriever, TrajectoryRecorder
 from hansei.client.openai import AgentSession, AsyncAgentSession
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, Bullet, Delta
@@ -31,7 +31,7 @@ TASK = "git commit refuses, there is no user.email. What do I do?"
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with Client.local(**temporary_settings(tmp_path_factory.mktemp("adapters"))) as client:
+    with Client.local(**build_temp_settings(tmp_path_factory.mktemp("adapters"))) as client:
         yield client
 
 
@@ -68,6 +68,21 @@ async def asynchronous(model: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
 def lesson(stack: Client, dataset: str) -> Bullet:
     (bullet,) = (bullet for bullet in stack.playbooks.list_bullets(dataset=dataset).bullets if bullet.content == LESSON)
     return bullet
+
+
+@pytest.fixture
+def outages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the datasets of the warnings about outages."""
+    datasets: list[str] = []
+
+    class Log:
+        def warning(self, event: str, *, dataset: str, error: str) -> None:
+            assert event == "hansei is unavailable; the agent continues without memory"
+            assert "127.0.0.1:1" in error
+            datasets.append(dataset)
+
+    monkeypatch.setattr("hansei.client.outages._log", Log())
+    return datasets
 
 
 def messages_for(text: str = TASK) -> list[Any]:
@@ -190,12 +205,39 @@ class TestOpenAI:
         with (
             Client("127.0.0.1:1") as nobody,
             pytest.raises(Unavailable) as raised,
-            AgentSession(openai, nobody, "d") as session,
+            AgentSession(openai, nobody, "d", on_error="raise") as session,
         ):
             session.chat.completions.create(model="scripted", messages=messages_for())
         assert "127.0.0.1:1" in str(raised.value)
         assert any("nothing was learned" in note for note in raised.value.__notes__)
         assert model.requests == []
+
+    async def test_an_agent_goes_on_without_a_memory_that_is_away(
+        self, openai: OpenAI, asynchronous: AsyncOpenAI, model: OpenAIServer, outages: list[str]
+    ) -> None:
+        model.script(chat("First."), chat("Second."), chat("Third."))
+        options = {"model": "scripted", "messages": messages_for()}
+        with Client("127.0.0.1:1") as nobody:
+            for expected in ("First.", "Second."):
+                with AgentSession(openai, nobody, "away") as session:
+                    assert session.chat.completions.create(**options).choices[0].message.content == expected
+                assert (session.learn_response, session.served_bullets) == (None, ())
+        async with AsyncClient("127.0.0.1:1") as nobody:
+            async with AsyncAgentSession(asynchronous, nobody, "away") as waiting:
+                assert (await waiting.chat.completions.create(**options)).choices[0].message.content == "Third."
+            assert waiting.learn_response is None
+        assert outages == ["away"], "logged once"
+
+    def test_an_error_that_does_not_pass_is_raised(self, stack: Client, openai: OpenAI, model: OpenAIServer) -> None:
+        model.script(chat("never asked"))
+        with pytest.raises(InvalidArgument), AgentSession(openai, stack, "no such name!") as session:
+            session.chat.completions.create(model="scripted", messages=messages_for())
+        assert model.requests == []
+
+    def test_the_responses_api_is_refused_aloud(self, stack: Client, openai: OpenAI, memory: str) -> None:
+        session = AgentSession(openai, stack, memory)
+        with pytest.raises(Unimplemented, match=r"use session\.chat\.completions\.create"):
+            session.responses.create(model="scripted", input="x")
 
     async def test_async_and_async_streams_are_the_same(
         self, stack: Client, memory: str, asynchronous: AsyncOpenAI, model: OpenAIServer
@@ -262,6 +304,20 @@ class TestLangChain:
             "helpful": 0,
             "harmful": 0,
         }
+
+    async def test_a_chain_goes_on_without_a_memory_that_is_away(self, outages: list[str]) -> None:
+        with Client("127.0.0.1:1") as nobody:
+            retriever = PlaybookRetriever(client=nobody, dataset="away-chain")
+            assert (retriever.invoke(TASK), retriever.invoke(TASK)) == ([], [])
+            recorder = TrajectoryRecorder("away-chain", on_trajectory=nobody.learn)
+            chain: Runnable[Any, str] = RunnableLambda(lambda task: "done")
+            assert chain.invoke({"input": TASK}, {"callbacks": [recorder]}) == "done"
+            assert len(recorder.take()) == 1
+            with pytest.raises(Unavailable):
+                PlaybookRetriever(client=nobody, dataset="away-chain", on_error="raise").invoke(TASK)
+        async with AsyncClient("127.0.0.1:1") as nobody:
+            assert await PlaybookRetriever(async_client=nobody, dataset="away-chain").ainvoke(TASK) == []
+        assert outages == ["away-chain"], "logged once"
 
     async def test_async_chains_await_the_async_client(self, stack: Client, memory: str) -> None:
         async with AsyncClient(stack.address) as client:

@@ -24,6 +24,7 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     assert len(bullets(hansei, dataset)) >= 3
     again = hansei("learn", "--bulk", "--json", *files)
     assert again.lines == first.lines
+    assert "3 of 3 already learned" in hansei("learn", "--bulk", *files).out
 
     jobs = hansei("jobs", "list", "-d", dataset, "--json").document["jobs"]
     assert [listed["job_id"] for listed in jobs] == [job["job_id"]]

@@ -26,6 +26,7 @@ def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei,
     assert "git-push-rebased" in learned.out
     assert "insight" in learned.out
     assert "revision 1" in learned.out
+    assert "usage      no model was called" in learned.out
     ids = [bullet["id"] for bullet in bullets(hansei, dataset)]
     assert ids
 
@@ -33,7 +34,8 @@ def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei,
     assert found.code == 0
     assert all(word in found.out for word in ("vector", "BM25", ids[0], "similarity", "  keyword"))
     nothing = hansei("search", "zebra quiche", "-d", dataset)
-    assert "no bullet has a word of the query; the highest similarity is " in nothing.out
+    assert nothing.out.startswith("Nothing matches: no bullet has a word of the query, and the highest similarity, ")
+    assert hansei("search", "zebra quiche", "-d", dataset, "--json").document["nothing_matched"]
     ranked = hansei("search", "git pull refuses: unstaged changes", "-d", dataset, "--json").document["results"]
     scores = [result["combined_score"] for result in ranked]
     assert scores == sorted(scores, reverse=True)
@@ -42,6 +44,7 @@ def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei,
     answered = hansei("ask", "what if a push is rejected?", "-d", dataset)
     assert answered.code == 0
     assert "offline" in answered.out
+    assert "no model was called" in answered.out
     assert any(bullet in answered.out for bullet in ids)
 
 
@@ -89,8 +92,8 @@ def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_named(
     assert {line["source"] for line in outcome.lines} == {f"{long}#{number}" for number in range(1, 7)}, outcome.err
     long.write_text(json.dumps(run | {"generated_answer": "x" * 20_000_000}), encoding="utf-8")
     refused = hansei("learn", long, file)
-    assert refused.code == 4
-    assert f"{long}: Error: one trajectory of 20.0 MB; a call takes at most 16.7 MB" in refused.err
+    assert refused.code == 5
+    assert f"{long}: Error: one trajectory of 20.0 MB; a call takes at most 16.7 MB: shorten" in refused.err
 
 
 def test_an_interrupted_command_says_how_far_it_came(
@@ -131,7 +134,7 @@ def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, datas
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join([json.dumps(good[0]), '{"steps": "none"}', json.dumps(good[1])]), encoding="utf-8")
     outcome = hansei("learn", file, "--json")
-    assert outcome.code == 4
+    assert outcome.code == 5
     assert {line["trajectory_id"] for line in outcome.lines} == {"git-push-forced", "git-push-rebased"}
     assert f"{file}:2: Error: " in outcome.err
     assert "0 of 2 trajectories were not learned, 1 could not be read" in outcome.err

@@ -121,7 +121,7 @@ def test_plans_are_made_run_and_answered(hansei: Hansei, learned_dataset: str, t
     assert [int(event["sequence"]) for event in ran.lines] == list(range(1, len(ran.lines) + 1))
     assert {event["execution_id"] for event in ran.lines} == {plan_id}
     assert plan_id in hansei("plan", "list").out
-    while ran.code == 4:
+    while ran.code == 5:
         question = ran.lines[-1]["intervention_requested"]
         ran = hansei("plan", "answer", plan_id, question["options"][0], "--json")
     assert ran.code == 0, ran.out
@@ -134,8 +134,10 @@ def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned_dataset: str) 
     plan = hansei("plan", "create", "What if git push is rejected?", "--prefix", prefix, "--json").document
     assert plan["plan_id"].startswith(prefix)
     assert plan["steps"][0].get("collection", prefix).startswith(prefix)
-    ran = hansei("plan", "run", "What if git push is rejected?", "--prefix", prefix, "--json")
+    ran = hansei("plan", "run", "What if git push is rejected?", "--prefix", prefix, "--max-cost", 0.5, "--json")
     assert all(event["execution_id"].startswith(prefix) for event in ran.lines)
+    assert ran.lines[0]["started"]["budget"]["max_cost_micro_usd"] == "500000"
+    assert hansei("plan", "run", "What?", "--max-cost", 0).code == 2
 
 
 def test_a_plan_searches_everything_or_the_collection_that_was_named(hansei: Hansei, learned_dataset: str) -> None:
@@ -145,6 +147,8 @@ def test_a_plan_searches_everything_or_the_collection_that_was_named(hansei: Han
     assert learned_dataset in found["searched_collections"]
     execution = ran.lines[0]["execution_id"]
     assert "recorded as report" in hansei("plan", "feedback", execution, 1, "--correct").out
+    assert ", 0 reports" not in hansei("plan", "thresholds").out
+    assert "adjusted, 0 reports  silent 0.90, notify 0.70, confirm 0.40" in hansei("plan", "thresholds", "--reset").out
     named = hansei("plan", "create", query, "--dataset", learned_dataset, "--json").document
     assert named["steps"][0]["collection"] == learned_dataset
     assert f"searched {learned_dataset}" in hansei("plan", "run", query, "--collection", learned_dataset).out
@@ -170,7 +174,7 @@ def test_a_question_is_answered_with_every_decision(
     file.write_text(_ask_plan("Which colour?", "Which size?"), encoding="utf-8")
     shown = hansei("plan", "run", file).out
     execution = hansei("plan", "list", "--json", "-n", 1).lines[0]["execution_id"]
-    assert "--action proceed, retry, skip, modify or cancel, --edit, --plan FILE" in shown
+    assert "--action proceed|retry|skip|remove|modify|cancel, --edit, --plan FILE" in shown
     assert hansei("plan", "answer", execution).code == 2
     again = hansei("plan", "answer", execution, "--action", "retry", "--json")
     assert again.lines[-1]["intervention_requested"]["step_id"] == 1
@@ -185,6 +189,10 @@ def test_a_question_is_answered_with_every_decision(
     monkeypatch.setenv("EDITOR", "sed -i s/shop/street/")
     edited = hansei("plan", "answer", execution, "--edit", "--json")
     assert edited.lines[-1]["intervention_requested"]["question"] == "Which street?"
+    file.write_text(_ask_plan("Which shop?", "Which street?"), encoding="utf-8")
+    hansei("plan", "answer", execution, "--plan", file)
+    removed = hansei("plan", "answer", execution, "--action", "remove", "--json")
+    assert removed.lines[-1]["intervention_requested"]["question"] == "Which street?"  # it depended on the other
     cancelled = hansei("plan", "answer", execution, "--action", "cancel")
     assert (cancelled.code, "cancelled" in cancelled.out) == (1, True)
     refused = hansei("plan", "refine", file, "fewer steps")

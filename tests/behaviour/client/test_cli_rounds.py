@@ -70,11 +70,14 @@ def test_an_unknown_execution_is_an_error(hansei: Hansei) -> None:
 
 def test_a_submission_is_scored_and_a_prompt_is_judged(hansei: Hansei) -> None:
     scored = hansei("evaluate", QUESTION, "Write each change down.", "--metric", "Coverage", "--json").document
-    assert [metric["metric_name"] for metric in scored["metrics"]] == ["Coverage"]
+    assert [metric["metric_name"] for metric in scored["result"]["metrics"]] == ["Coverage"]
+    assert scored["usage"]["calls"] == 0
     shown = hansei("evaluate", QUESTION, "Write each change down.").out
-    assert all(name in shown for name in ("ClarityCoherence", "Coverage", "Relevance", "overall"))
+    assert all(
+        name in shown for name in ("ClarityCoherence", "Coverage", "Relevance", "overall", "no model was called")
+    )
     assert hansei("evaluate", QUESTION, "x", "--metric", "Coverage=much").code == 2
-    assert "should_continue" in hansei("judge", "Round 1 scored 50.", "--json").document
+    assert "should_continue" in hansei("judge", "Round 1 scored 50.", "--json").document["judgment"]
     assert "further round" in hansei("judge", "Round 1 scored 50.").out.replace("another round", "further round")
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from hansei.client import Client, client
 from hansei.client.cli import root_command
-from hansei.client.cli.embedded_stack import temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.cli.options import EXIT_CODES
 from tests.support import systems
 from tests.support.commands import EXAMPLES, Hansei, copy_runs, runner
@@ -302,7 +302,7 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
     hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, value in {**temporary_settings(tmp_path), "HANSEI_ADDR": ""}.items():
+    for name, value in {**build_temp_settings(tmp_path), "HANSEI_ADDR": ""}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(client, "DEFAULT_ADDRESS", f"127.0.0.1:{systems.free_port()}")
     (tmp_path / "book.txt").write_text("[a-00001] One lesson.\n", encoding="utf-8")

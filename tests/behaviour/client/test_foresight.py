@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from allinone import commands
-from hansei.client.cli.embedded_stack import embedded_client, temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
 from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, query_before
 from hansei.client.client import Client
 from hansei.client.learning import learn
@@ -29,7 +29,7 @@ TAU = Path(os.environ.get("HANSEI_DATA", ROOT.parent / "shared" / "data")) / "ta
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with embedded_client(temporary_settings(tmp_path_factory.mktemp("foresight"))) as client:
+    with embedded_client(build_temp_settings(tmp_path_factory.mktemp("foresight"))) as client:
         yield client
 
 
@@ -71,20 +71,16 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
         ("git-commit-identity-repeated", "git-commit-identity", "no email was given"),
     ],
 )
-def test_a_lesson_gains_the_repair_that_a_later_run_found(
+def test_a_second_run_of_the_task_confirms_the_lesson_of_an_error(
     client: Client, dataset: str, failed: str, repaired: str, message: str
 ) -> None:
     curate(client, read_example(client, dataset, failed))
     [before] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
     curation = curate(client, read_example(client, dataset, repaired))
     [after] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
-    assert after.id == before.id
-    assert after.content.startswith(before.content)
-    assert len(after.content) > len(before.content)
+    assert (after.id, after.content) == (before.id, before.content)
     assert [source.trajectory_id for source in after.sources] == [failed, repaired]
-    [update] = [operation for operation in curation.operations if operation.delta.type == pb.DELTA_TYPE_UPDATE]
-    assert (update.applied, update.bullet_id) == (True, before.id)
-    assert update.delta.reasoning.startswith(f"says all that {before.id} says and more")
+    assert all(operation.delta.type != pb.DELTA_TYPE_UPDATE for operation in curation.operations)
 
 
 def test_two_messages_of_one_tool_are_two_lessons(client: Client, dataset: str) -> None:
@@ -95,25 +91,22 @@ def test_two_messages_of_one_tool_are_two_lessons(client: Client, dataset: str) 
     assert sum("no name was given" in text for text in texts) == 1
 
 
-def test_what_tells_the_calls_of_one_task_is_not_kept(client: Client, dataset: str) -> None:
+def test_the_calls_of_one_task_are_not_learned(client: Client, dataset: str) -> None:
     good = read_example(client, dataset, "http-pages-all")
     bad = read_example(client, dataset, "http-pages-first-only")
     curation = curate(client, replace(bad, siblings=[good.trajectory]))
     declined = [edit.skipped_reason for edit in curation.operations if bad.trajectory.query in edit.delta.content]
-    assert declined == ["it lists the calls of one task; a playbook holds lessons for other tasks"]
+    assert declined == ["no response of a tool supports it, and rules have no other evidence; a model may judge it"]
     assert not any(bad.trajectory.query in bullet.content for bullet in bullets(client, dataset))
 
 
-def test_the_agents_own_word_teaches_only_what_tools_said_until_a_second_run_agrees(
-    client: Client, dataset: str
-) -> None:
+def test_the_agents_own_word_teaches_only_what_tools_said(client: Client, dataset: str) -> None:
     first = curate(client, without_evidence(read_example(client, dataset, "http-429-hammered")))
     stored = bullets(client, dataset)
     assert ["429 Too Many Requests" in bullet.content for bullet in stored] == [True]
-    waiting = {change.delta.content for change in first.pending}
-    assert waiting
+    assert not first.pending
     curate(client, without_evidence(read_example(client, dataset, "http-429-hammered"), "another-run"))
-    assert {bullet.content for bullet in bullets(client, dataset)} == waiting | {stored[0].content}
+    assert [bullet.content for bullet in bullets(client, dataset)] == [bullet.content for bullet in stored]
 
 
 def test_the_agents_own_word_is_no_vote(client: Client, dataset: str) -> None:
@@ -146,7 +139,7 @@ def test_errors_seen_before_are_foreseen_from_a_short_playbook(
     assert found.shares(found.playbook)["foreseen_of_seen"] >= 0.85
     assert found.bullets <= MAX_BULLETS
     assert found.duplicates == 0
-    assert found.playbook.of_seen > found.uncurated.of_seen > found.random.of_seen
+    assert found.playbook.of_seen > max(found.uncurated.of_seen, found.random.of_seen)
 
 
 def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[TrajectoryRecord], ForesightCounts]) -> None:
@@ -155,7 +148,7 @@ def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[TrajectoryRecor
     for record in records:
         steps = parse_trajectory(record.trajectory, "trajectory").transcript
         failed = [action.error for action in extract_actions(steps) if action.error is not None]
-        calls = commands.failed_calls(record.trajectory)
+        calls = commands.find_failed_calls(record.trajectory)
         for error, call in zip(failed, calls, strict=True):
             query = query_before(FailedToolCall(**call)).query_text
             assert error.message not in query

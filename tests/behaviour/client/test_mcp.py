@@ -18,12 +18,23 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
 from hansei.client import Client
-from hansei.client.cli.embedded_stack import temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings
 from tests.behaviour.client.test_cli_shell import HANSEI, environment
 from tests.support import systems
 from tests.support.commands import runner
 
 FAILED = "exit code 128\nfatal: unable to auto-detect email address"
+TOOLS = {
+    "search_playbook",
+    "read_playbook",
+    "learn_from_trajectory",
+    "vote",
+    "remember",
+    "edit",
+    "forget",
+    "recall",
+    "report_outcome",
+}
 MESSAGES = [
     {"role": "user", "content": "Commit the log."},
     {
@@ -40,7 +51,7 @@ MESSAGES = [
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with Client.local(**temporary_settings(tmp_path_factory.mktemp("mcp"))) as client:
+    with Client.local(**build_temp_settings(tmp_path_factory.mktemp("mcp"))) as client:
         yield client
 
 
@@ -111,7 +122,7 @@ async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
     dataset = name_of(request)
     async with connect("--dataset", dataset) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"search_playbook", "read_playbook", "learn_from_trajectory", "vote"}
+        assert set(tools) == TOOLS
         assert tools["search_playbook"].annotations.read_only_hint
         assert tools["learn_from_trajectory"].annotations.idempotent_hint
 
@@ -133,12 +144,45 @@ async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
 
         found = await call(client, "search_playbook", query="git commit: unable to auto-detect email address")
         assert first in {bullet["id"] for bullet in found["bullets"] if bullet["keyword_match"]}
-        assert found["note"] == ""
+        assert (found["note"], found["nothing_matched"]) == ("", False)
         nothing = await call(client, "search_playbook", query="zebra quiche")
-        assert nothing["note"].startswith("No lesson has a word of the query; the highest similarity is ")
+        assert nothing["note"].startswith("Nothing matches: no bullet has a word of the query, and the highest sim")
+        assert nothing["nothing_matched"]
         assert not any(bullet["keyword_match"] for bullet in nothing["bullets"])
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
         assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
+
+
+async def test_a_recall_in_a_trial_is_reported_once(
+    connect: Any, stack: Client, request: pytest.FixtureRequest
+) -> None:
+    dataset = name_of(request)
+    stack.import_playbook(dataset, b"[a-00001] Pull with rebase before a push.\n")
+    stack.evidence.start_trials(dataset=dataset)
+    async with connect("--dataset", dataset) as client:
+        recalled = await call(client, "recall", session_id="task", query="a push was rejected")
+        assert await call(client, "recall", session_id="task", query="a push was rejected") == recalled
+        assert recalled["serving_id"]
+        report = {"serving_id": recalled["serving_id"], "succeeded": True}
+        assert (await call(client, "report_outcome", **report))["counted"]
+        assert not (await call(client, "report_outcome", **report | {"succeeded": False}))["counted"]
+        assert "nothing-here" in await refusal(client, "report_outcome", serving_id="nothing-here", succeeded=True)
+
+
+async def test_a_lesson_is_remembered_edited_and_forgotten(connect: Any, request: pytest.FixtureRequest) -> None:
+    dataset = name_of(request)
+    async with connect("--dataset", dataset) as client:
+        made = await call(client, "remember", text="Run the zebra check.", reason="said so")
+        assert (made["dataset"], made["applied"], made["revision"]) == (dataset, True, 1)
+        again = await call(client, "remember", text="Run the zebra check.")
+        assert (again["id"], again["applied"], again["revision"]) == (made["id"], False, 1)
+        assert made["id"] in again["reason"]
+        await call(client, "edit", bullet_id=made["id"], text="Run the quagga check.")
+        page = await call(client, "read_playbook")
+        assert [bullet["content"] for bullet in page["bullets"]] == ["Run the quagga check."]
+        assert (await call(client, "forget", bullet_id=made["id"]))["applied"]
+        assert (await call(client, "read_playbook"))["bullets"] == []
+        assert "BULLET_NOT_FOUND" in await refusal(client, "forget", bullet_id=made["id"])
 
 
 async def test_wrong_input_is_refused_in_words_a_model_can_act_on(connect: Any, request: pytest.FixtureRequest) -> None:
@@ -191,7 +235,7 @@ async def test_without_a_server_it_runs_one_itself_and_keeps_what_was_learned(tm
 async def test_a_hansei_that_is_away_is_an_answer_not_a_crash(tmp_path: Path) -> None:
     async with stdio(tmp_path, "--addr", "127.0.0.1:1", "--dataset", "d") as client:
         assert "127.0.0.1:1" in await refusal(client, "search_playbook", query="q")
-        assert len((await client.list_tools()).tools) == 4
+        assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
 
 
 def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from hansei.client import AsyncClient, Client
-from hansei.client.cli.embedded_stack import temporary_settings
-from hansei.client.trajectories import TrajectoryRecord, read_trajectories, with_siblings
+from hansei.client.cli.embedded_stack import build_temp_settings
+from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
 
 EXAMPLES = Path(__file__).parents[3] / "examples/trajectories"
 RUN = "git-push-rebased"
 
 
 def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_path: Path) -> None:
-    settings = temporary_settings(tmp_path)
+    settings = build_temp_settings(tmp_path)
     before = {name: os.environ.get(name) for name in settings}
     with Client.local(**settings) as client:
         assert {name: os.environ.get(name) for name in settings} == before, "settings are passed for the start alone"
@@ -48,7 +48,7 @@ def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_p
 
 
 async def test_the_async_client_runs_the_stack_in_its_own_loop(tmp_path: Path) -> None:
-    async with AsyncClient.local(**temporary_settings(tmp_path)) as client:
+    async with AsyncClient.local(**build_temp_settings(tmp_path)) as client:
         assert list((await client.playbooks.list_datasets()).datasets) == []
         await client.playbooks.apply_deltas(dataset="books", deltas=[])
         assert (await client.search("books", "anything")).results == []
@@ -57,7 +57,7 @@ async def test_the_async_client_runs_the_stack_in_its_own_loop(tmp_path: Path) -
 def test_a_stack_that_cannot_start_says_why_and_leaves_nothing_running(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit), Client.local(**{**temporary_settings(tmp_path), "HANSEI_LLM_PROVIDER": "nobody"}):
+    with pytest.raises(SystemExit), Client.local(**{**build_temp_settings(tmp_path), "HANSEI_LLM_PROVIDER": "nobody"}):
         pass
     assert "nobody" in capfd.readouterr().err
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
@@ -65,8 +65,8 @@ def test_a_stack_that_cannot_start_says_why_and_leaves_nothing_running(
 
 def test_runs_of_one_task_are_contrasted(tmp_path: Path) -> None:
     files = sorted(EXAMPLES.glob("git-push-*.json"))
-    with Client.local(**temporary_settings(tmp_path)) as client:
+    with Client.local(**build_temp_settings(tmp_path)) as client:
         parts = [part for file in files for part in read_trajectories(client, file.name, file.read_bytes(), "unnamed")]
-    forced, rebased = with_siblings([part for part in parts if isinstance(part, TrajectoryRecord)])
+    forced, rebased = add_siblings([part for part in parts if isinstance(part, TrajectoryRecord)])
     assert [sibling.id for sibling in forced.siblings] == [rebased.trajectory.id]
     assert [sibling.id for sibling in rebased.siblings] == [forced.trajectory.id]

@@ -17,8 +17,8 @@ import pytest
 from pydantic import SecretStr
 
 import chassis
-from allinone.commands import settings_classes
-from chassis.settings import settings_table
+from allinone.commands import load_settings_classes
+from chassis.settings import list_settings
 from hansei.client import Client
 from hansei.client.cli.support import servers
 from hansei.client.cli.support.archive import BundlePart
@@ -162,7 +162,7 @@ def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
     assert gateway["contract"]["digest"] == gateway["contract"]["digest_here"]
     assert gateway["contract"]["only_here"] == gateway["contract"]["only_there"] == []
     assert 'rpc_method="Learn"' in found["metrics.txt"]
-    assert found["schemas.json"]["curator"]["versions"] == {"curator_schema_version": ["0001"]}
+    assert found["schemas.json"]["curator"]["versions"] == {"curator_schema_version": ["0002"]}
     assert found["settings.json"]["settings"]["curator"]["PLAYBOOK_DATA_DIR"] == {
         "value": str(data / "playbooks"),
         "from": "PLAYBOOK_DATA_DIR",
@@ -186,7 +186,7 @@ def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hanse
         for name, content in there.items()
         if name != "manifest.json"
     }
-    left_out = {entry["what"]: entry["why"] for entry in manifest["left_out"]}
+    left_out = {entry["what"]: entry["reason"] for entry in manifest["left_out"]}
     for name in systems.SERVICES:
         assert "did not answer: UNAVAILABLE" in left_out[f"health and contract of the {name}"]
     assert {"metrics", "logs", "bullets, trajectories, prompts and documents"} <= set(left_out)
@@ -196,8 +196,8 @@ def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hanse
 def every_setting(secrets: PlantedSecrets) -> Iterator[tuple[str, str]]:
     """Yield a secret for each variable of each setting, in a usual form where the setting is not secret."""
     looks = cycle(LOOKS)
-    for settings in settings_classes().values():
-        for row in settings_table(settings):
+    for settings in load_settings_classes().values():
+        for row in list_settings(settings):
             for variable in row.variables:
                 secret = isinstance(settings.model_fields[row.name].get_default(), SecretStr)
                 yield (
@@ -272,7 +272,7 @@ def test_without_the_server_nobody_is_asked(hansei: Hansei, tmp_path: Path) -> N
     outcome = hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--json")
     assert outcome.code == 0, outcome.err
     assert "servers.json" not in documents(tmp_path / "b.tar.gz")
-    assert "the command did not call the servers" in [entry["why"] for entry in outcome.document["left_out"]]
+    assert "the command did not call the servers" in [entry["reason"] for entry in outcome.document["left_out"]]
     # A schema is looked up without making the database.
     assert documents(tmp_path / "b.tar.gz")["schemas.json"]["planner"]["there"] is False
     assert not (tmp_path / "data").exists()

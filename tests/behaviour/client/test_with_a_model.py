@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hansei.client import Client
-from hansei.client.cli.embedded_stack import temporary_settings
+from hansei.client.cli.embedded_stack import build_temp_settings
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, Trajectory
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
@@ -28,7 +29,7 @@ def run_stack(folder: Path, script: str, **variables: str) -> Iterator[tuple[Cli
     environment |= {
         "HANSEI_LISTEN_ADDRESS": address,
         "HANSEI_HTTP_ADDRESS": "",
-        **{name: value for name, value in temporary_settings(folder).items() if value.startswith(str(folder))},
+        **{name: value for name, value in build_temp_settings(folder).items() if value.startswith(str(folder))},
         **variables,
     }
     log = folder / "up.log"
@@ -59,6 +60,10 @@ def test_the_block_of_the_readme_uses_the_model(tmp_path: Path) -> None:
         client.planner.create_plan(query="AとBの違いを比較して詳しく教えて")
         request_counts["planner"] = len(model.requests) - sum(request_counts.values())
         client.import_playbook("d", b"## git\n\n[git-00001] Set user.email before the first commit.\n")
+        run = Trajectory(dataset="d", query="q", generated_answer="41", status=TRAJECTORY_STATUS_FAILURE)
+        learned, answered = client.learn(run, ground_truth="42"), client.ask("d", "Why?")
+    for usage in (learned.usage, answered.usage):
+        assert (usage.calls > 0, usage.cost_usd > 0) == (True, True)
     paths = [request.path for request in model.requests]
     assert min(request_counts.values()) >= 1
     assert "/embeddings" in paths

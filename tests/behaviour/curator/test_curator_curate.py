@@ -84,6 +84,8 @@ async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
         assert bullet.sources == [pb.Source(trajectory_id="run-1", steps=[3])]
         [model_request] = server.requests
         assert [role for role, _ in model_request.messages] == ["user"]
+        assert model_request.body["temperature"] == 0
+        assert (answer.usage.calls, answer.usage.calls_without_cost, answer.usage.cost_usd > 0) == (1, 0, True)
 
 
 async def test_a_repeat_is_answered_from_the_store_without_asking_the_model(tmp_path: Path) -> None:
@@ -118,6 +120,7 @@ async def test_a_failing_model_is_told_and_can_be_tried_again(tmp_path: Path) ->
         assert failed.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
         unreadable = await curators.Curate(curation)
         assert (unreadable.saved, bool(unreadable.error), unreadable.revision) == (True, True, 1)
+        assert (failed.usage.calls, unreadable.usage.calls) == (0, 1)
         assert await bullets(playbooks) == []
         done = await curators.Curate(request(trajectory="run-2"))
         assert (done.saved, done.revision) == (True, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,6 +46,34 @@ async def test_a_json_file_is_exported_as_it_was_imported(stub: Stub) -> None:  
     assert (answer.added, answer.format) == (2, service_pb.PLAYBOOK_FORMAT_JSON)
     copied = await export_file(stub, service_pb.PLAYBOOK_FORMAT_JSON, "copy")
     assert copied.split(b'"bullets"')[1] == exported.split(b'"bullets"')[1]
+
+
+async def test_a_playbook_lies_in_the_data_directory_which_is_made(tmp_path: Path) -> None:  # C-12, C-16, C-26
+    folder = tmp_path / "not" / "there"
+    async with curator(folder) as stub:
+        await apply(stub, add("one"))
+        first = await playbook(stub)
+        await apply(stub, add("two"))
+        second = await playbook(stub)
+        datasets = (await stub.ListDatasets(service_pb.ListDatasetsRequest())).datasets
+    assert (folder / "playbooks.db").exists()
+    assert first.created_at == second.created_at
+    assert first.updated_at.ToNanoseconds() < second.updated_at.ToNanoseconds()
+    assert [dataset.name for dataset in datasets] == ["d"]  # and no history
+
+
+async def test_an_import_saves_the_whole_playbook_and_two_do_not_mix(stub: Stub) -> None:  # C-75
+    await apply(stub, add("gone"))
+    files = [
+        b"".join(b"[%s-%05d] helpful=0 harmful=0 :: lesson %d\n" % (name, number, number) for number in range(1, 40))
+        for name in (b"aaa", b"bbb")
+    ]
+    answers = await asyncio.gather(*(import_file(stub, content) for content in files))
+    last = max(answers, key=lambda answer: answer.revision)
+    saved = [bullet.id for bullet in (await playbook(stub)).bullets]
+    winner = "aaa" if last is answers[0] else "bbb"
+    assert saved == [f"{winner}-{number:05d}" for number in range(1, 40)]
+    assert last.removed == 39
 
 
 async def test_a_file_with_an_error_writes_nothing(stub: Stub) -> None:  # C-15

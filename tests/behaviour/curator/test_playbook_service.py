@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chassis.errors import HanseiError, RequestIdReused
+from chassis.errors import HanseiError, NotFound, RequestIdReused
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
@@ -45,6 +45,67 @@ async def test_deltas_make_revisions_that_stay_readable(stub: Stub) -> None:
     assert bullet.sources == [pb.Source(trajectory_id="run-1")]
     with pytest.raises(RevisionAhead):
         await playbook(stub, 3)
+
+
+def reads_of(stub: Stub, dataset: str) -> list[Any]:
+    """Every call that reads a dataset, except its sections, which a file defines."""
+    watch = stub.WatchPlaybook(service_pb.WatchPlaybookRequest(dataset=dataset))
+    export = stub.ExportPlaybook(service_pb.ExportPlaybookRequest(dataset=dataset))
+    revoke = service_pb.RevokeTrajectoryRequest(request_id=new_id(), dataset=dataset, trajectory_id="t", dry_run=True)
+    merge = service_pb.MergePlaybooksRequest(request_id=new_id(), dataset="devtools", from_datasets=[dataset])
+    return [
+        stub.GetPlaybook(service_pb.GetPlaybookRequest(dataset=dataset)),
+        stub.GetPlaybook(service_pb.GetPlaybookRequest(dataset=dataset, revision=3)),
+        stub.ListBullets(service_pb.ListBulletsRequest(dataset=dataset)),
+        stub.GetDataset(service_pb.GetDatasetRequest(dataset=dataset)),
+        stub.GetHistory(service_pb.GetHistoryRequest(dataset=dataset)),
+        stub.GetBulletHistory(service_pb.GetBulletHistoryRequest(dataset=dataset, bullet_id="gene-00001")),
+        stub.DiffRevisions(service_pb.DiffRevisionsRequest(dataset=dataset, from_revision=1)),
+        stub.GetPolicy(service_pb.GetPolicyRequest(dataset=dataset)),
+        stub.ListPendingChanges(service_pb.ListPendingChangesRequest(dataset=dataset)),
+        stub.RestoreRevision(service_pb.RestoreRevisionRequest(request_id=new_id(), dataset=dataset)),
+        stub.RevokeTrajectory(revoke),
+        stub.MergePlaybooks(merge),
+        anext(aiter(watch)),
+        anext(aiter(export)),
+    ]
+
+
+async def test_a_dataset_that_does_not_exist_is_named_with_similar_ones(stub: Stub) -> None:
+    for name in ("devtools", "dev-tools", "acme--devtools", "weather"):
+        await apply(stub, add("one"), dataset=name)
+    await apply(stub, votes=[vote("gene-00001", "t")], dataset="devtool")  # a vote on nothing creates nothing
+    for read in reads_of(stub, "devtool"):
+        with pytest.raises(NotFound) as caught:
+            await read
+        assert caught.value.reason == "DATASET_NOT_FOUND"
+        assert caught.value.message == 'dataset "devtool" does not exist; similar names: devtools, dev-tools'
+        assert caught.value.metadata == {"dataset": "devtool", "similar": "devtools, dev-tools"}
+    tenant = service_pb.GetPlaybookRequest(dataset="acme--devtool")
+    with pytest.raises(NotFound, match=r'"acme--devtool" does not exist; similar names: acme--devtools$'):
+        await stub.GetPlaybook(tenant)  # a tenant reads only its own names
+    with pytest.raises(NotFound, match='"zzz--devtools" does not exist; the first trajectory or import creates it'):
+        await stub.GetPlaybook(service_pb.GetPlaybookRequest(dataset="zzz--devtools"))
+    listed = await stub.ListDatasets(service_pb.ListDatasetsRequest())
+    assert [dataset.name for dataset in listed.datasets] == ["acme--devtools", "dev-tools", "devtools", "weather"]
+
+
+async def test_a_caller_may_allow_a_dataset_to_be_missing(stub: Stub) -> None:
+    empty = await stub.GetPlaybook(service_pb.GetPlaybookRequest(dataset="unborn", allow_missing=True))
+    assert (empty.playbook.revision, len(empty.playbook.bullets)) == (0, 0)
+    head = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="unborn", allow_missing=True))
+    assert head.dataset == service_pb.Dataset(name="unborn")
+    feed = stub.WatchPlaybook(service_pb.WatchPlaybookRequest(dataset="unborn", allow_missing=True))
+    await apply(stub, add("one"), dataset="unborn")
+    assert (await anext(aiter(feed))).revision.revision == 1
+
+
+async def test_rules_or_a_pending_change_make_a_dataset_exist(stub: Stub) -> None:
+    policy = review_pb2.DatasetPolicy(review_mode=review_pb2.REVIEW_MODE_REVIEW)
+    await stub.SetPolicy(service_pb.SetPolicyRequest(request_id=new_id(), dataset="ruled", policy=policy))
+    assert not (await playbook(stub, dataset="ruled")).bullets
+    await apply(stub, add("one"), dataset="ruled")
+    assert len((await stub.ListPendingChanges(service_pb.ListPendingChangesRequest(dataset="ruled"))).changes) == 1
 
 
 async def test_as_of_a_time(stub: Stub) -> None:
@@ -121,10 +182,10 @@ async def test_datasets_are_listed_by_name(stub: Stub) -> None:  # C-22
 
 
 async def test_the_head_of_a_dataset_counts_what_it_holds(stub: Stub) -> None:
-    never_written = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="d"))
+    never_written = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="d", allow_missing=True))
     assert never_written.dataset == service_pb.Dataset(name="d")
-    assert never_written.policy == (await stub.GetPolicy(service_pb.GetPolicyRequest(dataset="d"))).policy
     await apply(stub, add("one"), add("two"), add("three"))
+    assert never_written.policy == (await stub.GetPolicy(service_pb.GetPolicyRequest(dataset="d"))).policy
     tiered = review_pb2.DatasetPolicy(review_mode=review_pb2.REVIEW_MODE_TIERED, retire_after_harmful=1)
     await stub.SetPolicy(service_pb.SetPolicyRequest(request_id=new_id(), dataset="d", policy=tiered))
     await apply(stub, votes=[vote(item, "run-1", pb.VOTE_TAG_HARMFUL) for item in ("gene-00001", "gene-00002")])

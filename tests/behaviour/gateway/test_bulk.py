@@ -18,8 +18,6 @@ from tests.support.bulk_jobs import SECONDS, Jobs, jobs_at, parts, run, runs
 
 pytestmark = pytest.mark.long
 
-PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
-
 
 @pytest.fixture
 def dataset() -> str:
@@ -137,7 +135,7 @@ def test_jobs_are_listed_newest_first_and_in_pages(jobs: Jobs, dataset: str) -> 
 def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retried(
     system: systems.System, tmp_path: Path, dataset: str
 ) -> None:
-    peers = dict.fromkeys(PEERS, system.address)
+    peers = dict.fromkeys(systems.PEERS, system.address)
     gone = {**peers, "REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}"}
     quick = {"HANSEI_BULK_ATTEMPTS": "2", "HANSEI_BULK_RETRY_BASE_SECONDS": "0.01"}
     with systems.one_service(tmp_path, "gateway", **gone, **quick) as gateway, jobs_at(gateway.address) as jobs:
@@ -165,7 +163,7 @@ def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retrie
 def test_a_full_queue_says_when_to_come_back_and_keeps_nothing(
     system: systems.System, tmp_path: Path, dataset: str
 ) -> None:
-    peers = dict.fromkeys(PEERS, system.address)
+    peers = dict.fromkeys(systems.PEERS, system.address)
     with (
         systems.one_service(tmp_path, "gateway", **peers, HANSEI_BULK_MAX_WAITING="150") as gateway,
         jobs_at(gateway.address) as jobs,

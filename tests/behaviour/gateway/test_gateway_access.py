@@ -59,6 +59,35 @@ def test_a_tenant_learns_and_finds_its_own(gate: Gate, book: str) -> None:
     assert names == [book]
 
 
+def test_an_edit_by_hand_has_its_caller_as_author(gate: Gate) -> None:
+    with gate.client("acme") as client:
+        made = client.remember("acme--by-hand", "Run the zebra check.")
+        client.forget("acme--by-hand", made.operations[0].bullet_id)
+        authors = {change.author for change in client.playbooks.get_history(dataset="acme--by-hand").revisions}
+        own_name = client.access.who_am_i().name
+    assert authors == {own_name}
+    with gate.client("evil") as client, pytest.raises(NotFound):
+        client.remember("acme--by-hand", "Run the quagga check.")
+
+
+def test_a_tenant_deletes_only_its_own_dataset_and_leaves_a_record(gate: Gate) -> None:
+    with gate.client("acme") as client:
+        client.remember("acme--gone", "Run the zebra check.")
+    with gate.client("evil") as client, pytest.raises(NotFound):
+        client.playbooks.delete_dataset(dataset="acme--gone")
+    headers = {"Authorization": f"Bearer {gate.keys['acme']}", "Idempotency-Key": str(uuid.uuid4())}
+    url = f"{gate.url}/v1/playbooks/acme--gone"
+    response = httpx.delete(url, headers=headers)
+    assert (response.status_code, response.json()["bullets"]) == (200, 1), response.text
+    assert httpx.delete(url, headers=headers).json() == response.json()
+    assert httpx.get(url, headers=headers).status_code == 404
+    with gate.client("acme") as client:
+        records = client.access.list_audit_records().audit_records
+        (tombstone,) = client.playbooks.list_datasets(deleted=True).datasets
+    (deletion, *_) = [record for record in records if record.method.endswith("/DeleteDataset") and record.code == "OK"]
+    assert (list(deletion.names), tombstone.name) == (["acme--gone"], "acme--gone")
+
+
 def test_another_tenant_can_neither_see_nor_search_nor_watch_nor_guess_it(gate: Gate, book: str) -> None:
     """Existing and absent datasets get responses that are equal to the letter."""
     absent = "acme--kooo"

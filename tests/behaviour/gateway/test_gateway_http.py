@@ -38,7 +38,6 @@ LEARN: dict[str, Any] = {
         "status": "TRAJECTORY_STATUS_FAILURE",
     },
 }
-ADDRESSES = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, model: OpenAIServer) -> Iter
         "LLM_RETRIES": "0",
     }
     with systems.one_process(tmp_path_factory.mktemp("stack"), **environment) as system:
-        yield dict.fromkeys(ADDRESSES, system.address)
+        yield dict.fromkeys(systems.PEERS, system.address)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def front(tmp_path_factory: pytest.TempPathFactory, stack: dict[str, str]) -> It
 @pytest.fixture(scope="module")
 def lone_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """A gateway with a token and only a validator without a key behind it; nobody else is there."""
-    dead = dict.fromkeys(ADDRESSES, f"127.0.0.1:{systems.free_port()}")
+    dead = dict.fromkeys(systems.PEERS, f"127.0.0.1:{systems.free_port()}")
     data = tmp_path_factory.mktemp("alone")
     with (
         gateway_before(data, {}, "services.validator", LEADERBOARD_DB=str(data / "leaderboard.db")) as validator,

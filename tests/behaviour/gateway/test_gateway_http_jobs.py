@@ -23,7 +23,6 @@ from tests.support.bulk_jobs import runs
 
 SECONDS = 60
 FILES = ROOT / "services/reflector/tests/files"
-PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def test_a_job_with_a_wrong_trajectory_is_taken_not_at_all(client: httpx.Client,
 def test_what_could_not_be_learned_is_listed_and_retried(stack: Stack, tmp_path: Path, dataset: str) -> None:
     address = f"127.0.0.1:{systems.free_port()}"
     alone = {
-        **dict.fromkeys(PEERS, stack.system.address),
+        **dict.fromkeys(systems.PEERS, stack.system.address),
         "REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}",
         "HANSEI_HTTP_ADDRESS": address,
         "HANSEI_BULK_ATTEMPTS": "1",

@@ -146,4 +146,4 @@ def test_rounds_are_told_one_by_one_and_ranked(client: httpx.Client) -> None:
 
 def test_the_services_behind_the_gateway_tell_how_they_are(client: httpx.Client) -> None:
     states = {service["name"]: service["state"] for service in client.get("/v1/services").json()["services"]}
-    assert states == dict.fromkeys(("curator", "reflector", "search", "planner", "validator"), "SERVING")
+    assert states == dict.fromkeys(("curator", "reflector", "search", "planner", "validator", "evidence"), "SERVING")

@@ -22,7 +22,7 @@ from libs.llm.errors import (
     ModelUnavailable,
     ReplyNotStructured,
 )
-from libs.llm.providers import create_chat_model, openai_connections
+from libs.llm.providers import create_chat_model, open_openai_connections
 from libs.llm.settings import LLMSettings
 from libs.llm.usage import Usage, collect_usage
 from tests.fakes.openai_answers import (
@@ -36,6 +36,7 @@ from tests.fakes.openai_answers import (
     stall,
     truncate,
     without_json_schema,
+    without_temperature,
 )
 from tests.fakes.openai_server import OpenAIServer
 
@@ -247,6 +248,32 @@ async def test_a_backend_without_json_schema_is_asked_in_words(server: OpenAISer
     assert "JSON schema" in server.requests[1].prompt
 
 
+async def test_a_model_that_takes_no_temperature_is_called_without_one(server: OpenAIServer) -> None:
+    server.answer_with(without_temperature(chat("hello back")))
+    for _ in range(2):  # the refusal is remembered for the model, not for the client
+        async with client_of(server, llm_temperature=0) as client:
+            assert (await client.ainvoke(HUMAN)).content == "hello back"
+    async with client_of(server, llm_temperature=0, llm_model="another") as client:
+        assert (await client.ainvoke(HUMAN)).content == "hello back"
+    sent = [(request.body["model"], "temperature" in request.body) for request in server.requests]
+    assert sent == [
+        ("gpt-4o-mini", True),
+        ("gpt-4o-mini", False),
+        ("gpt-4o-mini", False),
+        ("another", True),
+        ("another", False),
+    ]
+
+
+async def test_another_refusal_does_not_drop_the_temperature(server: OpenAIServer) -> None:
+    server.script(error(400, "max_tokens is too large"), error(500, "temperature of the processor"), chat("ok"))
+    async with client_of(server, llm_temperature=0) as client:
+        with pytest.raises(ModelRefusedCall):
+            await client.ainvoke(HUMAN)
+        await client.ainvoke(HUMAN)
+    assert [request.body["temperature"] for request in server.requests] == [0, 0, 0]
+
+
 async def test_wrong_json_is_asked_again_with_what_is_wrong_and_both_calls_are_on_the_bill(
     server: OpenAIServer,
 ) -> None:
@@ -255,7 +282,7 @@ async def test_wrong_json_is_asked_again_with_what_is_wrong_and_both_calls_are_o
         with collect_usage() as total:
             assert (await client.ainvoke_structured(HUMAN, Verdict)).score == 7
     assert [role for role, _ in server.requests[1].messages] == ["system", "user", "assistant", "user"]
-    assert "score: Field required" in server.requests[1].prompt
+    assert "score: is missing" in server.requests[1].prompt
     assert total.calls == 2
 
 
@@ -286,7 +313,7 @@ async def test_the_scripted_server_streams_and_calls_tools(server: OpenAIServer)
     server.script(
         chat("hello streaming world"), chat(tool_calls=[("look_up", {"query": "日本"})]), truncate(chat("x" * 99))
     )
-    async with openai_connections() as connections:
+    async with open_openai_connections() as connections:
         model: Any = create_chat_model(
             "openai", "m", api_key="k", base_url=server.base_url, http_async_client=connections
         )

@@ -18,6 +18,7 @@ from chassis.channels import Peers
 from hansei.planner.v1 import generator_service_pb2 as pb
 from hansei.planner.v1 import generator_service_pb2_grpc as rpc
 from hansei.playbook.v1 import playbook_pb2
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2
 from services.planner.bootstrap import build
 from services.planner.settings import PlannerSettings
@@ -73,7 +74,9 @@ async def test_a_query_is_answered_with_cited_bullets(model: OpenAIServer) -> No
     assert trajectory.created_at.seconds > 0
     assert response.model == "gpt-4o-mini"
     assert response.usage.input_tokens > 0
-    assert response.usage.cost_usd > 0
+    assert response.usage.cost_usd == response.model_usage.cost_usd > 0
+    assert response.model_usage.input_tokens == response.usage.input_tokens
+    assert (response.model_usage.calls, response.model_usage.calls_without_cost) == (1, 0)
     system, human = model.requests[0].messages
     assert system == ("system", "be brief")  # P-122
     assert "[er-00002] [sqlite] A locked database needs {timeout}." in human[1]  # P-115
@@ -97,7 +100,17 @@ async def test_a_failing_model_is_a_trajectory_and_no_error_of_the_rpc(model: Op
     assert response.trajectory.error_message.startswith("ModelUnavailable: model gpt-4o-mini answered HTTP 503")
     assert list(response.trajectory.used_bullet_ids) == ["er-00001", "er-00002"]
     assert not response.HasField("usage")
+    assert response.model_usage == ModelUsage()
     assert len(model.requests) == 3
+
+
+async def test_an_answer_of_no_use_is_paid_for(model: OpenAIServer) -> None:
+    model.answer_with(chat_json({"reasoning": "no answer"}))
+    async with generator_with(**with_model(model)) as generator:
+        response = await generator.Generate(request())
+    assert response.trajectory.status == trajectory_pb2.TRAJECTORY_STATUS_FAILURE
+    assert response.model_usage.calls == len(model.requests) == 2
+    assert response.model_usage.cost_usd > 0
 
 
 async def test_a_stalled_model_is_told_before_the_callers_deadline(model: OpenAIServer) -> None:
@@ -110,7 +123,9 @@ async def test_a_stalled_model_is_told_before_the_callers_deadline(model: OpenAI
 async def test_tokens_that_were_not_told_are_unset(model: OpenAIServer) -> None:
     model.script(chat("ok", usage={}))
     async with generator_with(**with_model(model)) as generator:
-        assert not (await generator.Generate(request())).HasField("usage")
+        response = await generator.Generate(request())
+    assert not response.HasField("usage")
+    assert response.model_usage == ModelUsage(calls=1, calls_without_tokens=1, calls_without_cost=1)
 
 
 async def test_offline_it_answers_extractively_and_says_so() -> None:
@@ -122,6 +137,7 @@ async def test_offline_it_answers_extractively_and_says_so() -> None:
     assert first.trajectory.cited_bullet_ids[0] == "er-00002"
     assert first.trajectory.generated_answer == second.trajectory.generated_answer
     assert not first.HasField("usage")
+    assert first.model_usage == ModelUsage()
 
 
 @pytest.mark.parametrize(

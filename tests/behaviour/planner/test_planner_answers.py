@@ -12,21 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from services.planner.domain.errors import AnswerRefused, RunNotPaused
+from services.planner.domain.errors import AnswerRefused, ExecutionNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
 from services.planner.tests.parts import (
-    FixedBackend,
     ScriptedModel,
     ScriptedTool,
     agent_plan,
     agent_step,
     answer,
     executor,
+    planner_with,
 )
 from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
 from services.planner.usecases.executions import Executions
-from services.planner.usecases.plan import Planner
 from tests.support.campaigns import campaign_size
 
 CASES = campaign_size(10_000, 1_000)
@@ -95,7 +94,7 @@ def forge(rng: random.Random, execution: AskingExecution, other: AskingExecution
 
 async def test_wrong_answers_are_refused(tmp_path: Path) -> None:
     rng, clock = random.Random(6), MachineClock()
-    planner = Planner(FixedBackend(), ScriptedModel(REPLY))
+    planner = planner_with(ScriptedModel(REPLY))
     made = executor(ScriptedTool(UNSURE), planner=planner, clock=clock)
     async with replica(tmp_path / "p.db", made, clock=clock) as executions:
         paused_executions: list[AskingExecution] = []
@@ -132,5 +131,5 @@ async def the_right_ones_still_count(executions: Executions, paused: list[Asking
             state = await until_quiet(executions, execution.execution_id)
         assert state.result is not None
         assert state.result.overall_status is OverallStatus.SUCCESS
-        with pytest.raises(RunNotPaused):
+        with pytest.raises(ExecutionNotPaused):
             await executions.answer(execution.execution_id, PROCEED, *execution.open, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from services.planner.domain.errors import RunNotPaused
+from services.planner.domain.errors import ExecutionNotPaused
 from services.planner.domain.events import StepFinished
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus, ToolResult
@@ -74,7 +74,7 @@ async def approve(number: int, replicas: list[Executions], tools: list[Stoppable
         return_exceptions=True,
     )
     assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
-    assert sum(isinstance(outcome, RunNotPaused) for outcome in outcomes) == 3
+    assert sum(isinstance(outcome, ExecutionNotPaused) for outcome in outcomes) == 3
     won = isinstance(outcomes[0], int)
     heir = order[1]
     if won:

@@ -41,6 +41,17 @@ def test_rag_search_reads_document_collections(
         assert '"sky#0"' in step.output
 
 
+def test_a_hit_that_is_best_of_a_bad_lot_is_no_evidence(system: System) -> None:  # S-42, P-28, P-31
+    with Client(system.address) as client:
+        client.collections.create(name="off-topic")
+        documents = [Document(id="sea", text="Bananas ripen in a warm room.")]
+        client.collections.put_documents(collection="off-topic", documents=documents)
+        once = planner_pb2.Budget(max_tool_calls=1)  # a new plan would search everywhere
+        (step,) = client.planner.run_plan(plan=plan("off-topic"), budget=once).result.step_results
+        assert step.status == planner_pb2.STEP_STATUS_FAILED
+        assert step.confidence == 0
+
+
 def test_rag_search_of_a_name_that_is_no_collection_is_one_of_a_dataset(system: System) -> None:  # P-27
     with Client(system.address) as client:
         sky = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="others", content=SKY)

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine
 from libs.storage.engines import parse_location
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.adapters.sql import schema
-from services.planner.domain.errors import AnswerRefused, RunNotPaused
+from services.planner.domain.errors import AnswerRefused, ExecutionNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
@@ -61,7 +61,7 @@ async def test_replicas_share_a_server(url: str) -> None:
                 *(item.answer(execution_id, PROCEED, *bound, None) for item in several), return_exceptions=True
             )
             assert sum(isinstance(o, int) for o in outcomes) == 1
-            assert sum(isinstance(o, RunNotPaused) for o in outcomes) == 3
+            assert sum(isinstance(o, ExecutionNotPaused) for o in outcomes) == 3
             state = await until_quiet(several[3], execution_id)
             assert state.result is not None
             assert state.result.overall_status is OverallStatus.SUCCESS

@@ -11,11 +11,11 @@ import pytest
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
 from libs.storage.idempotency import IdempotencyKey
-from services.planner.domain.plans import new_plan_id, utc_now
+from services.planner.domain.plans import create_plan_id, utc_now
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import PROCEED, question, replica, until_quiet
 from services.planner.usecases.ports import ExecutionFilter, Feedback
-from tests.support.planner_service import Tools, events, expect_error, plan, running, step
+from tests.support.planner_service import Tools, events, expect_error, plan, running, step, tools_are_known
 
 LONGEST = "a" * 127 + "-"
 UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
@@ -24,7 +24,7 @@ UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
 async def test_the_longest_ids_are_kept(database_location: str) -> None:
     request = IdempotencyKey(UUID, "Method", bytes(32), LONGEST)
     async with replica(database_location, executor(ScriptedTool({"s1": answer("one", 0.5)}))) as executions:
-        plan_message = agent_plan(agent_step(1), plan_id=new_plan_id(LONGEST))
+        plan_message = agent_plan(agent_step(1), plan_id=create_plan_id(LONGEST))
         execution_id = await executions.start(plan_message, None, request)
         assert execution_id == await executions.start(plan_message, None, request)  # a replay
         await until_quiet(executions, execution_id)
@@ -32,7 +32,7 @@ async def test_the_longest_ids_are_kept(database_location: str) -> None:
         await until_quiet(executions, execution_id)
         assert await executions.store.add_feedback(Feedback(0.5, True, 0.0, execution_id, 1), utc_now(), None)
         for other in ("Acme--", "acme--", "acme_-"):
-            await executions.start(agent_plan(agent_step(1), plan_id=new_plan_id(other)), None, None)
+            await executions.start(agent_plan(agent_step(1), plan_id=create_plan_id(other)), None, None)
         listed_prefixes = {
             prefix: [
                 summary.execution_id[:-12]
@@ -47,6 +47,8 @@ async def test_a_tool_service_is_told_what_a_plan_may_see(tmp_path: Path) -> Non
     tools = Tools()
     plan_message = plan(step(1, pb.ACTION_WEB_SEARCH, "空"))
     async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        tools.calls.clear()
         for prefix in ("acme--", ""):
             await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan_message, prefix=prefix)))
     assert [call.input.prefix for call in tools.calls] == ["acme--", ""]

@@ -189,6 +189,53 @@ async def test_feedback_moves_the_thresholds(tmp_path: Path) -> None:  # P-89, P
         assert nothing == (grpc.StatusCode.INVALID_ARGUMENT, "confidence, or execution_id and step_id, must be set")
 
 
+async def test_a_reset_restores_the_configured_thresholds_for_good(tmp_path: Path) -> None:  # P-91
+    wrong = service_pb.SubmitFeedbackRequest(confidence=0.8, correct=False)
+    reset = service_pb.ResetThresholdsRequest(request_id=str(uuid.uuid4()))
+    async with running(tmp_path) as stub:
+        configured = (await stub.GetThresholds(service_pb.GetThresholdsRequest())).configured
+        for _ in range(10):
+            moved = await stub.SubmitFeedback(wrong)
+        assert moved.thresholds != configured
+        assert (await stub.ResetThresholds(reset)).thresholds == configured
+        again = await stub.SubmitFeedback(wrong)
+        assert (again.adjusted, again.records) == (False, 1)  # the window of ten is empty
+        await stub.ResetThresholds(reset)
+        assert (await stub.GetThresholds(service_pb.GetThresholdsRequest())).records == 1  # a repeated request
+    async with running(tmp_path) as stub:
+        now = await stub.GetThresholds(service_pb.GetThresholdsRequest())
+        assert (now.thresholds, now.records) == (configured, 1)
+
+
+async def test_a_person_removes_a_step_and_the_rest_runs(tmp_path: Path) -> None:  # P-107
+    two_questions = plan(step(1, pb.ACTION_ASK_USER, "何色？"), step(2, pb.ACTION_ASK_USER, "どこ？", 1))
+    async with running(tmp_path) as stub:
+        (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=two_questions)))
+        removed = answer(question, action=pb.INTERVENTION_ACTION_SKIP, remove_step=True)
+        found = await events(stub.ResumePlan(removed))
+        (replanned,) = [event.replanned for event in found if event.WhichOneof("event") == "replanned"]
+        assert (replanned.success, replanned.strategy) == (True, pb.REPLAN_STRATEGY_SKIP)
+        assert found[-1].intervention_requested.question == "どこ？"
+        (*_, ended) = await events(stub.ResumePlan(answer(found[-1], user_input="海")))
+        assert ended.finished.overall_status == pb.EXECUTION_STATUS_SUCCESS
+        assert [result.step_id for result in ended.finished.step_results] == [2]
+
+
+async def test_a_result_says_whether_a_step_is_critical(tmp_path: Path) -> None:  # P-74
+    tools = Tools()
+    async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        fine = plan(step(1, pb.ACTION_WEB_SEARCH, "空の色"))
+        critical = plan(step(1, pb.ACTION_WEB_SEARCH, "空の色"), step(2, pb.ACTION_CODE_EXECUTE, "fail"))
+        for content, is_critical, factor in ((fine, False, 1.0), (critical, True, 0.7)):
+            request = service_pb.RunPlanRequest(plan=content, budget=pb.Budget(max_tool_calls=len(content.steps)))
+            result = (await stub.RunPlan(request)).result
+            scores = [step_result.confidence for step_result in result.step_results]
+            assert len(scores) == len(content.steps)
+            assert result.has_critical_step is is_critical
+            assert result.checked_confidence == pytest.approx(factor * sum(scores) / len(scores))
+
+
 async def test_a_watcher_follows_from_any_place(tmp_path: Path) -> None:
     async with running(tmp_path) as stub:
         (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))

@@ -71,13 +71,17 @@ async def test_iterations_and_verdicts_are_calls_of_their_own(model: OpenAIServe
     verdict = {"bullet_id": "other", "tag": "harmful", "reason": "it misled"}
     model.script(insights("first"), insights("second", steps=[2]), chat_json(verdict))
     async with reflector(model) as stub:
-        result = (await stub.Reflect(request(max_iterations=2))).result
+        response = await stub.Reflect(request(max_iterations=2))
+    result, usage = response.result, response.usage
+    assert (usage.calls, usage.calls_without_cost, usage.cost_usd > 0) == (3, 0, True)
     assert [insight.key_insight for insight in result.insights] == ["second"]
     assert list(result.insights[0].steps) == [1]
     assert (result.iteration_count, result.model) == (2, "gpt-4o-mini")
     (vote,) = result.bullet_evaluations
     assert (vote.bullet_id, vote.tag) == ("er-00001", playbook_pb2.VOTE_TAG_HARMFUL)
     assert len(model.requests) == 3
+    assert "Set {user.name} first." in model.requests[-1].prompt  # the bullets are those of the request
+    assert {sent.body["temperature"] for sent in model.requests} == {0}  # also of the verdict
     assert all(len(request.messages) == 1 and request.messages[0][0] == "user" for request in model.requests)
     assert "1. look\n2. decide" in model.requests[0].prompt
     assert "- first" in model.requests[1].prompt
@@ -142,7 +146,7 @@ async def test_a_long_run_is_reduced_and_the_prompt_says_so(model: OpenAIServer)
     prompt = model.requests[0].prompt
     assert len(prompt) < 8_000
     assert "[120] tool: Error: the balance is not enough" in prompt
-    assert "省略した" in prompt
+    assert "less important steps are left out" in prompt
     assert list(result.insights[0].steps) == [120]
 
 

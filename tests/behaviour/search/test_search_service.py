@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import chassis
-from chassis.errors import HanseiError, InvalidArgument
+from chassis.errors import HanseiError, InvalidArgument, NotFound
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2_grpc
 from hansei.search.v1 import search_service_pb2 as pb
@@ -129,6 +129,7 @@ async def test_the_specified_vectors_hold_over_the_index_and_without_it(
             assert {result.bullet.id for result in results if result.keyword_match} == {"b1", "b2", "b3"}
         assert (indexed.revision, indexed.embedding_model) == (1, "text-embedding-3-small")
         assert not indexed.approximate
+        assert indexed.alpha == stateless.alpha == (0.5 if alpha is None else alpha)
 
 
 async def test_field_presence_tells_unset_from_zero(models: Models, searching: Any) -> None:  # S-36
@@ -359,6 +360,24 @@ async def test_another_model_takes_over_when_it_has_embedded_everything(models: 
     async with searching() as (search, _):
         response = await search.Search(search_request)
         assert response.embedding_model == "text-embedding-3-small"
+
+
+async def test_a_dataset_that_does_not_exist_is_not_an_empty_one(searching: Any, tmp_path: Path) -> None:
+    async with searching() as (search, playbook):
+        playbook.exists = False
+        reads = [
+            search.Search(pb.SearchRequest(dataset="d", query=query())),
+            search.Search(pb.SearchRequest(dataset="d", query=query(), page_size=2)),
+            search.BatchSearch(pb.BatchSearchRequest(dataset="d", queries=[query()])),
+            search.GetIndexStatus(pb.GetIndexStatusRequest(dataset="d")),
+        ]
+        for read in reads:
+            with pytest.raises(NotFound, match='dataset "d" does not exist') as caught:
+                await read
+            assert caught.value.reason == "DATASET_NOT_FOUND"
+        allowed = await search.Search(pb.SearchRequest(dataset="d", query=query(), allow_missing=True))
+        assert (list(allowed.results), allowed.revision) == ([], 0)
+    assert not list((tmp_path / "snapshots").rglob("*.*"))
 
 
 async def test_status_and_embeddings(models: Models, searching: Any) -> None:

@@ -39,7 +39,7 @@ def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Pat
                 assert failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED
             model.wait_until_idle()
             playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
-            asked_for = playbook_service_pb2.GetPlaybookRequest(dataset="deadline")
+            asked_for = playbook_service_pb2.GetPlaybookRequest(dataset="deadline", allow_missing=True)
             assert playbooks.GetPlaybook(asked_for, timeout=10).playbook.revision == 0
 
 

@@ -18,6 +18,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
@@ -149,6 +150,7 @@ def test_a_repeated_request_learns_nothing_twice(
     again = call.learn(commit_without_identity, request_id)
     assert (first.already_learned, again.already_learned) == (False, True)
     assert (again.reflection, again.curation) == (first.reflection, first.curation)
+    assert (first.usage, again.usage) == (ModelUsage(), ModelUsage())  # offline, no model was called
     history = call.playbooks.GetHistory(playbook_service_pb2.GetHistoryRequest(dataset=dataset), timeout=SECONDS)
     assert [revision.revision for revision in history.revisions] == [first.curation.revision]
     assert history.revisions[0].request_id == request_id

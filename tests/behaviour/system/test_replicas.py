@@ -86,7 +86,7 @@ async def test_every_search_replica_comes_to_the_same_index(stubs: Stubs, datase
 
 async def test_a_watcher_of_one_curator_sees_what_the_other_committed(stubs: Stubs, dataset: str) -> None:
     first_curator, second_curator = stubs("curator", playbook_service_pb2_grpc.PlaybookServiceStub)
-    request = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, from_revision=0)
+    request = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, allow_missing=True)
     feeds = [curator.WatchPlaybook(request, timeout=SECONDS) for curator in (first_curator, second_curator)]
     await learn(stubs, dataset)
     for feed in feeds:

@@ -14,6 +14,7 @@ import pytest
 
 from chassis import Peers, serve
 from chassis.errors import AlreadyExists, FailedPrecondition, HanseiError, InvalidArgument, NotFound, Unavailable
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.validator.v1 import evaluation_pb2 as evaluation
 from hansei.validator.v1 import evaluator_service_pb2 as pb
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc
@@ -68,6 +69,8 @@ async def test_a_submission_is_scored(validator: Any, model: OpenAIServer) -> No
         ("Coverage", 90, "良い"),
         ("Relevance", 70, "良い"),
     ]
+    usage = response.usage
+    assert (usage.calls, usage.calls_without_cost, usage.cost_usd > 0) == (3, 0, True)
     body = model.requests[0].body
     assert body["response_format"]["type"] == "json_schema"
     assert body["temperature"] == 0.0
@@ -144,9 +147,11 @@ async def test_repeated_scoring(validator: Any, model: OpenAIServer) -> None:
 JUDGMENT = {"should_continue": True, "reasoning": "伸びている", "confidence_score": 0.75}
 
 
-async def test_prospects_are_judged(validator: Any, model: OpenAIServer) -> None:  # V-63, V-64
+async def test_prospects_are_judged(validator: Any, model: OpenAIServer) -> None:  # V-63, V-64, B-54
     model.script(chat_json(JUDGMENT))
-    judgment = (await validator.evaluator.Judge(pb.JudgeRequest(formatted_prompt="完成 {x}"))).judgment
+    response = await validator.evaluator.Judge(pb.JudgeRequest(formatted_prompt="完成 {x}"))
+    judgment = response.judgment
+    assert (response.usage.calls, response.usage.cost_usd > 0) == (1, True)
     assert (judgment.should_continue, judgment.reasoning, judgment.confidence_score) == (True, "伸びている", 0.75)
     assert model.requests[0].prompt == "完成 {x}"
     with pytest.raises(InvalidArgument, match=r"^formatted_prompt cannot be empty$"):
@@ -174,13 +179,15 @@ async def test_offline_rules_judge_and_say_so(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("LLM_PROVIDER", "offline")
     async with validator_in(tmp_path) as validator:
         request = pb.EvaluateRequest(user_query="社内の勉強会を続けるには", submission="社内の勉強会を月に一度続ける。")
-        first = (await validator.evaluator.Evaluate(request)).result
+        response = await validator.evaluator.Evaluate(request)
+        first = response.result
+        assert response.usage == ModelUsage()
         assert first.overall_score > 50
         assert all("オフライン" in item.evaluator_comment for item in first.metrics)
         assert (await validator.evaluator.Evaluate(request)).result == first
         judgment = (await validator.evaluator.Judge(pb.JudgeRequest(formatted_prompt="80.00/100"))).judgment
         assert judgment.should_continue
-        assert "オフライン" in judgment.reasoning
+        assert judgment.reasoning.startswith("Offline, by rules over the text")
 
 
 def prefers_strength(request: ModelRequest) -> Any:
@@ -210,7 +217,7 @@ def tournament(*teams: str) -> pb.CompareSubmissionsRequest:
 async def test_submissions_are_compared_and_ranked(validator: Any, model: OpenAIServer) -> None:
     model.answer_with(prefers_strength)
     response = await validator.evaluator.CompareSubmissions(tournament("a", "b", "c"))
-    assert len(response.comparisons) == 8 * 3 * 2
+    assert len(response.comparisons) == response.usage.calls == 8 * 3 * 2
     assert response.not_ranked_because == ""
     assert [rating.id for rating in response.ranking.ratings] == ["c", "b", "a"]
     assert response.ranking.position_term > 0

@@ -5,18 +5,21 @@
 \getenv search_password SEARCH_PASSWORD
 \getenv planner_password PLANNER_PASSWORD
 \getenv validator_password VALIDATOR_PASSWORD
+\getenv evidence_password EVIDENCE_PASSWORD
 \getenv gateway_password GATEWAY_PASSWORD
 
 CREATE ROLE curator LOGIN PASSWORD :'curator_password';
 CREATE ROLE search LOGIN PASSWORD :'search_password';
 CREATE ROLE planner LOGIN PASSWORD :'planner_password';
 CREATE ROLE validator LOGIN PASSWORD :'validator_password';
+CREATE ROLE evidence LOGIN PASSWORD :'evidence_password';
 CREATE ROLE gateway LOGIN PASSWORD :'gateway_password';
 
 CREATE DATABASE curator OWNER curator;
 CREATE DATABASE search OWNER search;
 CREATE DATABASE planner OWNER planner;
 CREATE DATABASE validator OWNER validator;
+CREATE DATABASE evidence OWNER evidence;
 CREATE DATABASE gateway OWNER gateway;
 
-REVOKE CONNECT ON DATABASE curator, search, planner, validator, gateway FROM PUBLIC;
+REVOKE CONNECT ON DATABASE curator, search, planner, validator, evidence, gateway FROM PUBLIC;

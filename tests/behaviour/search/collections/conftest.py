@@ -40,7 +40,9 @@ def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..
                 **settings,
             }
         )
-        async with chassis.serve(lambda address: build(chosen, chassis.Peers({}, own_address=address))) as served:
+        async with chassis.serve(
+            lambda address: build(chosen, chassis.Peers({"curator": "self"}, own_address=address))
+        ) as served:
             client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
                 yield Searching(collection_service_pb2_grpc.CollectionServiceStub(client.channel("search")), backend)

@@ -11,7 +11,7 @@ from chassis.errors import InvalidArgument, NotFound
 from hansei.search.v1 import collection_service_pb2 as pb
 from libs.embedding.errors import EmbeddingFailed
 from libs.storage.errors import StoreUnavailable
-from services.search.adapters.sql.repository import collection_database
+from services.search.adapters.sql.repository import open_collection_database
 from tests.behaviour.search.collections.service import Searching, chunk, direction, document, head, part
 from tests.fakes.openai_answers import Answer, embeddings, error
 from tests.fakes.openai_server import OpenAIServer
@@ -144,7 +144,7 @@ async def test_an_embedder_that_is_down_is_unavailable_and_nothing_is_half_writt
 
 
 async def test_a_server_that_is_not_there_is_unavailable_and_its_password_stays_secret() -> None:
-    database = collection_database("postgresql://hansei:secret@127.0.0.1:1/hansei")
+    database = open_collection_database("postgresql://hansei:secret@127.0.0.1:1/hansei")
     with pytest.raises(StoreUnavailable, match=r"the document store postgresql.*does not answer") as caught:
         await database.open()
     assert caught.value.retry_after
