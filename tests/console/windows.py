@@ -63,4 +63,4 @@ def reading(browser: Browser, url: str, **context: object) -> Iterator[Reader]:
     yield reader
     complaints = list(reader.complaints)
     window.close()
-    assert complaints == []
+    assert complaints == [], complaints

@@ -55,6 +55,7 @@ async def curator_and_search(
 
 
 def curate_request(*lessons: str, trajectory: str = "run", dataset: str = "d") -> curator_pb.CurateRequest:
+    """Return a request with lessons of a model, which need no response of a tool as support."""
     insights = [
         trajectory_pb2.Insight(
             reasoning="r", error_identification="e", root_cause_analysis="c", correct_approach="a", key_insight=lesson
@@ -66,6 +67,6 @@ def curate_request(*lessons: str, trajectory: str = "run", dataset: str = "d") -
         trajectory_id=trajectory,
         iteration_count=1,
         signal=trajectory_pb2.SIGNAL_STRENGTH_REWARD,
-        model="offline",
+        model="a-model",
     )
     return curator_pb.CurateRequest(request_id=new_id(), dataset=dataset, reflection_result=reflection)

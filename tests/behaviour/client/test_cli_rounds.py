@@ -64,7 +64,7 @@ def test_an_unknown_execution_is_an_error(hansei: Hansei) -> None:
         ("rounds", "show", "no-such", "--best"),
     ):
         outcome = hansei(*arguments)
-        assert (outcome.code, outcome.out) == (1, "")
+        assert (outcome.code, outcome.out) == (4, "")
         assert outcome.err.startswith("Error: ")
 
 

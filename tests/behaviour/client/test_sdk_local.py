@@ -50,8 +50,9 @@ def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_p
 async def test_the_async_client_runs_the_stack_in_its_own_loop(tmp_path: Path) -> None:
     async with AsyncClient.local(**build_temp_settings(tmp_path)) as client:
         assert list((await client.playbooks.list_datasets()).datasets) == []
-        await client.playbooks.apply_deltas(dataset="books", deltas=[])
-        assert (await client.search("books", "anything")).results == []
+        added = await client.remember("books", "Close the database before the backup", section="backups")
+        found = await client.search("books", "backup", min_revision=added.revision)
+        assert [result.bullet.content for result in found.results] == ["Close the database before the backup"]
 
 
 def test_a_stack_that_cannot_start_says_why_and_leaves_nothing_running(

@@ -75,7 +75,7 @@ async def test_in_a_large_playbook_too_the_lesson_is_found(tmp_path: Path) -> No
 
 
 async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
-    answer = await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d"))
+    answer = await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d", allow_missing=True))
     return list(answer.playbook.bullets)
 
 

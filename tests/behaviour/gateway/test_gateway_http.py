@@ -157,7 +157,9 @@ def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer)
         query = {"dataset": dataset, "query": {"query_text": "commit fails"}, "min_revision": "1"}
         found = client.post("/v1/search", json=query).json()
     assert (learned.status_code, learned.json()["curation"]["revision"]) == (200, "1")
-    assert again.json() == learned.json() | {"already_learned": True}  # exactly once per request_id
+    repeated = {"already_learned": True, "usage": again.json()["usage"]}
+    assert again.json() == learned.json() | repeated  # exactly once per request_id
+    assert (learned.json()["usage"]["calls"], again.json()["usage"]["calls"]) == (2, 0)
     assert [bullet["content"] for bullet in book["bullets"]] == [LESSON]  # G-31, G-67
     assert [revision["revision"] for revision in history["revisions"]] == ["1"]
     assert [change["after"]["content"] for change in diff["changes"]] == [LESSON]
@@ -178,7 +180,8 @@ def test_a_key_in_the_header_makes_a_change_happen_once(front: Front, model: Ope
     with front.client(**{"Idempotency-Key": "order-7"}) as client:
         no_key = client.post("/v1/learn", json=body)
         history = client.get("/v1/playbooks/header-key/history").json()
-    assert (first.status_code, second.json()) == (200, first.json() | {"already_learned": True})
+    repeated = {"already_learned": True, "usage": second.json()["usage"]}
+    assert (first.status_code, second.json()) == (200, first.json() | repeated)
     assert "event: end" in events.text
     assert len(history["revisions"]) == 1
     assert (other.status_code, no_key.status_code) == (400, 400)
@@ -248,7 +251,7 @@ def test_a_body_that_is_no_object_is_400(front: Front) -> None:
 
 def test_errors_of_services_are_problems_with_their_reasons(front: Front) -> None:
     with front.client() as client:
-        response = client.get("/v1/playbooks/http-empty", params={"revision": 99})
+        response = client.get("/v1/playbooks/http-empty", params={"revision": 99, "allow_missing": True})
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
     assert response.json()["code"] == "OUT_OF_RANGE"
 

@@ -154,6 +154,9 @@ def test_the_lines_of_the_readme_work(stack: Stack, dataset: str) -> None:
     lines = [line.command for line in all_lines(ROOT / "gateway/README.md") if line.command.startswith("curl ")]
     assert lines
     netloc = urlsplit(str(stack.client.base_url)).netloc
+    delta = {"type": "DELTA_TYPE_ADD", "section": "s", "content": "Close the database before the backup"}
+    edit = {"request_id": str(uuid.uuid4()), "deltas": [delta]}
+    stack.client.post(f"/v1/playbooks/{dataset}/deltas", json=edit).raise_for_status()
     for line in lines:
         endless = "/playbooks/" in line and "/events" in line
         command = line.replace("127.0.0.1:8080", netloc).replace("gateway-readme", dataset)

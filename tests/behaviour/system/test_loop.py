@@ -58,7 +58,7 @@ class Caller:
 
     def bullets(self, dataset: str) -> dict[str, playbook.Bullet]:
         """The playbook as it stands."""
-        request = playbook_service_pb2.GetPlaybookRequest(dataset=dataset)
+        request = playbook_service_pb2.GetPlaybookRequest(dataset=dataset, allow_missing=True)
         return {b.id: b for b in self.playbooks.GetPlaybook(request, timeout=SECONDS).playbook.bullets}
 
 

@@ -33,8 +33,9 @@ export const restore = (dataset, revision, reason) =>
 export const deleteDataset = (dataset, reason) => remove(book(dataset), edit({ reason }));
 export const applyDelta = (dataset, delta, reason, base_revision) =>
   post(`${book(dataset)}/deltas`, edit({ deltas: [delta], reason, base_revision }));
+export const summary = (dataset, query, signal) => get(`${book(dataset)}/summary`, query, signal);
 export const watchPlaybook = (dataset, from, options) =>
-  follow(`${book(dataset)}/events`, { query: { from_revision: from }, ...options });
+  follow(`${book(dataset)}/events`, { query: { from_revision: from, allow_missing: true }, ...options });
 
 export const pending = (dataset, query, signal) => get(`${book(dataset)}/pending`, query, signal);
 export const decide = (dataset, decision, ids, reason) =>

@@ -2,7 +2,7 @@
 
 import { changes } from "./changes.js";
 import { fill, h } from "./dom.js";
-import { history, watchPlaybook } from "./endpoints.js";
+import { summary, watchPlaybook } from "./endpoints.js";
 import { word } from "./format.js";
 import { chip, state, when } from "./parts.js";
 import { link } from "./router.js";
@@ -26,8 +26,9 @@ export class Feed {
   async follow() {
     const onState = (name) => fill(this.live, state(name));
     try {
-      const { revisions } = await history(this.dataset, { page_size: 1 }, this.signal);
-      await watchPlaybook(this.dataset, revisions[0]?.revision ?? 0, {
+      // The first trajectory creates the dataset.
+      const { dataset } = await summary(this.dataset, { allow_missing: true }, this.signal);
+      await watchPlaybook(this.dataset, dataset.revision ?? 0, {
         signal: this.signal,
         onState,
         take: (event) => this.take(event),

@@ -83,7 +83,7 @@ def select_bullet_trials_by_id(connection: Connection, ids: Iterable[int]) -> li
     return [_to_trial(row) for row in connection.execute(query)]
 
 
-def select_bullet_trials_of(connection: Connection, dataset: str, bullet_ids: Sequence[str]) -> list[BulletTrial]:
+def select_trials_by_bullet_id(connection: Connection, dataset: str, bullet_ids: Sequence[str]) -> list[BulletTrial]:
     """Return the trials of these bullets, of all their texts."""
     query = select(bullet_trial).where(bullet_trial.c.dataset == dataset, bullet_trial.c.bullet_id.in_(bullet_ids))
     return [_to_trial(row) for row in connection.execute(query)]

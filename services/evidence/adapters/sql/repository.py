@@ -133,7 +133,7 @@ def _serve(
     if has_playbook and bullets:
         trials_by_text = {
             (trial.bullet_id, trial.text_version): trial
-            for trial in queries.select_bullet_trials_of(connection, dataset, [b.bullet_id for b in bullets])
+            for trial in queries.select_trials_by_bullet_id(connection, dataset, [b.bullet_id for b in bullets])
         }
         for bullet in bullets:
             trial = trials_by_text.get((bullet.bullet_id, bullet.text_version)) or _enrol(

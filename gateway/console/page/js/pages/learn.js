@@ -138,7 +138,7 @@ class Learning {
     }
   }
 
-  async many(runs) {
+  async submitMany(runs) {
     const made = await change(() => submitJob(this.dataset, runs, this.signal));
     if (!made) return;
     note({ job: made.job.job_id });
