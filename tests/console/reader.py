@@ -47,6 +47,11 @@ class Reader:
         else:
             expect(found).to_have_count(times)
 
+    def expect_only_refusals(self, status: str) -> None:
+        """Forget the complaints about failed requests with a status; fail if there are others."""
+        assert [complaint for complaint in self.complaints if status not in complaint] == []
+        self.complaints.clear()
+
     @property
     def main(self) -> Locator:
         """The page beside the navigation."""

@@ -40,6 +40,7 @@ def addresses(stack: Stack) -> list[str]:
 def test_axe_finds_no_serious_fault(browser: Browser, stack: Stack, theme: str) -> None:
     with reading(browser, stack.url, color_scheme=theme, reduced_motion="reduce") as reader:
         found = [fault for address in addresses(stack) for fault in faults(reader, address)]
+        reader.expect_only_refusals("404")
     assert found == []
 
 
@@ -131,6 +132,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, stack: Stack) -> None:
             reader.open(address)
             wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
             assert wide <= 0, address
+        reader.expect_only_refusals("404")
 
 
 def test_a_phone_has_the_navigation_in_a_drawer_and_one_panel_at_a_time(browser: Browser, stack: Stack) -> None:

@@ -65,12 +65,6 @@ def submit_job(url: str, dataset: str, trajectories: list[Any]) -> str:
     return str(made["job"]["job_id"])
 
 
-def expect_only_refusals(reader: Reader, status: str) -> None:
-    """The browser notes what the gateway refuses; the page itself has nothing to complain about."""
-    assert [complaint for complaint in reader.complaints if status not in complaint] == []
-    reader.complaints.clear()
-
-
 def file(name: str, text: str) -> Any:
     return {"name": name, "mimeType": "application/octet-stream", "buffer": text.encode()}
 
@@ -139,7 +133,7 @@ def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str,
     expect(source.get_by_text("Why no format matched")).to_have_count(1 if with_reasons else 0)
     reader.main.get_by_role("button", name="Learn").click()
     expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")
-    expect_only_refusals(reader, "400")
+    reader.expect_only_refusals("400")
 
 
 def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
@@ -149,7 +143,7 @@ def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
     expect(reader.main.locator(".source")).to_contain_text("trajectory.reward")
     reader.page.get_by_label("Format").select_option("")
     expect(reader.main.locator(".source .chip")).to_have_text("OpenAI messages")
-    expect_only_refusals(reader, "400")
+    reader.expect_only_refusals("400")
 
 
 def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
@@ -178,7 +172,7 @@ def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
     expect(listed).to_contain_text("completed")
     reader.page.reload()  # the address names the job
     expect(job).to_contain_text("13 of 13 trajectories")
-    expect_only_refusals(reader, "400")
+    reader.expect_only_refusals("400")
 
 
 def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
@@ -219,7 +213,7 @@ def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: s
 def test_a_job_that_is_forgotten_says_so(reader: Reader) -> None:
     reader.open(f"#/learn/thousand?job={uuid.uuid4()}")
     reader.sees("No such job")
-    expect_only_refusals(reader, "404")
+    reader.expect_only_refusals("404")
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -236,7 +230,7 @@ def test_everybody_can_use_it(browser: Browser, stack: Stack, theme: str) -> Non
         assert faults(reader, None) == []
         wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
         assert wide <= 0
-        expect_only_refusals(reader, "400")
+        reader.expect_only_refusals("400")
 
 
 def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reader) -> None:
@@ -256,4 +250,4 @@ def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reade
         for window in (reader, other):
             assert window.page.evaluate("window.hacked") is None
             assert window.page.locator(MADE).count() == 0
-    expect_only_refusals(reader, "400")
+    reader.expect_only_refusals("400")

@@ -58,7 +58,9 @@ def add_request(*contents: str, request_id: str = "") -> service_pb.ApplyDeltasR
 
 
 async def head(playbooks: PlaybookServiceAsyncStub) -> int:
-    return (await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d", allow_missing=True))).playbook.revision
+    return (
+        await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d", allow_missing=True))
+    ).playbook.revision
 
 
 async def search_contents(searches: SearchServiceAsyncStub, revision: int, text: str = LESSON) -> list[str]:

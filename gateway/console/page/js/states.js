@@ -46,10 +46,9 @@ export async function load(container, signal, ask, draw) {
   } catch (error) {
     if (signal.aborted) return;
     report(error);
-    fill(
-      container,
-      showFailure(error, () => load(container, signal, ask, draw)),
-    );
+    const again = () => load(container, signal, ask, draw);
+    const isMissing = error.reason === "DATASET_NOT_FOUND";
+    fill(container, isMissing ? showEmpty("No such dataset", error.message) : showFailure(error, again));
   } finally {
     container.removeAttribute("aria-busy");
   }

@@ -125,7 +125,7 @@ class Queue {
   tell() {
     const many = this.picked.size
       ? `${this.picked.size} of ${this.all.length} picked`
-      : plural(this.all.length, "pending");
+      : plural(this.all.length, "change");
     this.count.textContent = many;
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
   }
