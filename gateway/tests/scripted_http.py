@@ -151,12 +151,15 @@ def request_arguments(binding: Binding, **values: str) -> dict[str, Any]:
     """The arguments of `httpx` for the README's example of a method, with these values in the path."""
     path = binding.path.format(**(VALUES | values))
     request: dict[str, Any] = {"method": binding.verb, "url": path}
-    example = example_of(get_path(binding.method).removeprefix("/hansei.")) if binding.body else {}
+    has_fields = bool(binding.body) or binding.verb == "DELETE"
+    example = example_of(get_path(binding.method).removeprefix("/hansei.")) if has_fields else {}
     if binding.takes_file:
         return request | {"content": base64.b64decode(example.pop(binding.body)), "params": example}
     if isinstance(example, dict):
         example = {name: value for name, value in example.items() if name not in binding.variables}
-    return request | ({"json": example[binding.body] if binding.body_field else example} if binding.body else {})
+    if not binding.body:
+        return request | {"params": example}
+    return request | {"json": example[binding.body] if binding.body_field else example}
 
 
 @asynccontextmanager

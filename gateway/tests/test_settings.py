@@ -48,8 +48,16 @@ async def test_prompts_come_from_the_workspace(tmp_path: Path) -> None:
     assert await prompts.build_team_prompt(ROUND) == "mine: Q {{ x }}"  # B-38, B-51, G-67
 
 
-async def test_without_a_workspace_prompts_are_built_in() -> None:
-    assert "# ユーザクエリ\nQ {{ x }}" in await create_prompts(GatewaySettings()).build_team_prompt(ROUND)
+@pytest.mark.parametrize(
+    ("language", "heading"), [("ja", "# ユーザクエリ"), ("en", "# User query"), ("", "# User query")]
+)
+async def test_without_a_workspace_prompts_are_built_in(
+    monkeypatch: pytest.MonkeyPatch, language: str, heading: str
+) -> None:
+    monkeypatch.delenv("HANSEI_LANGUAGE", raising=False)
+    if language:
+        monkeypatch.setenv("HANSEI_LANGUAGE", language)
+    assert f"{heading}\nQ {{{{ x }}}}" in await create_prompts(GatewaySettings()).build_team_prompt(ROUND)
 
 
 @pytest.mark.parametrize("content", ["[prompt_builder", '[prompt_builder]\nteam_user_prompt = " "\n'])

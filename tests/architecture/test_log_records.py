@@ -9,8 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("chassis", "libs", "services", "gateway", "allinone", "sdk")
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
-OWNERS = {"chassis/logging.py", "gateway/bulk/adapters/dbos_queue.py"}
-"""The module that sets up logging, and the one that sets the level of a library's own logger."""
+OWNERS = {"chassis/logging.py", "gateway/bulk/adapters/dbos_queue.py", "sdk/hansei/client/outages.py"}
+"""The module that sets up logging, the one that sets the level of a library's own logger, and the client's, which logs
+to the loggers of its user's program."""
 
 
 def product_modules() -> Iterator[tuple[str, ast.Module]]:

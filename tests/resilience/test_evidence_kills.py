@@ -42,7 +42,9 @@ def test_acknowledged_outcomes_are_counted_once(
             while not ended.is_set():
                 number += 1
                 try:
-                    served = client.evidence.recall(dataset=dataset, session_id=f"{caller}-{number}", query_text="push")
+                    served = client.evidence.recall(
+                        dataset=dataset, session_id=f"{caller}-{number}", query_text="push", min_revision=1
+                    )
                     reward = choose.random()
                     client.evidence.report_outcome(dataset=dataset, serving_id=served.serving_id, reward=reward)
                 except HanseiError:

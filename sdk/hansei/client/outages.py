@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from chassis.logging import get_logger
 from hansei.client.errors import DeadlineExceeded, Internal, ResourceExhausted, Unavailable
 
 OnError = Literal["skip", "raise"]
@@ -15,8 +15,13 @@ OnError = Literal["skip", "raise"]
 AWAY = (Unavailable, DeadlineExceeded, ResourceExhausted, Internal)
 """The errors of an outage. Others, such as a refused credential, do not pass by themselves and are always raised."""
 
-_log = get_logger(__name__)
+_log = logging.getLogger("hansei.client")
 _failing: set[str] = set()
+
+
+def warn(event: str, **facts: object) -> None:
+    """Log a warning in the logs of the user's program, with the facts as `name=value`."""
+    _log.warning(" ".join([event, *(f"{name}={value}" for name, value in facts.items())]))
 
 
 @contextmanager
@@ -28,7 +33,7 @@ def skip_outage(on_error: OnError, dataset: str) -> Iterator[None]:
         if on_error == "raise":
             raise
         if dataset not in _failing:
-            _log.warning("hansei is unavailable; the agent continues without memory", dataset=dataset, error=str(error))
+            warn("hansei is unavailable; the agent continues without memory", dataset=dataset, error=error)
         _failing.add(dataset)
     else:
         _failing.discard(dataset)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from chassis.logging import get_logger
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.errors import Unavailable
+from hansei.client.outages import warn
 from hansei.client.recording import format_bullets
 from hansei.client.services import EvidenceServiceClient
 from hansei.evidence.v1.evidence_service_pb2 import RecallResponse, ReportOutcomeResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.search.v1.search_service_pb2 import SearchResponse
-
-log = get_logger("hansei.client.serving")
 
 FALLBACK_NOTE = "the evidence service is unavailable: a search returned the bullets, and nothing is measured"
 
@@ -31,7 +29,7 @@ class SearchFallback:
     def recall_response(self, error: Unavailable, response: SearchResponse) -> RecallResponse:
         """Return the results of a search as those of a recall that measures nothing."""
         if not self._is_active:
-            log.warning("evidence service is unavailable; recalls use search", error=error.message)
+            warn("evidence service is unavailable; recalls use search", error=error.message)
         self._is_active = True
         return RecallResponse(results=response.results, revision=response.revision, note=FALLBACK_NOTE)
 
@@ -64,7 +62,7 @@ class _SessionServing:
     def warn_of_missing_report(self) -> None:
         """Log that a measured session ended without a report: it then counts in neither arm."""
         if self.serving_id and not self._is_reported:
-            log.warning("session ended without an outcome; it counts as missing", serving_id=self.serving_id)
+            warn("session ended without an outcome; it counts as missing", serving_id=self.serving_id)
 
     def _report_fields(self, succeeded: bool | None, reward: float | None, correction: bool) -> dict[str, Any]:
         """Return the request of ReportOutcome. Raises ValueError unless exactly one outcome is set."""

@@ -99,7 +99,7 @@ def test_the_form_is_told_by_the_content(text: str, form: PlaybookFormat) -> Non
         ("## A\n[a] fine\nneither\n", PlaybookFormat.PLAIN, 'line 3: "neither" is neither a heading nor a bullet'),
         ("[a] no counters\n", PlaybookFormat.COUNTED, "line 1: bullet a has no `helpful=N harmful=N :: text`"),
         ('{"bullets": [{"id": 1}]}', PlaybookFormat.JSON, "bullets[0].id:"),
-        ("{", PlaybookFormat.JSON, "the file: Invalid JSON"),
+        ("{", PlaybookFormat.JSON, "the file: is not JSON"),
         ('{"bullets": "x"}', PlaybookFormat.JSON, "bullets: "),
     ],
 )

@@ -94,7 +94,7 @@ class TestAtif:
         out_of_order, nobody = load("atif.json"), load("atif.json")
         out_of_order["steps"][1]["step_id"] = 7
         nobody["steps"][1]["source"] = "robot"
-        assert refusal(out_of_order) == "trajectory.steps[1].step_id: '7' must be the step's number, 2"
+        assert refusal(out_of_order) == "trajectory.steps[1].step_id: 7 must be the step's number, 2"
         assert refusal(nobody) == "trajectory.steps[1].source: 'robot' must be one of system, user, agent"
         with pytest.raises(UnknownFormat, match="none of the formats"):
             read_trajectories(json.dumps({"schema_version": "ATIF-v2.0", "agent": {}}).encode(), "given")
@@ -236,8 +236,8 @@ def test_a_file_in_no_known_format_is_told_what_was_tried_and_why_each_failed() 
         "who_and_when, hansei; its fields are steps, log, schema_version"
     )
     reasons = {violation.field: violation.description for violation in error.violations}
-    assert reasons["as atif"] == "trajectory.schema_version: '4' must be ATIF-v1.0 to ATIF-v1.7"
-    assert reasons["as tau_bench"] == "trajectory.traj: 'None' must be a list"
+    assert reasons["as atif"] == "trajectory.schema_version: 4 must be ATIF-v1.0 to ATIF-v1.7"
+    assert reasons["as tau_bench"] == "trajectory.traj: null must be a list"
     assert reasons["as hansei"] == "trajectory.steps: 'none' must be a list"
     assert len(reasons) == 9
 

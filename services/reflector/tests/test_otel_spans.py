@@ -172,7 +172,7 @@ class TestOtel:
     @pytest.mark.parametrize(
         ("span", "complaint"),
         [
-            ({}, "spans[0].traceId: 'None' must name it"),
+            ({}, "spans[0].traceId: null must name it"),
             ({"traceId": "1", "spanId": "2", "startTimeUnixNano": "soon"}, "startTimeUnixNano: 'soon' must be"),
             (
                 {

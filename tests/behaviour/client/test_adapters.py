@@ -71,17 +71,16 @@ def lesson(stack: Client, dataset: str) -> Bullet:
 
 
 @pytest.fixture
-def outages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def outages(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return the datasets of the warnings about outages."""
-    datasets: list[str] = []
+    datasets: list[object] = []
 
-    class Log:
-        def warning(self, event: str, *, dataset: str, error: str) -> None:
-            assert event == "hansei is unavailable; the agent continues without memory"
-            assert "127.0.0.1:1" in error
-            datasets.append(dataset)
+    def warn(event: str, *, dataset: str, error: object) -> None:
+        assert event == "hansei is unavailable; the agent continues without memory"
+        assert "127.0.0.1:1" in str(error)
+        datasets.append(dataset)
 
-    monkeypatch.setattr("hansei.client.outages._log", Log())
+    monkeypatch.setattr("hansei.client.outages.warn", warn)
     return datasets
 
 
@@ -213,7 +212,7 @@ class TestOpenAI:
         assert model.requests == []
 
     async def test_an_agent_goes_on_without_a_memory_that_is_away(
-        self, openai: OpenAI, asynchronous: AsyncOpenAI, model: OpenAIServer, outages: list[str]
+        self, openai: OpenAI, asynchronous: AsyncOpenAI, model: OpenAIServer, outages: list[object]
     ) -> None:
         model.script(chat("First."), chat("Second."), chat("Third."))
         options = {"model": "scripted", "messages": messages_for()}
@@ -305,7 +304,7 @@ class TestLangChain:
             "harmful": 0,
         }
 
-    async def test_a_chain_goes_on_without_a_memory_that_is_away(self, outages: list[str]) -> None:
+    async def test_a_chain_goes_on_without_a_memory_that_is_away(self, outages: list[object]) -> None:
         with Client("127.0.0.1:1") as nobody:
             retriever = PlaybookRetriever(client=nobody, dataset="away-chain")
             assert (retriever.invoke(TASK), retriever.invoke(TASK)) == ([], [])

@@ -65,6 +65,7 @@ def test_an_edit_by_hand_has_its_caller_as_author(gate: Gate) -> None:
         client.forget("acme--by-hand", made.operations[0].bullet_id)
         authors = {change.author for change in client.playbooks.get_history(dataset="acme--by-hand").revisions}
         own_name = client.access.who_am_i().name
+        client.playbooks.delete_dataset(dataset="acme--by-hand")
     assert authors == {own_name}
     with gate.client("evil") as client, pytest.raises(NotFound):
         client.remember("acme--by-hand", "Run the quagga check.")
@@ -83,9 +84,10 @@ def test_a_tenant_deletes_only_its_own_dataset_and_leaves_a_record(gate: Gate) -
     assert httpx.get(url, headers=headers).status_code == 404
     with gate.client("acme") as client:
         records = client.access.list_audit_records().audit_records
-        (tombstone,) = client.playbooks.list_datasets(deleted=True).datasets
+        tombstones = [dataset.name for dataset in client.playbooks.list_datasets(deleted=True).datasets]
     (deletion, *_) = [record for record in records if record.method.endswith("/DeleteDataset") and record.code == "OK"]
-    assert (list(deletion.names), tombstone.name) == (["acme--gone"], "acme--gone")
+    assert list(deletion.names) == ["acme--gone"]
+    assert "acme--gone" in tombstones
 
 
 def test_another_tenant_can_neither_see_nor_search_nor_watch_nor_guess_it(gate: Gate, book: str) -> None:

@@ -28,7 +28,7 @@ RARELY_NEEDED = {
     "sudachipy": "no Japanese text came yet",
     "uvicorn": "there is no HTTP",
 }
-NEEDED = {"curator": {"numpy"}, "search": {"numpy"}, "allinone": {"numpy"}}
+NEEDED = {"curator": {"numpy"}, "search": {"numpy"}, "evidence": {"numpy"}, "allinone": {"numpy"}}
 
 
 def imported_modules(log: str) -> set[str]:

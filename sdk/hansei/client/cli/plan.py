@@ -106,7 +106,7 @@ def run(
 ) -> object:
     """Execute a plan and show its events until it ends or asks a question.
 
-    The execution continues if this command is interrupted. Exits with 4 if it waits for an answer, with 1 if it failed.
+    The execution continues if this command is interrupted. Exits with 5 if it waits for an answer, with 1 if it failed.
     """
     from hansei.planner.v1.planner_pb2 import Budget
 

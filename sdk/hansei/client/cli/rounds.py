@@ -26,7 +26,7 @@ Model = Annotated[
 
 
 def exit_with_teams(event: Any) -> None:
-    """End the command with 1 if every team failed, with 4 if some did."""
+    """End the command with 1 if every team failed, with 5 if some did."""
     from hansei.gateway.v1.rounds_service_pb2 import ROUNDS_STATUS_FAILED
 
     failed_teams = [team for team in event.result.teams if team.status == ROUNDS_STATUS_FAILED]
@@ -57,7 +57,7 @@ def run(
 ) -> object:
     """Let teams answer a prompt in rounds, and show each finished round and the ranking.
 
-    Exits with 1 if every team failed, with 4 if some did. An interrupted command ends the teams; completed rounds stay.
+    Exits with 1 if every team failed, with 5 if some did. An interrupted command ends the teams; completed rounds stay.
     """
     from hansei.gateway.v1.rounds_service_pb2 import Team
     from hansei.validator.v1.evaluation_pb2 import EvaluationConfig
@@ -159,4 +159,4 @@ def _parse_weight(name: str, weight: str) -> float:
 
 
 def _fail_unknown(execution: str, team: str | None = None) -> object:
-    fail(f"execution {execution} has no rounds" + (f" of team {team}" if team else ""))
+    fail(f"execution {execution} has no rounds" + (f" of team {team}" if team else ""), Exit.NOT_FOUND)
