@@ -25,6 +25,7 @@ from typing import Any
 from rank_bm25 import BM25Okapi
 
 from bench.lift.harbour import HARBOUR
+from bench.lift.laboratory import LABORATORY
 from bench.lift.office import OFFICE
 from bench.lift.world import MadeUpWorld, Request, Run, build_test_requests, build_training_runs
 from bench.report import machine, write
@@ -146,7 +147,7 @@ def score_world(client: Client, world: MadeUpWorld, *, verbose: bool = False) ->
             for name, memory in memories.items():
                 ranked = memory(request.text)
                 for budget in BUDGETS:
-                    hit = request.convention.is_in(cut_to_budget(ranked, budget))
+                    hit = request.convention.is_in(cut_to_budget(ranked, budget), request.values)
                     hits[budget, name].append((request, hit))
                     if verbose and name.startswith("hansei") and budget == BUDGETS[-1] and not hit:
                         print("MISSED", request.convention.tool, "|", request.text, "|", *ranked[:3], sep="\n   ")
@@ -156,7 +157,7 @@ def score_world(client: Client, world: MadeUpWorld, *, verbose: bool = False) ->
 def main(arguments: Sequence[str]) -> None:
     """Measure the worlds that are named, or both; write the table if both were measured."""
     logging.disable(logging.WARNING)
-    worlds = [world for world in (OFFICE, HARBOUR) if not arguments or world.name in arguments]
+    worlds = [world for world in (OFFICE, HARBOUR, LABORATORY) if not arguments or world.name in arguments]
     with tempfile.TemporaryDirectory() as folder, embedded_client(build_temp_settings(Path(folder))) as client:
         rows = [row for world in worlds for row in score_world(client, world, verbose=bool(arguments))]
     if arguments:

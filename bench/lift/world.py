@@ -52,20 +52,26 @@ class Convention:
     right: str = ""
     wrong: Sequence[str] = ()
     """Templates of wrong values of the argument."""
+    depends_on: tuple[str, Mapping[str, str]] | None = None
+    """The value of the task on which the right value depends, and the right value for each."""
     also: str = ""
     """The tool that must be called too."""
     make: Callable[[random.Random], dict[str, str]] = field(default=lambda chance: {})
 
-    def is_in(self, units: Sequence[str]) -> bool:
-        """Return whether a text of `units` states the rule, or shows it by a right call."""
-        return any(self._is_in(unit) for unit in units)
+    def is_in(self, units: Sequence[str], values: Values) -> bool:
+        """Return whether a text of `units` states the rule for the `values` of a task, or shows it by a right call."""
+        return any(self._is_in(unit, values) for unit in units)
 
     @property
     def tool_called(self) -> str:
         """Return the name of the tool in the calls of the task: a program is called by a shell."""
         return self.tool if any(name == self.tool for name, _ in self.calls) else self.calls[-1][0]
 
-    def _is_in(self, unit: str) -> bool:
+    def _is_in(self, unit: str, values: Values) -> bool:
+        if self.depends_on:
+            given, rights = values[self.depends_on[0]], self.depends_on[1]
+            tied = rf"{given}.{{0,80}}?{rights[given]}|{rights[given]}.{{0,80}}?{given}"
+            return self.tool in unit and bool(re.search(tied, unit, re.S))
         if self.stated and re.search(self.stated, unit, re.I):
             return True
         if self.also:
@@ -140,6 +146,7 @@ class Request:
 
     text: str
     convention: Convention
+    values: Values
 
 
 def render_result(call: MadeUpCall) -> str:
@@ -180,7 +187,7 @@ def build_test_requests(world: MadeUpWorld, tasks: int, seed: int) -> list[Reque
         convention = world.conventions[number % len(world.conventions)]
         values = {**world.values(chance), **convention.make(chance)}
         text = chance.choice(convention.requests[len(convention.requests) // 2 :]).format_map(values)
-        requests.append(Request(text, convention))
+        requests.append(Request(text, convention, values))
     return requests
 
 
