@@ -27,6 +27,7 @@ from rank_bm25 import BM25Okapi
 from bench.lift.harbour import HARBOUR
 from bench.lift.laboratory import LABORATORY
 from bench.lift.office import OFFICE
+from bench.lift.print_shop import PRINT_SHOP
 from bench.lift.world import MadeUpWorld, Request, Run, build_test_requests, build_training_runs
 from bench.report import machine, write
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
@@ -157,7 +158,7 @@ def score_world(client: Client, world: MadeUpWorld, *, verbose: bool = False) ->
 def main(arguments: Sequence[str]) -> None:
     """Measure the worlds that are named, or both; write the table if both were measured."""
     logging.disable(logging.WARNING)
-    worlds = [world for world in (OFFICE, HARBOUR, LABORATORY) if not arguments or world.name in arguments]
+    worlds = [world for world in (OFFICE, HARBOUR, LABORATORY, PRINT_SHOP) if not arguments or world.name in arguments]
     with tempfile.TemporaryDirectory() as folder, embedded_client(build_temp_settings(Path(folder))) as client:
         rows = [row for world in worlds for row in score_world(client, world, verbose=bool(arguments))]
     if arguments:
