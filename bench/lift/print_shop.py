@@ -37,7 +37,7 @@ def _draw_values(chance: random.Random) -> dict[str, str]:
 
 
 PRINT_SHOP = MadeUpWorld(
-    "print shop",
+    "print-shop",
     (
         Convention(
             "mix-ink", "bare code", "mix-ink: cartridge 410 for cyan, 377 for magenta, 902 for black.",
