@@ -1,4 +1,4 @@
-"""The second world: a harbour. Other words, other kinds of arguments, command lines; no rule was tuned on it."""
+"""The second world: a harbour. Other words, other kinds of arguments, command lines."""
 
 from __future__ import annotations
 

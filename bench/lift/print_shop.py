@@ -20,7 +20,7 @@ def _draw_values(chance: random.Random) -> dict[str, str]:
     hue, other_hue = chance.sample(sorted(CARTRIDGES), 2)
     size, other_size = chance.sample(sorted(MARGINS), 2)
     country, other_country = chance.sample(sorted(CARRIERS), 2)
-    known, other_known = chance.sample(sorted(TIERS), 2)
+    flag, other_flag = chance.sample(sorted(TIERS), 2)
     tenths = chance.randint(2, 9)
     return {
         "job": f"j{chance.randint(100, 999)}",
@@ -28,7 +28,7 @@ def _draw_values(chance: random.Random) -> dict[str, str]:
         "hue": hue, "cartridge": CARTRIDGES[hue], "other_cartridge": CARTRIDGES[other_hue],
         "size": size, "margin": MARGINS[size], "other_margin": MARGINS[other_size],
         "country": country, "carrier": CARRIERS[country], "other_carrier": CARRIERS[other_country],
-        "known": known, "customer": CUSTOMERS[known], "tier": TIERS[known], "other_tier": TIERS[other_known],
+        "returning": flag, "customer": CUSTOMERS[flag], "tier": TIERS[flag], "other_tier": TIERS[other_flag],
         "copies": str(chance.randint(20, 800)),
         "days": str(chance.randint(3, 40)),
         "depth": f"0.{tenths}",
@@ -67,8 +67,8 @@ PRINT_SHOP = MadeUpWorld(
              "A {customer} customer asks for {copies} copies; quote it.",
              "What do {copies} copies cost? It is a {customer} customer.",
              "{copies} copies, {customer} customer: name the price."),
-            (("quote-price", {"copies": "{copies}", "returning": "{known}", "tier": '"{tier}"'}),),
-            error="tariff error 12", argument="tier", depends_on=("known", TIERS), wrong=('"{other_tier}"',),
+            (("quote-price", {"copies": "{copies}", "returning": "{returning}", "tier": '"{tier}"'}),),
+            error="tariff error 12", argument="tier", depends_on=("returning", TIERS), wrong=('"{other_tier}"',),
         ),
         Convention(
             "approve-proof", "bare code", "approve-proof: call lock-file first.",
@@ -82,14 +82,14 @@ PRINT_SHOP = MadeUpWorld(
             ("{job} must be ready in {days} days.", "Set the deadline of {job}: {days} days from now.",
              "The customer wants {job} within {days} days.", "Finish {job} in {days} days, note that."),
             (("set-deadline", {"job": '"{job}"', "due": '"D+{days}"'}),),
-            argument="due", right=r"D\+\d+", wrong=('"{days} days"', "{days}"),
+            stated=r"\bD\+\d", argument="due", right=r"D\+\d+", wrong=('"{days} days"', "{days}"),
         ),
         Convention(
             "bind-book", "no error", "bind-book: the glue is PUR.",
             ("Bind {copies} copies of {job}.", "{job} shall become {copies} bound books.",
              "Make books of {job}, {copies} of them.", "{job}: glue {copies} books."),
             (("bind-book", {"job": '"{job}"', "count": "{copies}", "glue": '["PUR"]', "side": '"<left|top>"'}),),
-            argument="glue", right="PUR", wrong=('["hotmelt"]', '["EVA"]'),
+            stated=r"\bPUR\b", argument="glue", right="PUR", wrong=('["hotmelt"]', '["EVA"]'),
         ),
         Convention(
             "emboss", "error states it", "emboss: depth is a whole number of micrometres.",

@@ -69,9 +69,10 @@ class Convention:
 
     def _is_in(self, unit: str, values: Values) -> bool:
         if self.depends_on:
-            given, rights = values[self.depends_on[0]], self.depends_on[1]
-            tied = rf"{given}.{{0,80}}?{rights[given]}|{rights[given]}.{{0,80}}?{given}"
-            return self.tool in unit and bool(re.search(tied, unit, re.S))
+            condition = values[self.depends_on[0]]
+            right = self.depends_on[1][condition]
+            stated = rf"{condition}.{{0,80}}?{right}|{right}.{{0,80}}?{condition}"
+            return self.tool in unit and bool(re.search(stated, unit, re.S))
         if self.stated and re.search(self.stated, unit, re.I):
             return True
         if self.also:

@@ -1,16 +1,18 @@
 """Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed runs, examples.
 
-A lesson states what is constant as a value, and shows what varies by calls that worked. A repair counts if two tasks
-show it and no call contradicts it. A difference between passed and failed runs counts if it is significant over all
-that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
+A lesson states what is constant as a value, and shows what varies by calls that worked, or by the argument that decides
+it. A repair counts if two tasks show it and no call contradicts it. A difference between passed and failed runs counts
+if it is significant over all that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import permutations
 from math import comb
 
 from services.curator.domain.evidence import Evidence, Observation, parse_arguments
@@ -26,6 +28,7 @@ MAX_SHAPES = 2
 _SHARE_CHANGED = 0.8
 """The share of the repaired tasks in which an argument must have changed to be the cause."""
 _VALUES_SHOWN = 2
+_DECISIONS_SHOWN = 8
 _OPTION = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
 _TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\w+")
 _CLASSES = (
@@ -98,6 +101,9 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
     changes = [change for name in _list_names(items) if (change := _describe_change(name, items, worked))]
     if changes:
         return f": {'; '.join(changes)}."
+    repaired = [replace(item, arguments=item.repair or "") for item in items]
+    if decided := _find_decisions(items, [*worked, *repaired]):
+        return f": {'; '.join(f'{_name_argument(name)} {text}' for name, text in decided.items())}."
     between = set.intersection(*({*item.between} for item in items))
     first = [name for name in items[0].between if name in between]
     return f" until {_join_names(first)} was called: call it first." if first else ""
@@ -157,7 +163,14 @@ def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
             others = len({item.trajectory for item in failed}) - failing
             different[name] = bad
             chances[name] = _calculate_chance(failing, others, len({item.trajectory for item in passed}))
+    decided = _find_decisions(failed, passed)
+    for name, decision in decided.items():
+        heading = f"`{evidence.operation}`: {_name_argument(name)}"
+        text = f"{heading} {decision} in runs that passed; runs with another value failed."
+        yield GeneralLesson(heading, text, STRATEGIES, _build_sources([*failed, *passed]))
     for name in _select_significant(chances, len(names)):
+        if name in decided:
+            continue
         heading = f"`{evidence.operation}`: {_name_argument(name)}"
         good = _show((item.task, item.values.get(name, "")) for item in passed)
         bad_values = _show((item.task, item.values.get(name, "")) for item in different[name])
@@ -171,6 +184,48 @@ def _find_different(name: str, items: Sequence[Observation], good_values: set[st
         return [item for item in items if item.values.get(name, "") not in good_values]
     shapes = {find_shape(value) for value in good_values}
     return [item for item in items if len(shapes) == 1 and find_shape(item.values.get(name, "")) not in shapes]
+
+
+def _find_decisions(bad: Sequence[Observation], good: Sequence[Observation]) -> dict[str, str]:
+    """Return how another argument decides the value of an argument in all good calls and not in bad ones, by its name.
+
+    Both must be significant: that equal values go together in several tasks, and that only bad calls differ.
+    """
+    chances: dict[str, float] = {}
+    decisions: dict[str, tuple[str, str, dict[str, str]]] = {}
+    tried = 0
+    for condition, name in permutations(_list_names(good), 2):
+        pairs = {(item.task, item.values.get(condition, ""), item.values.get(name, "")) for item in good}
+        rights = {state: value for _, state, value in pairs}
+        counts = Counter(value for _, _, value in pairs)
+        repeats = len({(task, state) for task, state, _ in pairs}) - len(rights)
+        tried += repeats > 0
+        matching = [item for item in bad if item.values.get(condition, "") in rights]
+        broken = [item for item in matching if item.values.get(name, "") != rights[item.values.get(condition, "")]]
+        is_decided = all(rights[state] == value for _, state, value in pairs)
+        if repeats and is_decided and len(counts) > 1 and _count_tasks(broken) >= MIN_TASKS:
+            agreement = sum((count / len(pairs)) ** 2 for count in counts.values())
+            failing, others = (len({item.trajectory for item in items}) for items in (broken, matching))
+            passing = len({item.trajectory for item in good})
+            key = f"{_count_varying_tasks(condition, [*bad, *good]):09} {condition} {name}"  # the task sets it
+            chances[key] = max(agreement**repeats, _calculate_chance(failing, others - failing, passing))
+            decisions[key] = (condition, name, rights)
+    found: dict[str, str] = {}
+    explained: set[str] = set()
+    for key in _select_significant(chances, tried):
+        condition, name, rights = decisions[key]
+        if not {condition, name} & explained:
+            explained |= {condition, name}
+            shown = [f'"{value}" with "{state}"' for state, value in sorted(rights.items())]
+            found[name] = f"follows {_name_argument(condition)}: {', '.join(shown[:_DECISIONS_SHOWN])}"
+    return found
+
+
+def _count_varying_tasks(name: str, items: Iterable[Observation]) -> int:
+    """Return the number of tasks whose calls have different values of an argument."""
+    return sum(
+        count > 1 for count in Counter(task for task, _ in {(i.task, i.values.get(name)) for i in items}).values()
+    )
 
 
 def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:

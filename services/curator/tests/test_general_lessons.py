@@ -142,6 +142,48 @@ def test_a_form_that_only_failed_runs_have_is_a_lesson() -> None:
     assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in runs that passed; as "2031-Q0" or "2031-Q1"')
 
 
+SHELVES = {"plasma": "F80", "serum": "C04"}
+
+
+def stores(number: int, shelf: str = "") -> EvidenceCall:
+    material = ("plasma", "serum")[number % 2]
+    return call("store", tube=number, material=material, shelf=shelf or SHELVES[material])
+
+
+def test_a_value_that_another_argument_decides_is_a_lesson_without_any_error() -> None:
+    runs = [run(f"good-{number}", stores(number), task=f"t-{number}") for number in range(8)]
+    wrong = {"plasma": "C04", "serum": "F80"}
+    runs += [
+        run(f"bad-{number}", stores(number, wrong[("plasma", "serum")[number % 2]]), task=f"t-{number}", passed=False)
+        for number in range(3)
+    ]
+    assert texts("store", *runs) == [
+        '`store`: `shelf` follows `material`: "F80" with "plasma", "C04" with "serum" in runs that passed; '
+        "runs with another value failed."
+    ]
+    against = run("other", stores(0, "C04"), task="t-9")
+    assert texts("store", *runs, against) == []
+
+
+def test_a_value_that_another_argument_decides_is_the_repair_of_an_error() -> None:
+    wrong = ("C04", "F80")
+    runs = [
+        run(f"r-{number}", call("store", E41, 1, tube=number, material=("plasma", "serum")[number % 2],
+            shelf=wrong[number % 2]), stores(number), task=f"t-{number}")
+        for number in range(8)
+    ]  # fmt: skip
+    assert texts("store", *runs[:2]) == []
+    assert texts("store", *runs) == [
+        '`store` fails with "Error: E41": `shelf` follows `material`: "F80" with "plasma", "C04" with "serum".'
+    ]
+
+
+def test_values_that_agree_by_chance_are_no_decision() -> None:
+    good = [run(f"good-{number}", stores(number), task=f"t-{number}") for number in range(4)]
+    bad = [run(f"bad-{n}", stores(n, ("C04", "F80")[n % 2]), task=f"t-{n}", passed=False) for n in range(3)]
+    assert texts("store", *good, *bad) == []
+
+
 def test_free_text_has_no_form() -> None:
     good = ("Look: 3", "(4 + 5) * 2", "A, b", "x_y", "7%")
     runs = [run for number, text in enumerate(good) for run in siblings(f"t-{number}", f"{number} = {number}", text)]
