@@ -30,6 +30,7 @@ from gateway.rpc.rounds import RoundsServicer
 from gateway.rpc.servicer import GatewayServicer
 from gateway.settings import HTTP_ADDRESS_VARIABLE, GatewaySettings
 from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
+from hansei.evidence.v1.evidence_service_pb2_grpc import EvidenceServiceStub
 from hansei.gateway.v1 import (
     access_service_pb2_grpc,
     bulk_service_pb2_grpc,
@@ -146,6 +147,7 @@ def _create_workflow(peers: Peers) -> ReflectionWorkflow:
     return ReflectionWorkflow(
         playbooks=PlaybookServiceStub(peers.channel("curator")),
         search=SearchServiceStub(peers.channel("search")),
+        recall=EvidenceServiceStub(peers.channel("evidence")),
         generator=GeneratorServiceStub(peers.channel("planner")),
     )
 

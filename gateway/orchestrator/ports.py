@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.planner.v1 import generator_service_pb2 as generator
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
@@ -47,6 +48,13 @@ class BulletSearch(Protocol):
 
     def Search(self, request: search.SearchRequest, /) -> Awaitable[search.SearchResponse]:
         """Return ranked bullets."""
+
+
+class BulletRecall(Protocol):
+    """The evidence service."""
+
+    def Recall(self, request: evidence.RecallRequest, /) -> Awaitable[evidence.RecallResponse]:
+        """Return the bullets for a query of a session."""
 
 
 class Generator(Protocol):

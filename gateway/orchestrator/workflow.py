@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from chassis.errors import Unavailable
-from gateway.orchestrator.ports import BulletSearch, Generator, Playbooks
+from gateway.orchestrator.ports import BulletRecall, BulletSearch, Generator, Playbooks
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_service_pb2 as playbooks_pb
 from hansei.playbook.v1.usage_pb2 import ModelUsage
@@ -14,6 +15,7 @@ from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search_service
 
 DEFAULT_DATASET = "appworld"
+NOT_MEASURED = "the evidence service is unavailable; nothing is withheld or measured"
 
 
 class GenerationFailed(Unavailable):
@@ -27,7 +29,8 @@ class WorkflowState:
     """The state of a run: the question, and what each node adds to it (G-33).
 
     `playbook` is the head of the dataset: search has the same bullets, so they are not loaded. `min_revision` is the
-    lowest revision to answer from, `revision` the one that answered.
+    lowest revision to answer from, `revision` the one that answered. The outcome of a `session_id` is reported under
+    the `serving_id`; `note` says why nothing is measured.
     """
 
     query: str
@@ -35,9 +38,12 @@ class WorkflowState:
     min_revision: int = 0
     instruction: str = ""
     style: generation.GenerateStyle.ValueType = generation.GENERATE_STYLE_CITED
+    session_id: str = ""
     playbook: playbooks_pb.Dataset | None = None
     search_results: list[search_pb2.SearchResult] = field(default_factory=list)
     revision: int = 0
+    serving_id: str = ""
+    note: str = ""
     trajectory: trajectory.Trajectory = field(default_factory=trajectory.Trajectory)
     model: str = ""
     usage: ModelUsage = field(default_factory=ModelUsage)
@@ -54,11 +60,12 @@ class ReflectionWorkflow:
 
     playbooks: Playbooks
     search: BulletSearch
+    recall: BulletRecall
     generator: Generator
 
     async def run(self, state: WorkflowState) -> WorkflowState:
         """Return the state after all nodes, also if the generator failed."""
-        for node in (self._load_playbook, self._search, self._generate):
+        for node in (self._load_playbook, self._serve, self._generate):
             await node(state)
         return state
 
@@ -78,6 +85,27 @@ class ReflectionWorkflow:
         head = await self.playbooks.GetDataset(request)
         state.playbook = head.dataset
         state.min_revision = max(head.dataset.revision, state.min_revision)
+
+    async def _serve(self, state: WorkflowState) -> None:
+        """Serve the bullets of a session as the evidence service assigns them, else those of a search."""
+        if not state.session_id:
+            return await self._search(state)
+        try:
+            recalled = await self.recall.Recall(
+                evidence.RecallRequest(
+                    dataset=state.dataset,
+                    session_id=state.session_id,
+                    query_text=state.query,
+                    min_revision=state.min_revision,
+                    allow_missing=True,
+                )
+            )
+        except Unavailable:
+            state.note = NOT_MEASURED
+            return await self._search(state)
+        state.search_results, state.revision = list(recalled.results), recalled.revision
+        state.serving_id, state.note = recalled.serving_id, recalled.note
+        return None
 
     async def _search(self, state: WorkflowState) -> None:
         response = await self.search.Search(

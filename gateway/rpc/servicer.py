@@ -40,6 +40,8 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
             model=state.model,
             revision=state.revision,
             usage=state.usage,
+            serving_id=state.serving_id,
+            note=state.note,
         )
 
     async def Answer(self, request: gateway.AnswerRequest, context: Any) -> gateway.AnswerResponse:
@@ -51,10 +53,12 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
             model=state.model,
             revision=state.revision,
             usage=state.usage,
+            serving_id=state.serving_id,
+            note=state.note,
         )
 
 
 def _start_state(request: gateway.RunWorkflowRequest | gateway.AnswerRequest, **fields: Any) -> WorkflowState:
     """Return the state with which a request starts."""
     dataset = request.dataset if request.HasField("dataset") else DEFAULT_DATASET
-    return WorkflowState(request.query, dataset, request.min_revision, **fields)
+    return WorkflowState(request.query, dataset, request.min_revision, session_id=request.session_id, **fields)

@@ -27,6 +27,7 @@ from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.workflow import ReflectionWorkflow
 from gateway.rpc.servicer import GatewayServicer
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_pb2
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
@@ -81,6 +82,10 @@ class Peers:
         self._record("search", request)
         return FOUND
 
+    async def Recall(self, request: evidence.RecallRequest) -> evidence.RecallResponse:
+        self._record("recall", request)
+        return evidence.RecallResponse(results=FOUND.results[:1], revision=3, serving_id="serving-1", randomized=True)
+
     async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
         self._record("generate", request)
         attempt = trajectory.Trajectory(generated_answer="答え {x}", status=trajectory.TRAJECTORY_STATUS_SUCCESS)
@@ -103,7 +108,7 @@ class Peers:
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         """Learning as it is, everything else as scripted: what `answers` has for the method, or an empty message."""
         if method.containing_service.name == "GatewayService":
-            servicer = GatewayServicer(Learning(self, self), ReflectionWorkflow(self, self, self))
+            servicer = GatewayServicer(Learning(self, self), ReflectionWorkflow(self, self, self, self))
             return ContractMethods(self.channel, CONTRACT, {method.containing_service.full_name: servicer}).function(
                 method
             )

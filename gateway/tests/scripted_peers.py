@@ -14,6 +14,7 @@ from typing import Any
 from chassis.errors import Unavailable
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.workflow import ReflectionWorkflow
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_pb2
@@ -67,6 +68,9 @@ class Library:
         self.journal.append(("search", request))
         bullet = playbook_pb2.Bullet(id="b-1", content=f"of {request.dataset}")
         return search.SearchResponse(results=[search_pb2.SearchResult(bullet=bullet)], revision=7)
+
+    async def Recall(self, request: evidence.RecallRequest) -> evidence.RecallResponse:
+        raise AssertionError("rounds are no sessions")
 
     async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
         sent = generation.GenerateRequest()
@@ -207,7 +211,7 @@ class Stage:
         self.moments = itertools.count()
         ids = itertools.count()
         self.rounds = Rounds(
-            workflow=ReflectionWorkflow(self.library, self.library, self.library),
+            workflow=ReflectionWorkflow(self.library, self.library, self.library, self.library),
             evaluator=self.judges,
             leaderboard=self.board,
             prompts=UserPromptBuilder(PromptBuilderSettings(), lambda: "2026-01-02T03:04:05+00:00"),

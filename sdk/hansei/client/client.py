@@ -211,9 +211,16 @@ class Client(AllServices[BlockingMode]):
         yield serving
         serving.warn_of_missing_report()
 
-    def ask(self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "") -> AnswerResponse:
-        """Answer a query from the bullets of a dataset; the response has the served and the cited bullets."""
-        return self.gateway.answer(dataset=dataset, query=query, min_revision=min_revision, instruction=instruction)
+    def ask(
+        self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "", session_id: str = ""
+    ) -> AnswerResponse:
+        """Answer a query from the bullets of a dataset; the response has the served and the cited bullets.
+
+        Trials measure the answers to a `session_id`: report its outcome under the `serving_id` of the response.
+        """
+        return self.gateway.answer(
+            dataset=dataset, query=query, min_revision=min_revision, instruction=instruction, session_id=session_id
+        )
 
     def remember(
         self, dataset: str, text: str, *, section: str = DEFAULT_SECTION, **options: Unpack[EditOptions]
@@ -344,10 +351,15 @@ class AsyncClient(AllServices[AsyncMode]):
         yield serving
         serving.warn_of_missing_report()
 
-    async def ask(self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "") -> AnswerResponse:
-        """Answer a query from the bullets of a dataset; the response has the served and the cited bullets."""
+    async def ask(
+        self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "", session_id: str = ""
+    ) -> AnswerResponse:
+        """Answer a query from the bullets of a dataset; the response has the served and the cited bullets.
+
+        Trials measure the answers to a `session_id`: report its outcome under the `serving_id` of the response.
+        """
         return await self.gateway.answer(
-            dataset=dataset, query=query, min_revision=min_revision, instruction=instruction
+            dataset=dataset, query=query, min_revision=min_revision, instruction=instruction, session_id=session_id
         )
 
     async def remember(

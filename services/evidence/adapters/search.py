@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from services.evidence.usecases.ports import RankedBullet, RankedBullets
+from services.evidence.usecases.ports import RankedBullet, RankedBullets, RecallQuery
 
 VERSION_DIGITS = 16
 
@@ -17,10 +17,14 @@ class GrpcBulletSearch:
     def __init__(self, channel: Any) -> None:
         self._search = search_service_pb2_grpc.SearchServiceStub(channel)
 
-    async def rank(self, dataset: str, query_text: str, top_k: int | None, min_revision: int) -> RankedBullets:
+    async def rank(self, query: RecallQuery) -> RankedBullets:
         """Return the best bullets. Raises `HanseiError`."""
-        query = search_pb2.SearchQuery(query_text=query_text, top_k=top_k)
-        request = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=min_revision)
+        request = search_service_pb2.SearchRequest(
+            dataset=query.dataset,
+            query=search_pb2.SearchQuery(query_text=query.query_text, top_k=query.top_k),
+            min_revision=query.min_revision,
+            allow_missing=query.allow_missing,
+        )
         response = await self._search.Search(request)
         bullets = [
             RankedBullet(result.bullet.id, version_text(result.bullet.content), result) for result in response.results

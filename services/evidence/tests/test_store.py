@@ -18,8 +18,8 @@ from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.errors import ServingNotFound, TrialsNotFound
 from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import BulletState
-from services.evidence.usecases.ports import OutcomeReport, RankedBullet, RankedBullets
-from services.evidence.usecases.recall import NOT_STORED, Recall, RecallRequest
+from services.evidence.usecases.ports import OutcomeReport, RankedBullet, RankedBullets, RecallQuery
+from services.evidence.usecases.recall import NOT_STORED, Recall
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 DATASET = "devtools"
@@ -29,8 +29,8 @@ BULLETS = [RankedBullet(f"b-{number}", "0" * 16, f"message {number}") for number
 class FixedSearch:
     """Ranks the same bullets for every query."""
 
-    async def rank(self, dataset: str, query_text: str, top_k: int | None, min_revision: int) -> RankedBullets:
-        return RankedBullets(BULLETS[: top_k or 10], 5)
+    async def rank(self, query: RecallQuery) -> RankedBullets:
+        return RankedBullets(BULLETS[: query.top_k or 10], 5)
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ async def run_sessions(
     recall = Recall(FixedSearch(), store)
     ids = []
     for number in sessions:
-        recalled = await recall(RecallRequest(DATASET, f"{prefix}{number}", "a push was rejected"))
+        recalled = await recall(RecallQuery(DATASET, f"{prefix}{number}", "a push was rejected"))
         served = {bullet.bullet_id for bullet in BULLETS if bullet.result in recalled.results}
         await store.report(DATASET, OutcomeReport(recalled.serving_id, outcome(served), False))
         ids.append(recalled.serving_id)
@@ -64,7 +64,7 @@ async def run_sessions(
 def test_without_trials_recall_is_a_search_and_stores_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:
-            recalled = await Recall(FixedSearch(), store)(RecallRequest(DATASET, "s", "q"))
+            recalled = await Recall(FixedSearch(), store)(RecallQuery(DATASET, "s", "q"))
             assert recalled.results == ["message 0", "message 1", "message 2"]
             assert (recalled.serving_id, recalled.is_randomized, recalled.revision) == ("", False, 5)
             assert await store.find_trials(DATASET) is None
@@ -76,7 +76,7 @@ def test_a_session_gets_the_same_bullets_again_also_after_a_restart(tmp_path: Pa
     async def run() -> None:
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy())
-            requests = [RecallRequest(DATASET, f"s{number}", "q") for number in range(40)]
+            requests = [RecallQuery(DATASET, f"s{number}", "q") for number in range(40)]
             first = [await Recall(FixedSearch(), store)(request) for request in requests]
         async with open_store(tmp_path) as store:
             assert [await Recall(FixedSearch(), store)(request) for request in requests] == first
@@ -105,8 +105,7 @@ def test_a_bullet_that_decides_success_is_proven_and_one_that_prevents_it_is_not
             assert ("b-1", BulletState.HARMFUL) in [(made.bullet_id, made.after) for _, made in decisions]
             assert [number for number, _ in decisions] == list(range(len(decisions), 0, -1))
             recalled = [
-                await Recall(FixedSearch(), store)(RecallRequest(DATASET, f"later{number}", "q"))
-                for number in range(50)
+                await Recall(FixedSearch(), store)(RecallQuery(DATASET, f"later{number}", "q")) for number in range(50)
             ]
             assert not any("message 1" in answer.results for answer in recalled)
             assert any("message 0" in answer.results for answer in recalled)
@@ -153,7 +152,7 @@ def test_other_holdouts_begin_anew_and_late_reports_of_before_are_stored_but_not
     async def run() -> None:
         async with open_store(tmp_path) as store:
             assert await store.start(start_key(), DATASET, TrialPolicy())
-            recalled = await Recall(FixedSearch(), store)(RecallRequest(DATASET, "s", "q"))
+            recalled = await Recall(FixedSearch(), store)(RecallQuery(DATASET, "s", "q"))
             assert not await store.start(start_key(), DATASET, TrialPolicy(margin=0.2))
             assert await store.start(start_key(), DATASET, TrialPolicy(bullet_holdout=0.5))
             assert (await store.report(DATASET, OutcomeReport(recalled.serving_id, 1.0, False))).counted
@@ -171,7 +170,7 @@ def test_lost_reports_of_one_arm_stop_decisions(tmp_path: Path) -> None:
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.5))
             recall = Recall(FixedSearch(), store)
             for number in range(400):
-                recalled = await recall(RecallRequest(DATASET, f"s{number}", "q"))
+                recalled = await recall(RecallQuery(DATASET, f"s{number}", "q"))
                 if recalled.results or number % 4 == 0:  # sessions without a playbook rarely report
                     outcome = float("message 0" in recalled.results)
                     await store.report(DATASET, OutcomeReport(recalled.serving_id, outcome, False))
@@ -193,9 +192,9 @@ def test_what_is_served_after_the_report_is_not_measured(tmp_path: Path) -> None
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))
             recall = Recall(FixedSearch(), store)
-            recalled = await recall(RecallRequest(DATASET, "s", "q", top_k=1))
+            recalled = await recall(RecallQuery(DATASET, "s", "q", top_k=1))
             await store.report(DATASET, OutcomeReport(recalled.serving_id, 1.0, False))
-            await recall(RecallRequest(DATASET, "s", "q", top_k=3))
+            await recall(RecallQuery(DATASET, "s", "q", top_k=3))
             await store.report(DATASET, OutcomeReport(recalled.serving_id, 0.0, True))
             measured = [
                 trial.statistics.served + trial.statistics.withheld for trial in await store.list_bullet_trials(DATASET)
@@ -218,7 +217,7 @@ def test_errors(tmp_path: Path) -> None:
             other = IdempotencyKey(key.request_id, key.method, b"another request")
             with pytest.raises(RequestIdReused):
                 await store.start(other, DATASET, TrialPolicy())
-            other_dataset = await Recall(FixedSearch(), store)(RecallRequest(DATASET, "s", "q"))
+            other_dataset = await Recall(FixedSearch(), store)(RecallQuery(DATASET, "s", "q"))
             await store.start(start_key("other"), "other", TrialPolicy())
             with pytest.raises(ServingNotFound):
                 await store.report("other", OutcomeReport(other_dataset.serving_id, 1.0, False))
@@ -230,7 +229,7 @@ def test_without_the_database_the_ranking_is_served_as_it_is(tmp_path: Path) -> 
     async def run() -> None:
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy())
-        recalled = await Recall(FixedSearch(), store)(RecallRequest(DATASET, "s", "q"))
+        recalled = await Recall(FixedSearch(), store)(RecallQuery(DATASET, "s", "q"))
         assert recalled.results == ["message 0", "message 1", "message 2"]
         assert (recalled.serving_id, recalled.note) == ("", NOT_STORED)
 

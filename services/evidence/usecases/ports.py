@@ -11,6 +11,18 @@ from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import BulletDecision, BulletTrial, DatasetTrials, Exposure
 
 
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A query of a session. With `allow_missing` a dataset that does not exist has no bullets."""
+
+    dataset: str
+    session_id: str
+    query_text: str
+    top_k: int | None = None
+    min_revision: int = 0
+    allow_missing: bool = False
+
+
 class RankedBullet(NamedTuple):
     """A bullet as search ranked it; `result` is search's message, passed through."""
 
@@ -30,7 +42,7 @@ class RankedBullets:
 class BulletRanking(Protocol):
     """Ranks the bullets of a dataset."""
 
-    async def rank(self, dataset: str, query_text: str, top_k: int | None, min_revision: int) -> RankedBullets:
+    async def rank(self, query: RecallQuery) -> RankedBullets:
         """Return the best bullets. Raises `HanseiError`."""
 
 

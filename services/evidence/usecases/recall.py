@@ -7,22 +7,11 @@ from typing import Any
 
 from chassis.errors import Unavailable
 from chassis.logging import get_logger
-from services.evidence.usecases.ports import BulletRanking, EvidenceStore
+from services.evidence.usecases.ports import BulletRanking, EvidenceStore, RecallQuery
 
 NOT_STORED = "the evidence database is unavailable; nothing is withheld or measured"
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallRequest:
-    """A query of a session."""
-
-    dataset: str
-    session_id: str
-    query_text: str
-    top_k: int | None = None
-    min_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +32,17 @@ class Recall:
         self._search = search
         self._store = store
 
-    async def __call__(self, request: RecallRequest) -> Recalled:
+    async def __call__(self, query: RecallQuery) -> Recalled:
         """Return the bullets to serve. Raises the errors of search.
 
         The serving is on disk before its answer leaves. Without the database the ranking is served as it is.
         """
-        ranked = await self._search.rank(request.dataset, request.query_text, request.top_k, request.min_revision)
+        ranked = await self._search.rank(query)
         everything = [bullet.result for bullet in ranked.bullets]
         try:
-            serving_id, exposures = await self._store.serve(request.dataset, request.session_id, ranked.bullets)
+            serving_id, exposures = await self._store.serve(query.dataset, query.session_id, ranked.bullets)
         except Unavailable as error:
-            _log.warning("serving not stored; nothing is withheld", dataset=request.dataset, error=str(error))
+            _log.warning("serving not stored; nothing is withheld", dataset=query.dataset, error=str(error))
             return Recalled(everything, ranked.revision, note=NOT_STORED)
         if not serving_id:
             return Recalled(everything, ranked.revision)

@@ -48,7 +48,9 @@ def run_sessions(client: Client, dataset: str) -> int:
     raise AssertionError("nothing was decided")
 
 
-def test_sessions_prove_a_bullet_and_commands_show_it(client: Client, playbook: str, hansei: Hansei) -> None:
+def test_sessions_prove_a_bullet_and_commands_show_it(
+    client: Client, playbook: str, hansei: Hansei, tmp_path: Path
+) -> None:
     started = hansei("trials", "start", playbook, "--playbook-holdout", 0.4)
     assert "a bullet on trial from 25%, a proven bullet from 10%, the playbook from 40% of sessions" in started.out
     sessions = run_sessions(client, playbook)
@@ -65,6 +67,12 @@ def test_sessions_prove_a_bullet_and_commands_show_it(client: Client, playbook: 
     shown = hansei("effects", playbook).out
     assert all(text in shown for text in ("whole playbook", proven["bullet_id"], "proven", "+100"))
     assert "1 bullet of 2 on trial: nothing is known about them yet" in shown
+
+    picture = tmp_path / "effects.svg"
+    assert hansei("effects", playbook, "--plot", picture).code == 0
+    drawn = picture.read_text()
+    assert "whole playbook" in drawn
+    assert proven["bullet_id"] in drawn
 
     (decision,) = hansei("decisions", playbook, "--json").lines
     assert (decision["bullet_id"], decision["after"]) == (proven["bullet_id"], "BULLET_STATE_PROVEN")
@@ -89,6 +97,8 @@ def test_commands_say_what_is_not_known(hansei: Hansei, playbook: str) -> None:
     hansei("trials", "start", playbook)
     shown = hansei("effects", playbook).out
     assert "No conclusion yet" in shown
+    refused = hansei("effects", playbook, "--plot", "effects.png")
+    assert (refused.code, "nothing to draw" in refused.err) == (1, True)
     changed = hansei("trials", "start", playbook, "--bullet-holdout", 0.5).out
     assert "all measurements begin now" in changed
 
@@ -140,16 +150,14 @@ def test_a_report_has_one_outcome_within_its_range(client: Client, playbook: str
         client.evidence.report_outcome(dataset=playbook, serving_id="unknown", succeeded=True)
 
 
-def test_a_session_that_raises_reports_nothing(
-    client: Client, playbook: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_raises_reports_nothing(client: Client, playbook: str, caplog: pytest.LogCaptureFixture) -> None:
     client.evidence.start_trials(dataset=playbook)
     with pytest.raises(ZeroDivisionError), client.serve(playbook, "raises", QUERY):
         raise ZeroDivisionError
-    assert "without an outcome" not in capfd.readouterr().err
+    assert "without an outcome" not in caplog.text
     with client.serve(playbook, "forgets", QUERY):
         pass
-    assert "session ended without an outcome" in capfd.readouterr().err
+    assert "session ended without an outcome" in caplog.text
     assert client.evidence.get_trials(dataset=playbook).sessions_without_outcome == 2
 
 
@@ -168,21 +176,21 @@ async def test_the_async_client_serves_and_reports(system: systems.System, playb
 
 
 async def test_recalls_use_search_while_the_evidence_service_is_away(
-    running: Callable[[str], systems.System], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    running: Callable[[str], systems.System], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stack, dataset = running("one process"), f"away-{uuid.uuid4().hex[:12]}"
     addresses = dict.fromkeys(systems.PEERS, stack.address) | {"EVIDENCE_ADDR": f"127.0.0.1:{systems.free_port()}"}
     with systems.one_service(tmp_path, "gateway", **addresses) as gateway, Client(gateway.address) as client:
         delta = Delta(type=DELTA_TYPE_ADD, section="git", content=HELPFUL)
         revision = client.playbooks.apply_deltas(dataset=dataset, deltas=[delta]).revision
-        capfd.readouterr()
+        caplog.clear()
         for number in range(2):
             with client.serve(dataset, f"session {number}", QUERY, min_revision=revision) as serving:
                 assert serving.text.endswith(HELPFUL)
                 assert serving.response.note == FALLBACK_NOTE
                 assert serving.response.revision == revision
                 assert serving.report(succeeded=True) is None
-        assert capfd.readouterr().err.count("evidence service is unavailable") == 1
+        assert caplog.text.count("evidence service is unavailable") == 1
         async with AsyncClient(gateway.address) as other:
             recalled = await other.recall(dataset, "session", QUERY)
             assert (recalled.note, len(recalled.results)) == (FALLBACK_NOTE, 1)

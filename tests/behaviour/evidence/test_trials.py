@@ -80,6 +80,25 @@ def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, d
     assert client.evidence.get_trials(dataset=dataset).sessions == 1
 
 
+def test_an_answer_to_a_session_is_measured(client: Client, dataset: str) -> None:
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(bullet_holdout=0.5))
+    for number in range(12):
+        session = f"question-{number}"
+        answer = client.ask(dataset, QUERY, session_id=session)
+        recalled = client.recall(dataset, session, QUERY)
+        assert answer.serving_id == recalled.serving_id != ""
+        assert list(answer.search_results) == list(recalled.results)
+        client.evidence.report_outcome(dataset=dataset, serving_id=answer.serving_id, succeeded=True)
+    assert client.evidence.get_trials(dataset=dataset).sessions == 12
+    assert client.ask(dataset, QUERY).serving_id == ""
+    assert client.evidence.get_trials(dataset=dataset).sessions == 12
+
+
+def test_a_session_of_a_dataset_that_does_not_exist_yet_is_answered(client: Client) -> None:
+    answer = client.ask(f"trials-{uuid.uuid4().hex[:12]}", QUERY, session_id="first")
+    assert (list(answer.search_results), answer.serving_id) == ([], "")
+
+
 def test_pages_of_effects(client: Client, dataset: str) -> None:
     client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0))
     run_sessions(client, dataset, range(5), TEXTS[1])

@@ -48,9 +48,17 @@ def search(
     )
 
 
-def ask(client: Client, query: Query, dataset: Dataset = None, min_revision: MinRevision = 0) -> object:
+def ask(
+    client: Client,
+    query: Query,
+    dataset: Dataset = None,
+    min_revision: MinRevision = 0,
+    session: Annotated[
+        str, typer.Option(metavar="ID", help="The session that asks; trials measure it.", show_default=False)
+    ] = "",
+) -> object:
     """Answer a question from a playbook."""
-    return client.ask(choose_dataset(client, dataset), query, min_revision=min_revision)
+    return client.ask(choose_dataset(client, dataset), query, min_revision=min_revision, session_id=session)
 
 
 def exit_if_unanswered(response: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,13 +71,21 @@ def status(client: Client, dataset: Dataset) -> object:
     return client.evidence.get_trials(dataset=dataset)
 
 
-def effects(client: Client, dataset: Dataset) -> object:
+def effects(
+    client: Client,
+    dataset: Dataset,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a picture (.png, .svg, .pdf).", show_default=False)
+    ] = None,
+) -> object:
     """Show what the playbook and each of its bullets do, by the outcomes of sessions with and without them."""
-    return {
-        "trials": client.evidence.get_trials(dataset=dataset),
-        "lift": client.evidence.get_lift(dataset=dataset),
-        "effects": list(iterate_items(client.evidence.get_effects, "effects", dataset=dataset, page_size=1000)),
-    }
+    lift = client.evidence.get_lift(dataset=dataset)
+    effects = list(iterate_items(client.evidence.get_effects, "effects", dataset=dataset, page_size=1000))
+    if plot is not None:
+        from hansei.client.cli.effects_plot import draw_effects
+
+        draw_effects(lift, effects, plot)
+    return {"trials": client.evidence.get_trials(dataset=dataset), "lift": lift, "effects": effects}
 
 
 def decisions(client: Client, dataset: Dataset) -> object:

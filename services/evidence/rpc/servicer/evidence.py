@@ -13,8 +13,8 @@ from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.trials import BulletDecision, BulletState
 from services.evidence.rpc.convert import evidence as convert
 from services.evidence.usecases.conclude import conclude
-from services.evidence.usecases.ports import EvidenceStore, OutcomeReport
-from services.evidence.usecases.recall import Recall, RecallRequest
+from services.evidence.usecases.ports import EvidenceStore, OutcomeReport, RecallQuery
+from services.evidence.usecases.recall import Recall
 
 DEFAULT_PAGE_SIZE = 100
 
@@ -70,12 +70,13 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def Recall(self, request: pb.RecallRequest, context: Any) -> pb.RecallResponse:
         """Return the bullets for a query of a session."""
         recalled = await self._recall(
-            RecallRequest(
+            RecallQuery(
                 request.dataset,
                 request.session_id,
                 request.query_text,
                 request.top_k if request.HasField("top_k") else None,
                 request.min_revision,
+                request.allow_missing,
             )
         )
         self._count_serving(recalled.is_randomized)

@@ -237,6 +237,7 @@ class RecallRequest(_message.Message):
     QUERY_TEXT_FIELD_NUMBER: _builtins.int
     TOP_K_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     session_id: _builtins.str
@@ -247,6 +248,8 @@ class RecallRequest(_message.Message):
     """Most bullets. Default 10."""
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist has no bullets, and nothing is measured. False: NOT_FOUND, with similar names."""
     def __init__(
         self,
         *,
@@ -255,10 +258,11 @@ class RecallRequest(_message.Message):
         query_text: _builtins.str = ...,
         top_k: _builtins.int | None = ...,
         min_revision: _builtins.int = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_top_k", b"_top_k", "top_k", b"top_k"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_top_k", b"_top_k", "dataset", b"dataset", "min_revision", b"min_revision", "query_text", b"query_text", "session_id", b"session_id", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_top_k", b"_top_k", "allow_missing", b"allow_missing", "dataset", b"dataset", "min_revision", b"min_revision", "query_text", b"query_text", "session_id", b"session_id", "top_k", b"top_k"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015

@@ -214,22 +214,28 @@ class RunWorkflowRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question of the user."""
     dataset: _builtins.str
     """The dataset; unset means `appworld` (G-19)."""
     min_revision: _builtins.int
     """Answer from this revision of the playbook or a later one; 0 takes the index as it is."""
+    session_id: _builtins.str
+    """Id of the session that asks, of the caller's choice: one task that ends in one outcome. If it is set, bullets are
+    served as by Recall of the evidence service, and the outcome is reported under `serving_id`. Empty: a search.
+    """
     def __init__(
         self,
         *,
         query: _builtins.str = ...,
         dataset: _builtins.str | None = ...,
         min_revision: _builtins.int = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset", "min_revision", b"min_revision", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset", "min_revision", b"min_revision", "query", b"query", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dataset: _TypeAlias = _typing.Literal["dataset"]  # noqa: Y015
     _WhichOneofArgType__dataset: _TypeAlias = _typing.Literal["_dataset", b"_dataset"]  # noqa: Y015
@@ -249,6 +255,8 @@ class RunWorkflowResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    SERVING_ID_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     llm_response: _builtins.str
     """The answer."""
     search_results_count: _builtins.int
@@ -257,6 +265,10 @@ class RunWorkflowResponse(_message.Message):
     """The model that answered; `offline` for the extractive mode."""
     revision: _builtins.int
     """The revision of the index that answered."""
+    serving_id: _builtins.str
+    """Id under which the outcome of the session is reported; empty when nothing is measured."""
+    note: _builtins.str
+    """Why bullets were not assigned at random although the request has a session; empty otherwise."""
     @_builtins.property
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """The bullets, with their scores."""
@@ -274,10 +286,12 @@ class RunWorkflowResponse(_message.Message):
         model: _builtins.str = ...,
         revision: _builtins.int = ...,
         usage: _usage_pb2.ModelUsage | None = ...,
+        serving_id: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["llm_response", b"llm_response", "model", b"model", "revision", b"revision", "search_results", b"search_results", "search_results_count", b"search_results_count", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["llm_response", b"llm_response", "model", b"model", "note", b"note", "revision", b"revision", "search_results", b"search_results", "search_results_count", b"search_results_count", "serving_id", b"serving_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,6 +307,7 @@ class AnswerRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     INSTRUCTION_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question of the user."""
     dataset: _builtins.str
@@ -301,6 +316,10 @@ class AnswerRequest(_message.Message):
     """Answer from this revision of the playbook or a later one; 0 takes the index as it is."""
     instruction: _builtins.str
     """System message of the generator; empty for none."""
+    session_id: _builtins.str
+    """Id of the session that asks, of the caller's choice: one task that ends in one outcome. If it is set, bullets are
+    served as by Recall of the evidence service, and the outcome is reported under `serving_id`. Empty: a search.
+    """
     def __init__(
         self,
         *,
@@ -308,10 +327,11 @@ class AnswerRequest(_message.Message):
         dataset: _builtins.str | None = ...,
         min_revision: _builtins.int = ...,
         instruction: _builtins.str = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset", "instruction", b"instruction", "min_revision", b"min_revision", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dataset", b"_dataset", "dataset", b"dataset", "instruction", b"instruction", "min_revision", b"min_revision", "query", b"query", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dataset: _TypeAlias = _typing.Literal["dataset"]  # noqa: Y015
     _WhichOneofArgType__dataset: _TypeAlias = _typing.Literal["_dataset", b"_dataset"]  # noqa: Y015
@@ -330,10 +350,16 @@ class AnswerResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    SERVING_ID_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model that answered; `offline` for the extractive mode."""
     revision: _builtins.int
     """The revision of the index that answered."""
+    serving_id: _builtins.str
+    """Id under which the outcome of the session is reported; empty when nothing is measured."""
+    note: _builtins.str
+    """Why bullets were not assigned at random although the request has a session; empty otherwise."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The attempt: answer, reasoning, used and cited bullets."""
@@ -354,10 +380,12 @@ class AnswerResponse(_message.Message):
         model: _builtins.str = ...,
         revision: _builtins.int = ...,
         usage: _usage_pb2.ModelUsage | None = ...,
+        serving_id: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "revision", b"revision", "search_results", b"search_results", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "note", b"note", "revision", b"revision", "search_results", b"search_results", "serving_id", b"serving_id", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

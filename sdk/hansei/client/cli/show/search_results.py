@@ -68,6 +68,8 @@ def render_answer(response: AnswerResponse) -> RenderableType:
         label_row("cites", citations, 0),
         label_row("model", Text(origin, FAINT), 0),
         label_row("usage", Text(format_usage(response.usage), FAINT), 0),
+        *([label_row("serving", Text(response.serving_id, ID), 0)] if response.serving_id else []),
+        *([label_row("note", Text(response.note, FAINT), 0)] if response.note else []),
     )
 
 
