@@ -1,11 +1,12 @@
-"""Fits the weights of attribution on labelled Who&When logs and cross-validates them (`services/reflector`).
+"""Fit the weights of attribution on labelled logs and measure them (`services/reflector`).
 
-`python -m bench.attribution FILE` prints the weights fitted on all logs, how often the rules in use name the labelled
-step and agent, and how often weights fitted on nine tenths of the logs do so on the other tenth (ten-fold, several
-shuffles). Two variations test whether the rules depend on the form of these logs: `dispatched`, where a dispatcher with
-a ledger hands out every turn, and `browsed`, where twenty turns of a web browser come first as well. The model is a
-conditional logit: within a log, the probability that a step is to blame is the softmax of the weights of its signs
-(McFadden 1974). Seeds are fixed, so the figures are reproducible.
+`python -m bench.attribution FILE…` measures each file, a source with its own kind of logs, with the weights in use,
+with weights fitted on nine tenths of its logs (ten-fold, several shuffles), with weights fitted on the other sources
+only, and with one-line rules. Two variations of Who&When logs test whether the rules depend on their form:
+`dispatched`, where a dispatcher with a ledger hands out every turn, and `browsed`, where twenty turns of a web browser
+come first as well. The model is a conditional logit: within a log, the probability that a step is to blame is the
+softmax of the weights of its signs (McFadden 1974). Seeds are fixed, so the figures are reproducible. A file that does
+not exist is left out.
 """
 
 from __future__ import annotations
@@ -13,20 +14,22 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bench.lift.__main__ import calculate_wilson_interval
 from bench.report import machine, write
 from services.reflector.adapters.importers.labels import read_labelled
-from services.reflector.domain.actions import extract_actions
-from services.reflector.domain.attribution import WEIGHTS, find_candidates
+from services.reflector.domain.actions import ToolUse, extract_actions
+from services.reflector.domain.attribution import WEIGHTS, Candidate, find_candidates, rank_candidates
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Role, Step
-from services.reflector.usecases.evaluate_blame import Accuracy, BlameScores, evaluate_blame
+from services.reflector.usecases.evaluate_blame import Accuracy, Ranking, compute_accuracy, evaluate_blame
 
 FOLDS = 10
 SHUFFLES = 5
@@ -39,22 +42,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Case:
-    """A log as the fit sees it: signs of each candidate (candidates x signs), which one is labelled, and the labels."""
+    """A log as the fit sees it: the signs of each candidate (candidates x signs), and which one is labelled."""
 
     signs: Floats
     labelled: int | None
-    steps: tuple[int, ...]
-    agents: tuple[str, ...]
     run: LabelledTrajectory
 
 
 def build_case(run: LabelledTrajectory) -> Case:
     """Return the case of a labelled run."""
     candidates = find_candidates(run.trajectory.steps, extract_actions(run.trajectory.steps))
-    steps = tuple(candidate.step.index for candidate in candidates)
-    signs = np.array([[float(sign in candidate.signs) for sign in WEIGHTS] for candidate in candidates])
-    labelled = steps.index(run.step) if run.step in steps else None
-    return Case(signs, labelled, steps, tuple(candidate.step.speaker for candidate in candidates), run)
+    steps = [candidate.step.index for candidate in candidates]
+    signs = np.array([build_row(candidate) for candidate in candidates])
+    return Case(signs, steps.index(run.step) if run.step in steps else None, run)
+
+
+def build_row(candidate: Candidate) -> list[float]:
+    """Return the signs of a candidate as numbers, in the order of the weights."""
+    return [float(sign in candidate.signs) for sign in WEIGHTS]
 
 
 def fit_weights(cases: Sequence[Case]) -> Floats:
@@ -73,26 +78,31 @@ def fit_weights(cases: Sequence[Case]) -> Floats:
     return weights
 
 
-def accuracy(cases: Sequence[Case], weights: Floats) -> tuple[int, int]:
-    """Return the numbers of steps and of agents that `weights` name correctly."""
-    best = [int(np.argmax(case.signs @ weights)) for case in cases]
-    steps = sum(case.steps[candidate] == case.run.step for case, candidate in zip(cases, best, strict=True))
-    agents = sum(case.agents[candidate] == case.run.agent for case, candidate in zip(cases, best, strict=True))
-    return steps, agents
+def rank_with(weights: Floats) -> Ranking:
+    """Return the ranking of candidates by `weights`."""
+
+    def rank(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[Step]:
+        candidates = sorted(
+            find_candidates(steps, actions), key=lambda candidate: -float(np.dot(build_row(candidate), weights))
+        )
+        return [candidate.step for candidate in candidates]
+
+    return rank
 
 
 def cross_validate(cases: Sequence[Case]) -> Accuracy:
-    """Shares named right by weights that never saw the log, over all folds and shuffles."""
-    steps = agents = 0
+    """Return the shares named right by weights that never saw the log, over all folds and shuffles."""
+    found: list[tuple[int, Accuracy]] = []
     for seed in range(SHUFFLES):
         order = list(cases)
         random.Random(seed).shuffle(order)
         for fold in range(FOLDS):
             training = [case for index, case in enumerate(order) if index % FOLDS != fold]
-            right = accuracy(order[fold::FOLDS], fit_weights(training))
-            steps, agents = steps + right[0], agents + right[1]
-    total = SHUFFLES * len(cases)
-    return Accuracy(steps / total, agents / total)
+            tested = [case.run for case in order[fold::FOLDS]]
+            found.append((len(tested), compute_accuracy(tested, rank_with(fit_weights(training)))))
+    total = sum(count for count, _ in found)
+    names = [field.name for field in fields(Accuracy)]
+    return Accuracy(**{name: sum(count * getattr(part, name) for count, part in found) / total for name in names})
 
 
 def add_dispatcher(run: LabelledTrajectory, opening: Sequence[Step] = ()) -> LabelledTrajectory:
@@ -106,7 +116,12 @@ def add_dispatcher(run: LabelledTrajectory, opening: Sequence[Step] = ()) -> Lab
             labelled = len(steps)
         steps.append(step)
     numbered = tuple(step.model_copy(update={"index": index}) for index, step in enumerate(steps))
-    return replace(run, step=labelled, trajectory=run.trajectory.model_copy(update={"steps": numbered}))
+    return replace(
+        run,
+        step=labelled,
+        failures=frozenset({labelled}),
+        trajectory=run.trajectory.model_copy(update={"steps": numbered}),
+    )
 
 
 def add_pages(run: LabelledTrajectory) -> LabelledTrajectory:
@@ -122,25 +137,64 @@ def _turn(role: Role, name: str, content: str) -> Step:
     return Step(index=0, role=role, name=name, content=content)
 
 
-def main(file: Path) -> None:
-    """Print and write the figures for the logs in `file`."""
-    runs = read_labelled(file.read_bytes())
-    cases = [case for run in runs if len((case := build_case(run)).steps)]
-    scores, cross_validation = evaluate_blame(runs), cross_validate(cases)
-    weights = dict(zip(WEIGHTS, fit_weights(cases).round(2).tolist(), strict=True))
-    others = {"dispatched": evaluate_blame([add_dispatcher(run) for run in runs])}
-    others["browsed"] = evaluate_blame([add_pages(run) for run in runs])
-    all_scores: dict[str, Accuracy | BlameScores] = {"weights in use": scores, "ten-fold": cross_validation}
-    all_scores |= {f"weights in use, {name}": variant for name, variant in others.items()}
-    all_scores |= scores.baselines
-    rows = [
-        {"rule": rule, "step": round(found.step_accuracy, 3), "agent": round(found.agent_accuracy, 3)}
-        for rule, found in all_scores.items()
+def measure_source(name: str, sources: Mapping[str, Sequence[Case]]) -> list[dict[str, Any]]:
+    """Return a row for each rule on the logs of one source."""
+    runs = [case.run for case in sources[name]]
+    others = [case for other, cases in sources.items() if other != name for case in cases]
+    scores = evaluate_blame(runs)
+    found: dict[str, Accuracy] = {"weights in use": scores, "ten-fold": cross_validate(sources[name])}
+    if others:
+        found["fitted on the other source"] = compute_accuracy(runs, rank_with(fit_weights(others)))
+    if not any(step.tool_calls for run in runs for step in run.trajectory.steps):
+        found["weights in use, dispatched"] = evaluate_blame([add_dispatcher(run) for run in runs])
+        found["weights in use, browsed"] = evaluate_blame([add_pages(run) for run in runs])
+    return [
+        build_result(name, len(runs), rule, accuracy) for rule, accuracy in (found | dict(scores.baselines)).items()
     ]
-    results = {"machine": machine(), "logs": len(runs), "fitted_weights": weights, "rows": rows}
+
+
+def build_result(name: str, count: int, rule: str, accuracy: Accuracy) -> dict[str, Any]:
+    """Return the row of a rule, with the 95 % interval of the step."""
+    low, high = calculate_wilson_interval(round(accuracy.step_accuracy * count), count)
+    return {
+        "logs": name,
+        "rule": rule,
+        "step": round(accuracy.step_accuracy, 3),
+        "interval": f"{low:.2f}-{high:.2f}",
+        "top 3": "-" if accuracy.top_3 is None else round(accuracy.top_3, 3),
+        "any labelled failure": round(accuracy.any_labelled_failure, 3),
+        "agent": round(accuracy.agent_accuracy, 3),
+    }
+
+
+def calculate_probability(runs: Sequence[LabelledTrajectory]) -> float:
+    """Return the mean of the probabilities that the rules estimate for the steps that they blame."""
+    ranked = [rank_candidates(run.trajectory.steps, extract_actions(run.trajectory.steps)) for run in runs]
+    return sum(candidates[0][1] for candidates in ranked if candidates) / len(runs)
+
+
+def main(files: Sequence[Path]) -> None:
+    """Print and write the figures for the logs in `files`."""
+    sources: dict[str, list[Case]] = {}
+    for file in files:
+        if file.exists():
+            cases = [build_case(run) for run in read_labelled(file.read_bytes())]
+            sources[file.stem] = [case for case in cases if len(case.signs)]
+        else:
+            print(f"{file} does not exist; left out")
+    weights = fit_weights([case for cases in sources.values() for case in cases])
+    results = {
+        "machine": machine(),
+        "logs": {name: len(cases) for name, cases in sources.items()},
+        "fitted_weights": dict(zip(WEIGHTS, weights.round(2).tolist(), strict=True)),
+        "mean_probability_of_the_blamed_step": {
+            name: round(calculate_probability([case.run for case in cases]), 3) for name, cases in sources.items()
+        },
+        "rows": [row for name in sources for row in measure_source(name, sources)],
+    }
     write("attribution", results)
-    print(json.dumps(results, indent=2))
+    print(json.dumps({name: value for name, value in results.items() if name != "rows"}, indent=2))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(name) for name in sys.argv[1:]])

@@ -1,15 +1,19 @@
 """Names the step and the agent at which a failed trajectory went wrong, from the form of the steps.
 
-Every step of an agent is a candidate. Ten signs of form (the first failing call, made-up data, the first occurrence of
-a value of the answer, ...) are weighted and summed; the candidate with the highest sum is blamed, the first of equal
-ones. No sign depends on a question, the name of an agent or a tool. The weights were fitted by conditional logistic
-regression; `bench/attribution.py` fits them again and reports the ten-fold cross-validation.
+Every step after the question is a candidate: of an agent, of the user, or of a tool, which is the environment. Signs
+of form (the first failing call, made-up data, the first occurrence of a value of the answer, ...) are weighted and
+summed; the candidate with the highest sum is blamed, the first of equal ones, and the softmax of the sums estimates the
+probabilities. No sign depends on a question or the name of an agent; a call writes unless its tool is named by a verb
+of reading. The weights were fitted by conditional logistic regression, except that of `writes_first`: weights fitted on
+logs of agents do not find the step in conversations with a user, so there the first writing call leads (ADR 163).
+`bench/attribution.py` fits the weights again, with cross-validation and with one source left out.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +26,7 @@ from services.reflector.domain.trajectory import Step
 
 Sign = Literal[
     "acts", "opens_with_code", "fails_first", "claims", "claims_and_acts", "invents", "postpones", "amends",
-    "answers_first", "hands_in",
+    "answers_first", "hands_in", "writes_first", "writes", "requests", "asks", "returns",
 ]  # fmt: skip
 
 WEIGHTS: Mapping[Sign, float] = {
@@ -36,6 +40,11 @@ WEIGHTS: Mapping[Sign, float] = {
     "amends": -0.4,
     "answers_first": 0.8,
     "hands_in": -0.5,
+    "writes_first": 2.0,
+    "writes": 0.7,
+    "requests": 0.1,
+    "asks": 0.7,
+    "returns": -1.5,
 }
 """The weight of each sign."""
 
@@ -54,14 +63,26 @@ class Candidate:
 
     @property
     def leading_sign(self) -> Sign | None:
-        """Return the sign with the highest positive weight, None if there is none."""
-        speaking = [sign for sign in WEIGHTS if sign in self.signs and WEIGHTS[sign] > 0]
+        """Return the sign with the highest positive weight, None if there is none; `returns` for a result."""
+        speaking = [sign for sign in WEIGHTS if sign in self.signs and (WEIGHTS[sign] > 0 or sign == "returns")]
         return max(speaking, key=lambda sign: WEIGHTS[sign], default=None)
 
 
 def find_most_blamed(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Candidate | None:
     """Return the step at which a failed trajectory most likely went wrong, None without messages of agents."""
-    return max(find_candidates(steps, actions), key=lambda candidate: candidate.weight, default=None)
+    return next((candidate for candidate, _ in rank_candidates(steps, actions)), None)
+
+
+def rank_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[tuple[Candidate, float]]:
+    """Return the candidates with their estimated probabilities, most probable first, the first of equal ones first."""
+    ranked = sorted(find_candidates(steps, actions), key=lambda candidate: -candidate.weight)
+    total = math.fsum(math.exp(candidate.weight) for candidate in ranked)
+    return [(candidate, math.exp(candidate.weight) / total) for candidate in ranked]
+
+
+def find_writing_calls(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[int]:
+    """Return the steps of the tool calls that may change something: all but those named by a verb of reading."""
+    return [use.call_step for use in actions if steps[use.call_step].tool_calls and not _READS.search(use.tool)]
 
 
 _READ_CHARS = 3_000
@@ -75,6 +96,9 @@ _FENCE = re.compile(r"```[^\n]{0,80}\n.*?(?:```|\Z)", re.S)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"(?!\s*:)|「([^」\n]{1,60})」")
 _END_MARK = re.compile(r"\bTERMINATE\W*$")
+_READS = re.compile(
+    r"(?:^|[^A-Za-z])(?:get|list|find|search|read|look|fetch|view|show|query|count|check|calculate|think)(?![a-z])"
+)
 # These patterns match lower-case text, which takes half the time of re.IGNORECASE.
 _INVENTED = re.compile(
     r"\b(?:assum\w*|hypothetical\w*|simulat\w*|mock|dummy|placeholder|synthetic|sample data\w*|fictional"
@@ -106,6 +130,7 @@ def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[C
     first = min(suspects, default=None)
     first_failure = next((action.call_step for action in actions if action.error is not None), None)
     values = _extract_values([step for step in spoken if step.index in suspects][-2:])
+    conversation_signs = _find_conversation_signs(steps, actions)
     numbers_before: set[str] = set()
     answered = False
     found: list[Candidate] = []
@@ -121,9 +146,27 @@ def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[C
                 signs.add("answers_first")
             if step.index == first and "acts" in signs:
                 signs.add("opens_with_code")
-            found.append(Candidate(step, frozenset(signs)))
+            found.append(Candidate(step, frozenset(signs | conversation_signs.get(step.index, set()))))
+        elif first is not None and step.index > first and step.role in ("user", "tool"):
+            sign: Sign = "asks" if step.role == "user" else "returns"
+            found.append(Candidate(step, frozenset({sign} | conversation_signs.get(step.index, set()))))
         numbers_before.update(_NUMBER.findall(text))
     return found
+
+
+def _find_conversation_signs(steps: Sequence[Step], actions: Sequence[ToolUse]) -> dict[int, set[Sign]]:
+    """Return the signs of writing calls, and of the user's turns before them; none where no user answers an agent."""
+    signs: dict[int, set[Sign]] = {}
+    turns = [step.index for step in steps if step.role == "user"]
+    first = next((step.index for step in steps if step.role == "assistant"), len(steps))
+    if not turns or turns[-1] < first:
+        return signs
+    for index in find_writing_calls(steps, actions):
+        signs.setdefault(index, {"writes"} if signs else {"writes_first"})
+        position = bisect_left(turns, index)
+        if position and turns[position - 1] > first:
+            signs[turns[position - 1]] = {"requests"}
+    return signs
 
 
 def _says_something(step: Step) -> bool:

@@ -29,8 +29,12 @@ class TrajectoryFile:
 
 @dataclass(frozen=True, slots=True)
 class LabelledTrajectory:
-    """A failed trajectory with the step and the agent that people blame. No reflector sees these labels."""
+    """A failed trajectory with the step and the agent that people blame. No reflector sees these labels.
+
+    ``failures`` are all steps that people called wrong, with `step`.
+    """
 
     trajectory: Trajectory
     step: int
     agent: str
+    failures: frozenset[int] = frozenset()

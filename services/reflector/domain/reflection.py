@@ -46,14 +46,24 @@ class BulletEvaluation(BaseModel):
     reason: str
 
 
-class Attribution(BaseModel):
-    """The step and the agent at which a failed trajectory went wrong, and the reason."""
+class BlameCandidate(BaseModel):
+    """A step and an agent at which a failed trajectory may have gone wrong, and the reason.
+
+    ``agent`` may be the user or a tool. ``probability`` is an estimate, 0 if unknown.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     step: int = Field(ge=0)
     agent: str
     reason: str
+    probability: float = Field(default=0, ge=0, le=1)
+
+
+class Attribution(BlameCandidate):
+    """The most probable candidate, and the next ones, most probable first."""
+
+    alternatives: tuple[BlameCandidate, ...] = ()
 
 
 class ObservedCall(BaseModel):

@@ -16,7 +16,7 @@ from libs.prompts.language import Language
 from services.reflector.domain.attribution import Candidate, Sign
 from services.reflector.domain.causes import Cause, classify_cause
 from services.reflector.domain.findings import FindingKind, TrajectoryFinding
-from services.reflector.domain.reflection import Attribution, Insight
+from services.reflector.domain.reflection import Attribution, BlameCandidate, Insight
 from services.reflector.domain.repairs import ArgumentChange, FailureRecovery
 
 MAX_LESSON_CHARS = 2_000
@@ -102,10 +102,18 @@ def write_lesson(finding: TrajectoryFinding, wording: LanguageTexts) -> Insight:
     return Insight(**lesson, steps=finding.steps, section=_SECTION[finding.kind])
 
 
-def write_attribution(candidate: Candidate, wording: LanguageTexts) -> Attribution:
-    """Return the blamed step and agent, with the strongest sign as the reason."""
-    step = candidate.step
-    return Attribution(step=step.index, agent=step.speaker, reason=wording.blame[candidate.leading_sign])
+def write_attribution(ranked: Sequence[tuple[Candidate, float]], wording: LanguageTexts) -> Attribution:
+    """Return the first of the candidates as the blamed one, with its strongest sign as the reason, and the others."""
+    first, *others = (
+        BlameCandidate(
+            step=candidate.step.index,
+            agent=candidate.step.speaker,
+            reason=wording.blame[candidate.leading_sign],
+            probability=probability,
+        )
+        for candidate, probability in ranked
+    )
+    return Attribution(**first.model_dump(), alternatives=tuple(others))
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

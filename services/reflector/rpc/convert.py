@@ -125,7 +125,9 @@ def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
     )
     if result.attribution is not None:
         blamed = result.attribution
-        message.attribution.CopyFrom(tpb.Attribution(step=blamed.step, agent=blamed.agent, reason=blamed.reason))
+        alternatives = [tpb.BlameCandidate(**candidate.model_dump()) for candidate in blamed.alternatives]
+        fields = blamed.model_dump(exclude={"alternatives"})
+        message.attribution.CopyFrom(tpb.Attribution(**fields, alternatives=alternatives))
     return message
 
 

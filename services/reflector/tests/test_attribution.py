@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.reflector.adapters.importers.files import read_trajectories
+from services.reflector.adapters.importers.labels import read_labelled
 from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, find_most_blamed
+from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
 from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
-from services.reflector.usecases.reflect_offline import reflect_by_rules
+from services.reflector.usecases.reflect_offline import MAX_CANDIDATES, reflect_by_rules
 
 
 def find_signs(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
@@ -117,6 +119,58 @@ def test_a_log_whose_speakers_stand_in_the_roles_is_blamed_by_agent() -> None:
     assert (attribution.step, attribution.agent) == (6, "WebSurfer")
 
 
+CONVERSATION: list[MakeStep] = [
+    asks("cancel one item"),
+    says("Which one?"),
+    asks("the hose"),
+    calls("get_order", {"id": "W1"}),
+    returns("pending"),
+    asks("yes"),
+    calls("cancel_order", {"id": "W1"}),
+    returns("cancelled"),
+    calls("refund", {"id": "W1"}),
+    returns("done"),
+]
+
+
+def test_in_a_conversation_the_first_writing_call_is_blamed_and_user_and_environment_are_candidates() -> None:
+    signs = find_signs(*CONVERSATION)
+    assert {index: signs[index] for index in (2, 4, 5)} == {2: {"asks"}, 4: {"returns"}, 5: {"asks", "requests"}}
+    assert "writes_first" in signs[6]
+    assert "writes" in signs[8]
+    assert signs.keys() & {0} == set()
+    blamed = reflect_by_rules(ReflectionRequest(run(*CONVERSATION), "test")).attribution
+    assert blamed is not None
+    assert (blamed.step, len(blamed.alternatives)) == (6, MAX_CANDIDATES - 1)
+    chances = [blamed.probability, *(candidate.probability for candidate in blamed.alternatives)]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < sum(chances) < 1
+
+
+def test_without_an_answering_user_a_writing_call_is_a_call_as_any_other() -> None:
+    signs = find_signs(*CONVERSATION[:1], *CONVERSATION[6:])
+    assert not {"writes", "writes_first", "requests"} & set().union(*signs.values())
+
+
+def test_labels_of_tau_bench_results_name_the_root_cause_and_all_failures() -> None:
+    messages = [{"role": role, "content": role} for role in ("system", "user", "assistant", "user", "assistant")]
+    failures = [
+        {"failure_id": 7, "step_number": 3, "failed_agent": "Assistant"},
+        {"failure_id": 8, "step_number": 4, "failed_agent": "User"},
+    ]
+    labels = {"failures": failures, "root_cause": {"failure_id": 8}}
+    failed = {"task_id": 1, "trial": 0, "reward": 0, "traj": messages, "labels": labels}
+    passed = {"task_id": 2, "trial": 0, "reward": 1, "traj": messages}
+    [result] = read_labelled("\n".join(map(json.dumps, (failed, passed))).encode())
+    assert (result.step, result.agent, sorted(result.failures)) == (3, "user", [2, 3])
+    for wrong, rule in (
+        ({"root_cause": {"failure_id": 9}}, "root_cause"),
+        ({"failures": [{**failures[1], "step_number": 6}]}, "1 to 5"),
+    ):
+        with pytest.raises(MalformedTrajectory, match=rule):
+            read_labelled(json.dumps({**failed, "labels": {**labels, **wrong}}).encode())
+
+
 def test_the_earlier_of_equals_is_blamed_and_bare_closing_marks_never() -> None:
     assert find_blamed(says("Therefore it is so."), says("Therefore it is so.")).step.index == 0
     assert list(find_signs(says("TERMINATE"), says("Hello"))) == [1]
@@ -143,9 +197,12 @@ def test_scores_are_shares_beside_those_of_one_line_rules() -> None:
         says("Here is the task.", name="A"), says("I will do it.", name="B"),
         says("```python\nrun()\n```", name="B"), returns("exitcode: 1\nValueError: x", tool="shell"),
     )  # fmt: skip
-    scores = evaluate_blame([LabelledTrajectory(log, 2, "B"), LabelledTrajectory(log, 0, "A")])
-    assert (scores.n, scores.step_accuracy, scores.agent_accuracy) == (2, 0.5, 0.5)
-    assert scores.baselines["turn_before_first_error"] == Accuracy(0.5, 0.5)
-    assert scores.baselines["first_turn"] == Accuracy(0.5, 0.5)
-    assert scores.baselines["last_turn"] == Accuracy(0, 0)
+    labelled = [LabelledTrajectory(log, 2, "B", frozenset({2})), LabelledTrajectory(log, 0, "A", frozenset({0, 2}))]
+    scores = evaluate_blame(labelled)
+    assert (scores.n, scores.step_accuracy, scores.agent_accuracy, scores.top_3) == (2, 0.5, 0.5, 1)
+    assert scores.any_labelled_failure == 1
+    assert scores.baselines["turn_before_first_error"] == Accuracy(0.5, 0.5, 1)
+    assert scores.baselines["first_turn"] == Accuracy(0.5, 0.5, 0.5)
+    assert scores.baselines["first_turn_of_busiest_agent"] == Accuracy(0, 0.5, 0)
+    assert scores.baselines["last_turn"] == Accuracy(0, 0, 0)
     assert evaluate_blame([]).n == 0

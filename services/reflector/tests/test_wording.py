@@ -97,7 +97,7 @@ def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
     assert ENGLISH.lessons.keys() == JAPANESE.lessons.keys()
     assert ENGLISH.advice.keys() == JAPANESE.advice.keys()
     assert ENGLISH.blame.keys() == JAPANESE.blame.keys()
-    assert set(ENGLISH.blame) == {sign for sign, weight in WEIGHTS.items() if weight > 0} | {None}
+    assert set(ENGLISH.blame) == {sign for sign, weight in WEIGHTS.items() if weight > 0} | {"returns", None}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,7 @@ def test_blame_names_step_agent_and_the_sign_that_speaks_most_for_it() -> None:
     log = steps(asks("find it"), says("I will look.", name="A"), says("Therefore the answer is 17.", name="B"))
     candidate = find_most_blamed(log, extract_actions(log))
     assert candidate is not None
-    blamed = write_attribution(candidate, ENGLISH)
+    blamed = write_attribution([(candidate, 0.75), (candidate, 0.25)], ENGLISH)
     assert (blamed.step, blamed.agent) == (2, "B")
     assert blamed.reason == ENGLISH.blame["claims"]
+    assert (blamed.probability, [other.probability for other in blamed.alternatives]) == (0.75, [0.25])

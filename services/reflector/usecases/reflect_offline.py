@@ -9,7 +9,7 @@ from chassis.logging import get_logger
 from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
 from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.answer_rules import find_answer_errors
-from services.reflector.domain.attribution import find_most_blamed
+from services.reflector.domain.attribution import rank_candidates
 from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.contrast import find_contrast
 from services.reflector.domain.findings import TrajectoryFinding
@@ -24,6 +24,8 @@ from services.reflector.domain.wording import LanguageTexts, load_wording, write
 
 MODEL = "offline"
 MAX_INSIGHTS = 20
+MAX_CANDIDATES = 5
+"""Steps that an attribution names: the most probable one and the next ones."""
 
 _log = get_logger(__name__)
 
@@ -62,9 +64,9 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
 
 
 def attribute_failure(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Attribution | None:
-    """Return the step at which a failed trajectory went wrong, None without messages of agents."""
-    candidate = find_most_blamed(trajectory.transcript, actions)
-    return write_attribution(candidate, load_wording(detect_language(trajectory))) if candidate is not None else None
+    """Return the most probable steps at which a failed trajectory went wrong, None without messages of agents."""
+    ranked = rank_candidates(trajectory.transcript, actions)[:MAX_CANDIDATES]
+    return write_attribution(ranked, load_wording(detect_language(trajectory))) if ranked else None
 
 
 def write_insights(findings: Iterator[TrajectoryFinding], wording: LanguageTexts) -> tuple[Insight, ...]:

@@ -197,7 +197,12 @@ def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -
     outcome = hansei("eval", "blame", file, "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.document["n"] == 1
-    assert outcome.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
+    second_turn = outcome.document["baselines"]["second_turn"]
+    assert {name: second_turn[name] for name in ("step_accuracy", "agent_accuracy", "any_labelled_failure")} == {
+        "step_accuracy": 1.0,
+        "agent_accuracy": 1.0,
+        "any_labelled_failure": 1.0,
+    }
     assert "1 labelled trajectory" in hansei("eval", "blame", file).out
 
 

@@ -237,6 +237,17 @@ def test_labelled_logs_are_blamed_better_than_by_one_line_rules() -> None:
     assert all(scores.step_accuracy > baseline.step_accuracy for baseline in scores.baselines.values())
 
 
+def test_conversations_are_blamed_at_least_as_well_as_by_one_line_rules() -> None:
+    logs = DATA / "tau_retail.jsonl"
+    if not logs.exists():
+        pytest.skip(f"{logs.name} is not in $HANSEI_DATA nor in ../shared/data")
+    scores = evaluate_blame(read_labelled(logs.read_bytes()))
+    assert scores.n == 15
+    assert all(scores.step_accuracy >= baseline.step_accuracy for baseline in scores.baselines.values())
+    assert scores.top_3 is not None
+    assert scores.top_3 > scores.step_accuracy
+
+
 async def test_the_real_runs_of_a_benchmark_are_read_and_their_errors_told() -> None:
     logs = DATA / "tau_bench_airline.jsonl"
     if not logs.exists():

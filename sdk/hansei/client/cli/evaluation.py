@@ -46,7 +46,8 @@ def retrieval(
 def blame(file: File, as_json: AsJson = False) -> None:
     """Measure how often reflection names the step and the agent to blame.
 
-    FILE has Who&When logs with labels, one a line. Reflection uses its rules, not a model.
+    FILE has Who&When logs or tau-bench results with labels, one a line. Reflection uses its rules, not a model; in
+    conversations with a user, these blame the first call that may change something.
     """
     from hansei.client.server import load_server
 

@@ -1,25 +1,64 @@
-"""Reads the labels of Who&When logs (`mistake_agent`, `mistake_step`), which only score attribution."""
+"""Reads the labels of failed trajectories, which only score attribution.
+
+Two formats: Who&When logs (`mistake_agent`, `mistake_step`), and tau-bench results with `labels` (`failures` with
+`step_number`, which counts from 1, and `failed_agent`; `root_cause`), as AgentRx publishes them.
+"""
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers import who_and_when
+from services.reflector.adapters.importers import tau_bench, who_and_when
 from services.reflector.adapters.importers.files import split_records
 from services.reflector.adapters.importers.json_records import Record
-from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 
 _DATASET = "blame"
 _MAX_DIGITS = 9
+_SPEAKERS = {"assistant": "assistant", "user": "user"}
 
 
 def read_labelled(content: bytes) -> tuple[LabelledTrajectory, ...]:
-    """Return the labelled trajectories of a file of Who&When logs. Raise MalformedTrajectory naming line and field."""
-    return tuple(_read_record(record) for record in split_records(content))
+    """Return the labelled trajectories of a file. Raise MalformedTrajectory naming line and field.
+
+    Results of tau-bench without labels, such as passed ones, are left out.
+    """
+    labelled: list[LabelledTrajectory] = []
+    for record in split_records(content):
+        if not record.has("traj"):
+            labelled.append(_read_who_and_when(record))
+        elif labels := record.child("labels"):
+            labelled.append(_read_tau_bench(record, labels))
+    return tuple(labelled)
 
 
-def _read_record(record: Record) -> LabelledTrajectory:
+def _read_who_and_when(record: Record) -> LabelledTrajectory:
     run = who_and_when.read(record, _DATASET)
-    label = record.text("mistake_step").strip()
+    step = _read_number(record, "mistake_step", "must be the place of a step in `history`")
+    return LabelledTrajectory(run.trajectory, step, record.text("mistake_agent"), frozenset({step}))
+
+
+def _read_tau_bench(record: Record, labels: Record) -> LabelledTrajectory:
+    run = tau_bench.read(record, _DATASET)
+    failures = {failure.text("failure_id"): failure for failure in labels.records("failures")}
+    cause = labels.child("root_cause")
+    root = failures.get(cause.text("failure_id")) if cause else None
+    if root is None:
+        raise labels.error("root_cause", "must have the `failure_id` of one of `failures`")
+    steps = run.trajectory.steps
+    numbers = {name: _read_step(failure, len(steps)) for name, failure in failures.items()}
+    step = numbers[root.text("failure_id")]
+    agent = _SPEAKERS.get(root.text("failed_agent").lower(), steps[step].speaker)
+    return LabelledTrajectory(run.trajectory, step, agent, frozenset(numbers.values()))
+
+
+def _read_step(failure: Record, count: int) -> int:
+    number = _read_number(failure, "step_number", "must be the number of a message of `traj`, from 1")
+    if not 1 <= number <= count:
+        raise failure.error("step_number", f"must be the number of a message of `traj`, 1 to {count}")
+    return number - 1
+
+
+def _read_number(record: Record, field: str, rule: str) -> int:
+    label = record.text(field).strip()
     if not label.isascii() or not label.isdigit() or len(label) > _MAX_DIGITS:
-        raise MalformedTrajectory(record.field_path("mistake_step"), label, "must be the place of a step in `history`")
-    return LabelledTrajectory(run.trajectory, int(label), record.text("mistake_agent"))
+        raise record.error(field, rule)
+    return int(label)

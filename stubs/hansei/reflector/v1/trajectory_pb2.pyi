@@ -363,26 +363,70 @@ class Attribution(_message.Message):
     STEP_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    PROBABILITY_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """0-based index of the step."""
     agent: _builtins.str
     """The agent or tool that speaks there."""
     reason: _builtins.str
     """What speaks for it, in a sentence."""
+    probability: _builtins.float
+    """Estimated probability that the run went wrong there; 0 if it is unknown."""
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlameCandidate]:
+        """The next candidates, most probable first."""
+
     def __init__(
         self,
         *,
         step: _builtins.int = ...,
         agent: _builtins.str = ...,
         reason: _builtins.str = ...,
+        probability: _builtins.float = ...,
+        alternatives: _abc.Iterable[Global___BlameCandidate] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "reason", b"reason", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "alternatives", b"alternatives", "probability", b"probability", "reason", b"reason", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Attribution: _TypeAlias = Attribution  # noqa: Y015
+
+@_typing.final
+class BlameCandidate(_message.Message):
+    """A step at which a failed run may have gone wrong."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PROBABILITY_FIELD_NUMBER: _builtins.int
+    step: _builtins.int
+    """0-based index of the step."""
+    agent: _builtins.str
+    """The agent, user or tool that speaks there."""
+    reason: _builtins.str
+    """What speaks for it, in a sentence."""
+    probability: _builtins.float
+    """Estimated probability that the run went wrong there; 0 if it is unknown."""
+    def __init__(
+        self,
+        *,
+        step: _builtins.int = ...,
+        agent: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "probability", b"probability", "reason", b"reason", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlameCandidate: _TypeAlias = BlameCandidate  # noqa: Y015
 
 @_typing.final
 class ObservedCall(_message.Message):

@@ -58,7 +58,8 @@ def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
         blamed = reflection.attribution
         source = trajectory.steps[blamed.step].source if blamed.step < len(trajectory.steps) else ""
         step = ", ".join(part for part in (f"step {blamed.step}", source, blamed.agent) if part)
-        yield label_row("blamed", f"{step}: {put_on_one_line(blamed.reason)}")
+        chance = f" ({blamed.probability:.0%})" if blamed.probability else ""
+        yield label_row("blamed", f"{step}{chance}: {put_on_one_line(blamed.reason)}")
     for insight in reflection.insights:
         # An edit with the text of an insight is shown with the insight, and not again below.
         same = [edit for edit in edits if edit.delta.content == insight.key_insight]

@@ -26,9 +26,10 @@ def render_retrieval(qualities: Mapping[str, Mapping[str, Any]]) -> RenderableTy
 
 def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     """Show the accuracy of reflection, and of simple rules for comparison."""
-    table = make_score_table("rule", "step", "agent")
+    table = make_score_table("rule", "step", "step in top 3", "any labelled failure", "agent")
     for name, accuracy in {"hansei, offline": scores, **scores["baselines"]}.items():
-        table.add_row(name.replace("_", " "), f"{accuracy['step_accuracy']:.3f}", f"{accuracy['agent_accuracy']:.3f}")
+        shares = (accuracy[key] for key in ("step_accuracy", "top_3", "any_labelled_failure", "agent_accuracy"))
+        table.add_row(name.replace("_", " "), *("-" if share is None else f"{share:.3f}" for share in shares))
     total = f"{scores['n']} labelled trajector{'y' if scores['n'] == 1 else 'ies'}"
     return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
 
