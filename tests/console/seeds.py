@@ -82,6 +82,18 @@ class Seeds:
             "meanwhile",
         )
 
+    def trials(self, dataset: str, sessions: int) -> None:
+        """Run trials of three bullets, the first of which decides whether a session succeeds."""
+        revision = self.deltas(dataset, [lesson(number) for number in range(3)], "begin")["revision"]
+        decisive = next(self._bullets(dataset))["id"]
+        self.post(f"/v1/playbooks/{dataset}/trials/start", {"request_id": str(uuid.uuid4())})
+        for number in range(sessions):
+            query = {"session_id": f"session-{number}", "query_text": "locked database", "min_revision": revision}
+            recalled = self.post("/v1/recall", {"dataset": dataset, **query})
+            succeeded = decisive in [result["bullet"]["id"] for result in recalled["results"]]
+            report = {"serving_id": recalled["serving_id"], "succeeded": succeeded}
+            self.post("/v1/outcomes", {"dataset": dataset, **report})
+
     def rounds(self, execution_id: str, teams: int, rounds: int, text: str = "A submission.") -> None:
         """A finished competition."""
         with grpc.insecure_channel(self._address) as channel:

@@ -25,6 +25,7 @@ def addresses(stack: Stack) -> list[str]:
         "#/review/queue",
         "#/search/thousand?q=locked database",
         "#/learn/thousand",
+        "#/evidence/thousand",
         "#/executions",
         f"#/executions/{stack.running}",
         f"#/executions/{stack.ended}",

@@ -37,6 +37,13 @@ export const summary = (dataset, query, signal) => get(`${book(dataset)}/summary
 export const watchPlaybook = (dataset, from, options) =>
   follow(`${book(dataset)}/events`, { query: { from_revision: from, allow_missing: true }, ...options });
 
+export const trials = (dataset, signal) => get(`${book(dataset)}/trials`, {}, signal);
+export const startTrials = (dataset) => post(`${book(dataset)}/trials/start`, change());
+export const stopTrials = (dataset) => post(`${book(dataset)}/trials/stop`, change());
+export const effects = (dataset, query, signal) => get(`${book(dataset)}/effects`, query, signal);
+export const lift = (dataset, signal) => get(`${book(dataset)}/lift`, {}, signal);
+export const decisions = (dataset, query, signal) => get(`${book(dataset)}/decisions`, query, signal);
+
 export const pending = (dataset, query, signal) => get(`${book(dataset)}/pending`, query, signal);
 export const decide = (dataset, decision, ids, reason) =>
   post(`${book(dataset)}/pending`, edit({ decision, ids, reason }));

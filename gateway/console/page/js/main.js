@@ -9,6 +9,7 @@ import { bind } from "./keys.js";
 import * as api from "./pages/api.js";
 import * as bullets from "./pages/playbook.js";
 import * as datasets from "./pages/datasets.js";
+import * as evidence from "./pages/evidence.js";
 import * as execution from "./pages/execution.js";
 import * as executions from "./pages/executions.js";
 import * as health from "./pages/health.js";
@@ -29,6 +30,7 @@ const PAGES = [
   ["review", "Review", "r"],
   ["search", "Search", "s"],
   ["learn", "Learn", "l"],
+  ["evidence", "Evidence", "v"],
   ["executions", "Executions", "e"],
   ["leaderboard", "Leaderboard", "b"],
   ["health", "Health", "h"],
@@ -43,7 +45,7 @@ function routes() {
   route("/playbooks", datasets);
   route("/playbooks/:dataset", bullets);
   route("/playbooks/:dataset/history", history);
-  for (const [name, page] of Object.entries({ review, search, learn })) {
+  for (const [name, page] of Object.entries({ review, search, learn, evidence })) {
     route(`/${name}`, { title: () => name, open: chooser(name) });
     route(`/${name}/:dataset`, page);
   }

@@ -1,0 +1,204 @@
+/** What the playbook and each of its bullets do: effects with their intervals, decisions, and the trials behind them. */
+
+import { fetchAll } from "../api.js";
+import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { ask } from "../dialog.js";
+import { fill, h, s } from "../dom.js";
+import { bullets, decisions, effects, lift, startTrials, stopTrials, trials } from "../endpoints.js";
+import { count, plural, word } from "../format.js";
+import { head, state, when } from "../parts.js";
+import { link } from "../router.js";
+import { change, load, showEmpty } from "../states.js";
+
+const PAGE = 1000;
+const MOST = 200;
+/** Evidence beyond this decides also among many bullets. */
+const MUCH = 10000;
+const NUMBERS = ["With it", "Success", "Without", "Success", "Difference", "Evidence"];
+
+export const title = ({ dataset }) => `Evidence ${dataset}`;
+
+export function open({ params: { dataset }, signal }) {
+  lastDataset.name = dataset;
+  const view = new Evidence(dataset, signal);
+  view.load();
+  return [
+    head(dataset, [view.count, datasetChoice("evidence", dataset, signal)], datasetTabs(dataset, "Evidence")),
+    view.body,
+  ];
+}
+
+class Evidence {
+  constructor(dataset, signal) {
+    Object.assign(this, { dataset, signal });
+    this.count = h("span", { role: "status" });
+    this.body = h("div", { class: "scroll" });
+  }
+
+  load() {
+    return load(
+      this.body,
+      this.signal,
+      () => this.read(),
+      (found) => this.draw(found),
+    );
+  }
+
+  async read() {
+    const status = await trials(this.dataset, this.signal);
+    if (!status.policy) return { status };
+    const pages = (token) => effects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
+    const [measured, worth, decided] = await Promise.all([
+      fetchAll(pages, "effects", MOST),
+      lift(this.dataset, this.signal),
+      decisions(this.dataset, { page_size: MOST }, this.signal),
+    ]);
+    return { status, measured: measured.slice(0, MOST), worth, decided: decided.decisions, texts: await this.texts(measured) };
+  }
+
+  /** The present lessons by the ids of their bullets. */
+  async texts(measured) {
+    const ids = measured.slice(0, MOST).map(({ bullet_id: id }) => id);
+    const found = ids.length ? await bullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
+    return new Map(found.bullets.map(({ id, content }) => [id, content]));
+  }
+
+  draw({ status, measured, worth, decided, texts }) {
+    fill(this.count, status.policy ? plural(status.sessions, "session") : "");
+    if (!status.policy) {
+      const text =
+        "A trial withholds bullets from some sessions at random and compares how sessions end with them and without " +
+        "them. Agents ask with Recall and report their outcomes.";
+      return showEmpty("No trials yet", text, this.startButton());
+    }
+    return [
+      h("p", { class: "lead" }, worth.conclusion),
+      h("p", { class: "muted" }, describe(status)),
+      status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
+      h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
+      h("h2", null, "Effects"),
+      measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
+      h("h2", null, "Decisions"),
+      decided.length ? this.timeline(decided, texts) : h("p", { class: "muted" }, "None yet."),
+    ];
+  }
+
+  table(worth, measured, texts) {
+    const columns = ["Bullet", ...NUMBERS.slice(0, 5), "95 % interval", "Evidence", "State"];
+    const whole = worth ? [this.row("The whole playbook", worth, null)] : [];
+    const rows = measured.map(({ bullet_id: id, effect, state: present }) =>
+      this.row(this.lessonLink(id, texts), effect, state(word(present, "BULLET_STATE_"))),
+    );
+    const names = columns.map((name) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "" }, name));
+    return h(
+      "div",
+      { class: "wide", role: "region", "aria-label": "Effects", tabindex: "0" },
+      h("table", { class: "table" }, h("thead", null, h("tr", null, names)), h("tbody", null, whole, rows)),
+    );
+  }
+
+  row(name, effect, present) {
+    const { served, withheld } = effect;
+    const isCompared = Number(served.sessions) > 0 && Number(withheld.sessions) > 0;
+    const numbers = [
+      count(served.sessions),
+      rate(served),
+      count(withheld.sessions),
+      rate(withheld),
+      isCompared ? points(effect.difference) : "–",
+    ];
+    return h(
+      "tr",
+      null,
+      h("td", { class: "effect-name" }, name),
+      numbers.map((value) => h("td", { class: "number" }, value)),
+      h("td", null, isCompared ? interval(effect) : "–"),
+      h("td", { class: "number" }, isCompared ? shortEvidence(effect.evidence) : "–"),
+      h("td", null, present),
+    );
+  }
+
+  lessonLink(id, texts) {
+    return h("a", { href: link(["playbooks", this.dataset], { bullet: id }) }, texts.get(id) ?? `${id} (removed)`);
+  }
+
+  timeline(decided, texts) {
+    return decided.map((decision) =>
+      h(
+        "article",
+        { class: "card decision" },
+        h(
+          "div",
+          { class: "card-head" },
+          state(word(decision.before, "BULLET_STATE_")),
+          "→",
+          state(word(decision.after, "BULLET_STATE_")),
+          h("span", { class: "muted" }, when(decision.time)),
+        ),
+        h("p", null, this.lessonLink(decision.bullet_id, texts)),
+        h(
+          "p",
+          { class: "muted" },
+          `${plural(decision.effect.served.sessions, "session")} with it, ${count(decision.effect.withheld.sessions)} without; ` +
+            `difference ${points(decision.effect.difference)} points`,
+        ),
+      ),
+    );
+  }
+
+  startButton() {
+    return h("button", { type: "button", class: "primary", onclick: () => this.start() }, "Start trials…");
+  }
+
+  stopButton() {
+    return h("button", { type: "button", onclick: () => this.stop() }, "Stop trials…");
+  }
+
+  async start() {
+    const answer = await ask({
+      title: `Start trials of ${this.dataset}?`,
+      text: "A bullet on trial is withheld from a quarter of the sessions, and the whole playbook from another quarter.",
+      confirm: "Start",
+    });
+    if (answer && (await change(() => startTrials(this.dataset), "Trials are running."))) await this.load();
+  }
+
+  async stop() {
+    const answer = await ask({
+      title: `Stop trials of ${this.dataset}?`,
+      text: "Every session gets all bullets again. What was measured and decided stays.",
+      confirm: "Stop",
+    });
+    if (answer && (await change(() => stopTrials(this.dataset), "Trials have stopped."))) await this.load();
+  }
+}
+
+const points = (difference) => `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
+const shortEvidence = (value) => (Number(value) < MUCH ? Number(value).toPrecision(3) : `over ${count(MUCH)}`);
+const rate = ({ sessions, success_rate: share }) => (Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–");
+
+/** The interval from −100 to 100 points as a line, the difference as a dot; the numbers stand beside it. */
+function interval({ difference, lower, upper }) {
+  const x = (value) => 50 + 50 * Number(value);
+  return h(
+    "span",
+    { class: "interval" },
+    s(
+      "svg",
+      { viewBox: "0 0 100 12", width: "100", height: "12", "aria-hidden": "true" },
+      s("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
+      s("line", { class: "span", x1: x(lower), x2: x(upper), y1: 6, y2: 6 }),
+      s("circle", { class: "mark", cx: x(difference), cy: 6, r: 3 }),
+    ),
+    h("span", { class: "number" }, `${points(lower)} to ${points(upper)}`),
+  );
+}
+
+function describe({ running, sessions, sessions_without_outcome: missing }) {
+  const trialState = running ? "Trials are running." : "Trials have stopped; no further session is measured.";
+  const missed = Number(missing) ? ` ${count(missing)} of ${plural(sessions, "session")} reported no outcome.` : "";
+  return trialState + missed;
+}
+
+const describeCheck = ({ name, served, withheld }) =>
+  `Nothing is decided: the ${name} are split ${count(served)} to ${count(withheld)}, which does not fit the policy.`;

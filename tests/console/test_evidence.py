@@ -1,0 +1,43 @@
+"""The page of trials: what the playbook and each of its bullets do."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.console.reader import Reader
+from tests.console.test_access import faults
+from tests.console.windows import Stack
+
+SESSIONS = 90
+
+
+def test_trials_are_started_and_stopped(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("untried", 4)
+    reader.open("#/evidence/untried")
+    reader.sees("No trials yet")
+    reader.button("Start trials…").click()
+    reader.page.get_by_role("dialog").get_by_role("button", name="Start").click()
+    reader.sees("Trials are running.")
+    reader.sees("No bullet was served yet.")
+    reader.button("Stop trials…").click()
+    reader.page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    reader.sees("Trials have stopped; no further session is measured.")
+
+
+def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stack: Stack) -> None:
+    stack.seeds.trials("measured", SESSIONS)
+    reader.open("#/playbooks/measured")
+    reader.page.get_by_role("link", name="Evidence", exact=True).last.click()
+    reader.sees(f"{SESSIONS} sessions")
+    effects = reader.page.get_by_role("region", name="Effects")
+    rows = effects.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("The whole playbook")
+    proven = rows.filter(has_text="proven")
+    expect(proven).to_contain_text("(0)")
+    expect(proven).to_contain_text("+100")
+    decision = reader.main.locator(".decision")
+    expect(decision).to_contain_text("trial→proven")
+    assert faults(reader, None) == []
+    decision.get_by_role("link").click()
+    expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("(0)")
