@@ -134,16 +134,18 @@ def test_a_correction_measures_again_as_if_it_had_been_reported_first(tmp_path: 
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.1))
             ids = await run_sessions(store, range(120), lambda served: float("b-0" in served))
             before = await store.list_bullet_trials(DATASET)
-            lift = (await store.find_trials(DATASET)).lift  # type: ignore[union-attr]
-            await store.report(DATASET, OutcomeReport(ids[3], 0.5, True))
+            trials = await store.find_trials(DATASET)
+            assert trials is not None
+            corrected = next(ids[number] for number in range(120) if trials.gets_playbook(f"s{number}"))
+            await store.report(DATASET, OutcomeReport(corrected, 0.5, True))
             changed = await store.list_bullet_trials(DATASET)
             assert changed != before
             outcome = 1.0 if changed[0].statistics.served_total < before[0].statistics.served_total else 0.0
-            await store.report(DATASET, OutcomeReport(ids[3], outcome, True))
+            await store.report(DATASET, OutcomeReport(corrected, outcome, True))
             assert [trial.statistics for trial in await store.list_bullet_trials(DATASET)] == [
                 trial.statistics for trial in before
             ]
-            assert (await store.find_trials(DATASET)).lift == lift  # type: ignore[union-attr]
+            assert (await store.find_trials(DATASET)).lift == trials.lift  # type: ignore[union-attr]
 
     asyncio.run(run())
 
