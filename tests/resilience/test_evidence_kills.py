@@ -54,7 +54,8 @@ def test_acknowledged_outcomes_are_counted_once(
     with systems.one_service(tmp_path, "evidence", **environment) as system:
         address = system.addresses["evidence"]
         with Client(address) as client:
-            client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0, margin=0.01))
+            policy = evidence_pb2.TrialPolicy(playbook_holdout=0, margin=0.01)
+            client.evidence.start_trials(dataset=dataset, policy=policy)
         threads = [threading.Thread(target=call, args=(caller, address)) for caller in range(CALLERS)]
         for thread in threads:
             thread.start()

@@ -95,6 +95,54 @@ class ExecutionRules:
     language: LanguageSetting = "auto"
 
 
+class _UsageReservations:
+    """Reserve tokens and cost for calls that run beside each other.
+
+    The usage of a call is known only after it. A call therefore reserves the largest usage of any successful call of
+    its action in this plan, and all that is left while there was none. While no call is running, one may always start;
+    so at most the usage of one call exceeds a budget, as if calls ran one after another.
+    """
+
+    def __init__(self, state: ExecutionState) -> None:
+        calls = [call for step_calls in state.calls.values() for call in step_calls]
+        results = [(call.action, call.result) for call in calls if call.result is not None and call.result.success]
+        budget = state.budget
+        self._left: list[int] = []
+        self._largest: list[dict[Action, int]] = []
+        for limit, used, usages in (
+            (budget.max_tokens, state.tokens, [(action, result.token_usage) for action, result in results]),
+            (budget.max_cost_micro_usd, state.cost_micro_usd, [(a, result.cost_micro_usd) for a, result in results]),
+        ):
+            if limit is None:
+                continue
+            largest: dict[Action, int] = {}
+            for action, usage in usages:
+                largest[action] = max(usage, largest.get(action, 0))
+            self._left.append(limit - used)
+            self._largest.append(largest)
+        self._is_any_running = False
+        for call in calls:
+            if _waits_for_tool(call):
+                self._take(call.action)
+
+    def reserve(self, action: Action) -> bool:
+        """Reserve the usage of a new call; return False if it does not fit beside the running calls."""
+        needed = [self._estimate(position, action) for position in range(len(self._left))]
+        if self._is_any_running and any(need > left for need, left in zip(needed, self._left, strict=True)):
+            return False
+        self._take(action)
+        return True
+
+    def _estimate(self, position: int, action: Action) -> int:
+        largest = self._largest[position].get(action)
+        return max(1, self._left[position]) if largest is None else largest
+
+    def _take(self, action: Action) -> None:
+        self._is_any_running = True
+        for position in range(len(self._left)):
+            self._left[position] -= self._estimate(position, action)
+
+
 def choose_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
     """Return the moves to make now; empty while only running calls or a person can advance the execution."""
     if state.result is not None or state.is_paused:
@@ -190,7 +238,15 @@ def _must_pause(state: ExecutionState) -> bool:
 
 
 def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
-    """Return the move while no call is running: plan changes, then failures, then questions, then information."""
+    """Return the move while no call is running.
+
+    Calls in doubt come first, because a plan that is changed or ended no longer holds their steps; then plan changes,
+    failures, questions, and information.
+    """
+    for step in _list_running_steps(state):
+        call = state.last_call(step.step_id)
+        if call is not None and call.in_doubt:
+            return [_ask_about_step(state, step.step_id, rules, now)]
     if state.plan_change is not None:
         plan_change = state.plan_change
         if plan_change.outcome is AnswerOutcome.REPLAN:
@@ -224,6 +280,7 @@ def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
     free_slots = rules.max_parallel_steps - len(_list_running_steps(state))
     if state.budget.max_tool_calls is not None:
         free_slots = min(free_slots, state.budget.max_tool_calls - state.tool_calls)
+    reservations = _UsageReservations(state)
     for step in state.plan.steps:
         if state.step_statuses[step.step_id] is not StepStatus.PENDING:
             continue
@@ -231,6 +288,8 @@ def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
         if any(status in (StepStatus.FAILED, StepStatus.SKIPPED) for status in needed):
             moves.append(SkipStep(step.step_id, "a step it depends on has no result"))
         elif free_slots > 0 and all(status is StepStatus.SUCCESS for status in needed):
+            if not reservations.reserve(step.action):
+                continue
             moves.append(CallTool(step.step_id, step.action, state.attempts.get(step.step_id, 0) + 1))
             free_slots -= 1
     return moves

@@ -14,6 +14,7 @@ from services.planner.domain.plans import PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import Hit, OverallStatus, ToolResult
 from services.planner.domain.thresholds import Thresholds
+from services.planner.domain.tools import ToolInput
 from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
@@ -24,6 +25,7 @@ from services.planner.tests.parts import (
     executor,
     failure,
 )
+from services.planner.usecases.calls import call_tool
 from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.judge import StepJudge
@@ -181,7 +183,29 @@ async def test_a_tool_that_never_returns_times_out() -> None:  # P-45, P-145
 async def test_megabytes_are_refused_and_reported() -> None:
     tool = ScriptedTool({"s1": answer("x" * 300_000)})
     result = await executor(tool, rules=NO_REPLAN).execute_plan(agent_plan(agent_step(1)))
-    assert result.step_results[0].error == "Tool output too large: 300000 characters, at most 262144 are allowed"
+    assert result.step_results[0].error == "Tool output too large: 300014 characters, at most 262144 are allowed"
+
+
+LARGE = "x" * 300_000
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolResult(success=True, output=(Hit(content="x", source=LARGE),)),
+        ToolResult(success=True, output=(Hit(content="x", id=LARGE),)),
+        ToolResult(success=True, output={"fields": [{LARGE: "x"}]}),
+        ToolResult(success=True, output="x", searched_collections=(LARGE,)),
+        ToolResult(success=True, output="x", confidence_factors={LARGE: 0.5}),
+        ToolResult(success=False, error=LARGE, token_usage=3),
+    ],
+    ids=["source", "id", "fields", "collections", "factors", "error"],
+)
+async def test_every_part_of_a_tool_output_counts(result: ToolResult) -> None:
+    checked = await call_tool(ScriptedTool({"q": result}), ToolInput(query="q"))
+    assert (checked.error or "").startswith("Tool output too large: 3000")
+    assert len(checked.model_dump_json()) < 1_000
+    assert checked.token_usage == result.token_usage
 
 
 async def test_a_search_that_finds_nothing_is_no_success() -> None:  # P-31, P-134
@@ -211,6 +235,39 @@ async def test_a_budget_holds(budget: Budget, calls: int) -> None:
     assert (len(tool.calls), result.overall_status) == (calls, OverallStatus.PARTIAL)
     assert result.total_token_usage == 10 * calls
     assert result.total_cost_usd == pytest.approx(5e-6 * calls)
+
+
+@pytest.mark.parametrize(
+    ("budget", "calls"), [(Budget(max_tokens=25), 3), (Budget(max_cost_micro_usd=12), 3), (Budget(), 8)]
+)
+async def test_a_budget_holds_for_calls_side_by_side(budget: Budget, calls: int) -> None:
+    """One call may exceed the budget by its own usage, as if the calls ran one after another."""
+
+    async def work(_: Any) -> ToolResult:
+        await asyncio.sleep(0)
+        return answer("x", token_usage=10, cost_micro_usd=5)
+
+    tool = ScriptedTool({f"s{i}": work for i in range(1, 9)})
+    result = await executor(tool).execute_plan(agent_plan(*(agent_step(i) for i in range(1, 9))), budget)
+    assert (len(tool.calls), result.total_token_usage) == (calls, 10 * calls)
+
+
+async def test_calls_without_usage_run_side_by_side_within_a_budget() -> None:
+    started, all_started = 0, asyncio.Event()
+
+    async def work(_: Any) -> ToolResult:
+        nonlocal started
+        started += 1
+        if started == 4:
+            all_started.set()
+        if started > 1:
+            await all_started.wait()
+        return answer("x")
+
+    tool = ScriptedTool({f"s{i}": work for i in range(1, 5)})
+    plan = agent_plan(agent_step(1), *(agent_step(i, 1) for i in (2, 3, 4)))
+    result = await executor(tool).execute_plan(plan, Budget(max_tokens=10))
+    assert result.overall_status is OverallStatus.SUCCESS
 
 
 async def test_the_time_of_an_execution_ends_it_in_the_middle_of_a_call() -> None:

@@ -82,6 +82,45 @@ def test_feedback_changes_the_next_decision() -> None:
     assert wrong.threshold is None
 
 
+def test_a_threshold_is_revoked_when_its_steps_go_wrong() -> None:
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    for _ in range(60):
+        guarantee.learn(0.97, False, 1.0, 1.0)
+    assert guarantee.threshold == CANDIDATES[-1]
+    for _ in range(6):
+        guarantee.learn(0.97, True, AUDIT_RATE, AUDIT_RATE)
+    assert (guarantee.accepted_count, guarantee.revocations) == (0, 1)
+    for _ in range(60):
+        guarantee.learn(0.97, False, 1.0, 1.0)
+    assert guarantee.threshold == CANDIDATES[-1]
+
+
+def run_with_drift(errors: tuple[float, float], seed: int) -> list[int]:
+    """Return the steps at which thresholds were revoked; the error rate changes in the middle of 4,000 steps."""
+    rng = np.random.default_rng(seed)
+    guarantee, revoked = ThresholdGuarantee(ALPHA, DELTA), []
+    for now in range(4_000):
+        is_used, audited = guarantee.threshold is not None, rng.random() < AUDIT_RATE
+        wrong = bool(rng.random() < errors[now >= 2_000])
+        before = guarantee.revocations
+        if audited or not is_used:
+            rate = AUDIT_RATE if is_used else 1.0
+            guarantee.learn(0.97, wrong, rate, rate)
+        if guarantee.revocations > before:
+            revoked.append(now)
+    return revoked
+
+
+def test_drift_is_noticed_soon_and_nothing_else_is_revoked() -> None:
+    runs = campaign_size(400, 40)
+    delays = [
+        next((now - 2_000 for now in run_with_drift((0.03, 0.49), seed) if now >= 2_000), 4_000) for seed in range(runs)
+    ]
+    assert np.median(delays) <= 250
+    false_revocations = sum(bool(run_with_drift((0.03, 0.03), seed)) for seed in range(runs))
+    assert false_revocations <= 0.05 * runs
+
+
 @pytest.mark.parametrize(("probability", "floor"), [(0.05, 0.1), (0.0, 0.0), (1.5, 0.1)])
 def test_impossible_probabilities_are_refused(probability: float, floor: float) -> None:
     with pytest.raises(ValueError, match="floor <= probability"):

@@ -21,6 +21,7 @@ from services.planner.tests.parts import (
     agent_step,
     answer,
     executor,
+    failure,
     planner_with,
 )
 from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
@@ -221,6 +222,38 @@ async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
         await heir.answer(execution_id, response, *await question(heir, execution_id), None)
         state = await until_quiet(heir, execution_id)
     assert (state.step_results[1].output, again.queries) == ("it was sent", ["s2"])
+
+
+async def test_a_person_is_asked_about_a_call_in_doubt_before_the_failure_of_a_sibling(tmp_path: Path) -> None:
+    """A replan would remove the step, and with it the question whether the call happened."""
+    clock, entered = MachineClock(), asyncio.Event()
+
+    async def dies(_: Any) -> ToolResult:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}'
+    unsafe = ScriptedTool({"s1": failure(), "s2": dies}, effect=Effect.UNSAFE)
+    next_tool = ScriptedTool(effect=Effect.UNSAFE)
+    next_executor = executor(next_tool, planner=planner_with(ScriptedModel(reply)), clock=clock)
+    async with (
+        replica(tmp_path / "p.db", executor(unsafe, clock=clock), "dead", clock) as dead,
+        replica(tmp_path / "p.db", next_executor, "next", clock) as heir,
+    ):
+        execution_id = await dead.start(agent_plan(agent_step(1), agent_step(2)), None, None)
+        await entered.wait()
+        await heir.sweep_once()
+        clock.advance(11)
+        await heir.sweep_once()
+        state = await until_quiet(heir, execution_id)
+        assert state.intervention_request is not None
+        assert (state.intervention_request.step_id, state.intervention_request.reason) == (2, "in doubt")
+        assert state.replan_count == 0
+        response = InterventionResponse(action=InterventionAction.INPUT, user_input="it was sent")
+        await heir.answer(execution_id, response, *await question(heir, execution_id), None)
+        state = await until_quiet(heir, execution_id)
+    assert (state.replan_count, next_tool.queries) == (1, ["again"])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import BaseModel
 
 from chassis.errors import shorten
 from services.planner.domain.results import ToolResult, build_failed_result
@@ -71,16 +73,38 @@ def _validate_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     result: object = task.result()
     if not isinstance(result, ToolResult):
         return build_failed_result(f"Invalid tool output: expected ToolResult, got {type(result).__name__}")
-    size = len(result.text or "") + sum(len(hit.content) for hit in result.hits)
-    if isinstance(result.output, dict):
-        size += len(str(result.output))
+    size = _count_characters((result.output, result.error, result.confidence_factors, result.searched_collections))
     if size > limit:
-        return _fail(result, f"Tool output too large: {size} characters, at most {limit} are allowed")
+        message = f"Tool output too large: {size} characters, at most {limit} are allowed"
+        usage = {"token_usage": result.token_usage, "cost_micro_usd": result.cost_micro_usd}
+        return build_failed_result(message).model_copy(update=usage)
     if result.success and result.output is None:
         return _fail(result, "Empty output")
     if result.success and isinstance(result.output, tuple) and not result.hits:
         return _fail(result, NO_RESULTS)
     return result
+
+
+def _count_characters(value: object) -> int:
+    """Return the characters of all texts, keys and numbers in a value; a container that it holds twice counts once."""
+    total, values, counted = 0, [value], set[int]()
+    while values:
+        item = values.pop()
+        if isinstance(item, BaseModel):
+            item = dict(item)
+        elif isinstance(item, Mapping | Sequence) and not isinstance(item, str | bytes):
+            if id(item) in counted:
+                continue
+            counted.add(id(item))
+        if isinstance(item, Mapping):
+            values.extend((*item.keys(), *item.values()))
+        elif isinstance(item, str | bytes):
+            total += len(item)
+        elif isinstance(item, Sequence):
+            values.extend(item)
+        elif item is not None:
+            total += len(str(item))
+    return total
 
 
 def _fail(result: ToolResult, error: str) -> ToolResult:
