@@ -101,7 +101,10 @@ class Callers:
     async def _loop(self) -> None:
         """Learn, search and ask."""
         trajectory = run(self._dataset, next(self._numbers))
-        revision = (await self._client.learn(trajectory)).curation.revision
+        request_id = str(uuid.uuid4())
+        while not (curation := (await self._client.learn(trajectory, request_id=request_id)).curation).saved:
+            await asyncio.sleep(PAUSE_SECONDS)  # C-41: the store failed, and the caller sends it again
+        revision = curation.revision
         self.learned.append(trajectory.id)
         assert (await self._client.search(self._dataset, "tool1 fails", min_revision=revision)).results
         assert (await self._client.ask(self._dataset, "What fails?")).trajectory.generated_answer
