@@ -13,6 +13,7 @@ from sqlalchemy import inspect
 
 from hansei.client import AsyncClient
 from hansei.planner.v1 import planner_pb2
+from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.storage.engines import create_database_engine, parse_location
 from tests.behaviour.system.test_schemas import FOLDERS, revisions
@@ -33,6 +34,7 @@ READY_SECONDS = 6.0
 could not connect try again within five (chassis/channels.py)."""
 PAUSE_SECONDS = campaign_size(0.1, 0.5)
 """Between what one caller does and its next: without, callers take the processors from the replica that starts."""
+TRIES = 20
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
 FUTURE = "from_the_future"
 MIGRATION = """
@@ -101,13 +103,20 @@ class Callers:
     async def _loop(self) -> None:
         """Learn, search and ask."""
         trajectory = run(self._dataset, next(self._numbers))
-        request_id = str(uuid.uuid4())
-        while not (curation := (await self._client.learn(trajectory, request_id=request_id)).curation).saved:
-            await asyncio.sleep(PAUSE_SECONDS)  # C-41: the store failed, and the caller sends it again
-        revision = curation.revision
+        revision = await self._learn(trajectory)
         self.learned.append(trajectory.id)
         assert (await self._client.search(self._dataset, "tool1 fails", min_revision=revision)).results
         assert (await self._client.ask(self._dataset, "What fails?")).trajectory.generated_answer
+
+    async def _learn(self, trajectory: Trajectory) -> int:
+        """Learn, once more whenever the store failed (C-41), as a caller does; return the revision."""
+        request_id = str(uuid.uuid4())
+        for _ in range(TRIES):
+            curation = (await self._client.learn(trajectory, request_id=request_id)).curation
+            if curation.saved:
+                return int(curation.revision)
+            await asyncio.sleep(PAUSE_SECONDS)
+        raise AssertionError(f"not saved after {TRIES} calls")
 
     async def _plan(self) -> None:
         """Start a plan that asks, and answer."""

@@ -95,7 +95,7 @@ def _build_items(result: object) -> Any:
 
 def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -> None:
     """Print a message as JSON, on one line if `line`, or as its view; a tuple has more arguments of the view."""
-    from hansei.client.cli.output import get_console, print_json
+    from hansei.client.cli.output import create_console, print_json
 
     message, *view_arguments = result if isinstance(result, tuple) else (result,)
     if as_json:
@@ -106,4 +106,4 @@ def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -
     if isinstance(rendered, str):
         typer.echo(rendered)
     else:
-        get_console().print(rendered)
+        create_console().print(rendered)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
 from hansei.client.cli.loop import BUNDLED_TRAJECTORIES, Chapter, play_chapters, read_folder
-from hansei.client.cli.output import get_console, print_json
+from hansei.client.cli.output import create_console, print_json
 from hansei.client.cli.show import outcomes as show
 from hansei.client.cli.show import story
 from hansei.client.cli.show.progress import progress_bar
@@ -28,7 +28,7 @@ def run_demo(trajectories: Path | None, as_json: bool) -> None:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hansei-demo-") as directory:
         if not as_json:
-            get_console().print("Starting every service in this process: offline, no model, no key, no network …\n")
+            create_console().print("Starting every service in this process: offline, no model, no key, no network …\n")
         with embedded_client(build_temp_settings(Path(directory))) as client:
             records = read_folder(client, trajectories or BUNDLED_TRAJECTORIES)
             if as_json:
@@ -37,21 +37,22 @@ def run_demo(trajectories: Path | None, as_json: bool) -> None:
             else:
                 _show_story(client, records)
     if not as_json:
-        get_console().print(Text(f"Done in {time.monotonic() - start:.1f} s; the directory is removed.", FAINT))
-        get_console().print("Next: `hansei up`, and in another terminal `hansei learn FILE` and `hansei search QUERY`.")
+        console = create_console()
+        console.print(Text(f"Done in {time.monotonic() - start:.1f} s; the directory is removed.", FAINT))
+        console.print("Next: `hansei up`, and in another terminal `hansei learn FILE` and `hansei search QUERY`.")
 
 
 def _show_story(client: Client, records: Sequence[TrajectoryRecord]) -> None:
     """Show each chapter, a heading before each kind of chapter, and a summary after the last outcome."""
     chapters: list[Chapter] = []
     start = time.monotonic()
-    with progress_bar("learning", len(records), get_console()) as set_completed:
+    with progress_bar("learning", len(records), create_console()) as set_completed:
         for chapter in play_chapters(client, records):
             if chapters and isinstance(chapters[-1], LearnOutcome) and not isinstance(chapter, LearnOutcome):
                 outcomes = [outcome for outcome in chapters if isinstance(outcome, LearnOutcome)]
-                get_console().print(show.render_summary(outcomes, time.monotonic() - start), Text())
+                create_console().print(show.render_summary(outcomes, time.monotonic() - start), Text())
             if not chapters or type(chapters[-1]) is not type(chapter):
-                get_console().print(story.render_heading(chapter))
-            get_console().print(story.render_chapter(chapter))
+                create_console().print(story.render_heading(chapter))
+            create_console().print(story.render_chapter(chapter))
             chapters.append(chapter)
             set_completed(len(chapters))

@@ -35,7 +35,7 @@ def doctor(
     there is one. With --bundle, --json prints the manifest of the bundle, which contains the results.
     """
     from hansei.client.cli.checks import check_machine, check_server
-    from hansei.client.cli.output import get_console, print_json
+    from hansei.client.cli.output import create_console, print_json
     from hansei.client.cli.show import checks
 
     if log and not bundle:
@@ -47,7 +47,7 @@ def doctor(
         result = unmasked.without_secrets()
         results.append(result)
         if not as_json:
-            get_console().print(checks.render_check(result))
+            create_console().print(checks.render_check(result))
         elif not bundle:
             print_json(checks.build_document(result), line=True)
     if bundle:
@@ -60,7 +60,7 @@ def _write_bundle(
     file: Path, addr: str | None, results: Sequence[CheckResult], logs: Sequence[Path], *, server: bool, as_json: bool
 ) -> None:
     from hansei.client.cli import support
-    from hansei.client.cli.output import get_console, print_json
+    from hansei.client.cli.output import create_console, print_json
     from hansei.client.cli.show import checks
 
     try:
@@ -70,4 +70,4 @@ def _write_bundle(
     if as_json:
         print_json(manifest)
     else:
-        get_console().print(checks.render_manifest(file, manifest))
+        create_console().print(checks.render_manifest(file, manifest))

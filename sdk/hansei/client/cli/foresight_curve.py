@@ -12,7 +12,7 @@ from hansei.client.cli.embedded_stack import build_temp_settings, embedded_clien
 from hansei.client.cli.foresight import ForesightCounts, ForesightMeter
 from hansei.client.cli.loop import read_file
 from hansei.client.cli.options import Exit, fail
-from hansei.client.cli.output import get_console, say
+from hansei.client.cli.output import create_console, say
 from hansei.client.cli.show.progress import progress_bar
 from hansei.client.client import Client
 from hansei.client.trajectories import TrajectoryRecord
@@ -26,7 +26,7 @@ def measure_foresight(file: Path) -> list[ForesightCounts]:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hansei-foresight-"))
         client = stack.enter_context(embedded_client(build_temp_settings(Path(directory))))
         records = _read_records(client, file)
-        set_completed = stack.enter_context(progress_bar("measuring", len(records), get_console(stderr=True)))
+        set_completed = stack.enter_context(progress_bar("measuring", len(records), create_console(stderr=True)))
         curve = []
         for counts in ForesightMeter(client).measure(records):
             curve.append(counts)

@@ -90,12 +90,12 @@ def learn_in_bulk(client: Client, records: Sequence[TrajectoryRecord], wait: boo
 
 def _watch_with_progress(client: Client, job_id: str) -> Job:
     """Show a progress bar until the job ends, and return the ended job."""
-    from hansei.client.cli.output import get_console
+    from hansei.client.cli.output import create_console
     from hansei.client.cli.show.progress import progress_bar
 
     jobs = (event.job for event in client.jobs.watch(job_id=job_id))
     job = next(jobs)
-    with progress_bar("learning", job.total, get_console(stderr=True)) as set_completed:
+    with progress_bar("learning", job.total, create_console(stderr=True)) as set_completed:
         set_completed(job.total - job.waiting)
         for job in jobs:
             set_completed(job.total - job.waiting)

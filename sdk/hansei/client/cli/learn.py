@@ -110,7 +110,7 @@ def _learn(
     client: Client, records: Sequence[TrajectoryRecord], jobs: int, as_json: bool, verbose: bool
 ) -> list[LearnOutcome]:
     """Learn, and show each outcome as soon as it is known: as a JSON line, as a report, or on one line."""
-    from hansei.client.cli.output import get_console, print_json, say
+    from hansei.client.cli.output import create_console, print_json, say
     from hansei.client.cli.show import outcomes as show
     from hansei.client.cli.show.progress import progress_bar
     from hansei.client.errors import Unavailable
@@ -119,14 +119,14 @@ def _learn(
     outcomes: list[LearnOutcome] = []
     start = time.monotonic()
     # The bar must share the console of the results, except beside JSON, which has stdout for itself.
-    with progress_bar("learning", len(records), get_console(stderr=as_json)) as set_completed:
+    with progress_bar("learning", len(records), create_console(stderr=as_json)) as set_completed:
         try:
             for outcome in learn_all(client, records, jobs):
                 outcomes.append(outcome)
                 if as_json:
                     print_json(show.build_document(outcome), line=True)
                 else:
-                    get_console().print(show.render_outcome(outcome) if verbose else show.render_line(outcome))
+                    create_console().print(show.render_outcome(outcome) if verbose else show.render_line(outcome))
                 set_completed(len(outcomes))
         except (KeyboardInterrupt, Unavailable) as end:
             done = f"{len(outcomes)} of {len(records)} trajectories are done; repeat the command to continue"
@@ -135,6 +135,6 @@ def _learn(
             say(done)
             raise
     if outcomes and not as_json:
-        get_console().print()
-        get_console().print(show.render_summary(outcomes, time.monotonic() - start))
+        create_console().print()
+        create_console().print(show.render_summary(outcomes, time.monotonic() - start))
     return outcomes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,9 +29,8 @@ def as_json(message: Message) -> dict[str, Any]:
     return value
 
 
-@cache
-def get_console(stderr: bool = False) -> Console:
-    """Return the console for results, or for progress and remarks (stderr), so that results can be piped."""
+def create_console(stderr: bool = False) -> Console:
+    """Create the console for results, or for progress and remarks (stderr), so that results can be piped."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)

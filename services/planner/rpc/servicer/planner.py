@@ -190,7 +190,8 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         return api.ResetThresholdsResponse(thresholds=encode(self._feedback.gate.thresholds, pb.Thresholds))
 
     async def GetThresholds(self, request: api.GetThresholdsRequest, context: Any) -> api.GetThresholdsResponse:
-        """Return the current thresholds."""
+        """Return the thresholds after all feedback so far, also that which another replica stored."""
+        await self._feedback.catch_up()
         gate = self._feedback.gate
         return api.GetThresholdsResponse(
             thresholds=encode(gate.thresholds, pb.Thresholds),
