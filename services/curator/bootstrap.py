@@ -27,6 +27,7 @@ from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.log import Revision
 from services.curator.prompts.builder import CuratorPromptBuilder
 from services.curator.rpc.servicer.curator import CuratorServicer
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.playbook import PlaybookServicer
 from services.curator.settings import CuratorSettings
 from services.curator.usecases.curate import Curator, CuratorAgent
@@ -64,6 +65,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
     sections = _create_sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_max_lag)
+    size = MessageSize(settings.max_message_bytes)
     embedder = TextEmbedder(embedding_model, store.embedding_store())
     embed_new_texts = EmbedNewTexts(embedder, remaining=get_remaining, count=metrics.count_new_texts)
     by_words = settings.curation_similarity == "words"
@@ -99,11 +101,11 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         name="curator",
         registrations=[
             chassis.Registration(
-                curator_service_pb2_grpc.add_CuratorServiceServicer_to_server, CuratorServicer(agent, store)
+                curator_service_pb2_grpc.add_CuratorServiceServicer_to_server, CuratorServicer(agent, store, size)
             ),
             chassis.Registration(
                 playbook_service_pb2_grpc.add_PlaybookServiceServicer_to_server,
-                PlaybookServicer(store, sections, watch, embedder, embed_new_texts),
+                PlaybookServicer(store, sections, watch, embedder, embed_new_texts, size),
                 endless=("WatchPlaybook",),
             ),
         ],

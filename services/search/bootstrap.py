@@ -122,7 +122,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
     rank = RankEntries(embedder, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool)
     servicer = SearchServicer(
-        SearchPlaybook(indexes, rank, deadlines.get_remaining),
+        SearchPlaybook(indexes, rank, deadlines.get_remaining, max_page_bytes=settings.max_message_bytes // 2),
         RankBullets(embedder, rank, index_factory.create, scoring_pool),
         indexes,
         embedder,

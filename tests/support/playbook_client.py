@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def curator(folder: Path) -> AsyncIterator[Stub]:
-    """A client of a curator that keeps its playbooks in `folder`."""
+async def curator(folder: Path, max_message_bytes: int = 16 * 1024 * 1024) -> AsyncIterator[Stub]:
+    """A client of a curator that keeps its playbooks in `folder`; neither takes larger messages."""
     settings = CuratorSettings(
         llm_provider="offline",
         embedding_provider="hashing",
@@ -30,9 +30,10 @@ async def curator(folder: Path) -> AsyncIterator[Stub]:
         curator_feed_poll_seconds=0.05,
         lame_duck_seconds=0,
         drain_grace_seconds=5,
+        max_message_bytes=max_message_bytes,
     )
     async with chassis.serve(build(settings, chassis.Peers({})), settings=settings) as running:
-        clients = chassis.Peers({"curator": running.address})
+        clients = chassis.Peers({"curator": running.address}, max_message_bytes=max_message_bytes)
         yield playbook_grpc.PlaybookServiceStub(clients.channel("curator"))
         await clients.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 
@@ -15,3 +15,21 @@ def iterate_items(list_page: Callable[..., Any], field: str, **request: Any) -> 
         token = page.next_page_token
         if not token:
             return
+
+
+def join_pages(read_page: Callable[..., Any], **request: Any) -> Any:
+    """Return one response with the contents of all pages of a method, such as a playbook or a difference."""
+    joined = read_page(**request)
+    while token := joined.next_page_token:
+        joined.next_page_token = ""
+        joined.MergeFrom(read_page(page_token=token, **request))
+    return joined
+
+
+async def join_pages_async(read_page: Callable[..., Awaitable[Any]], **request: Any) -> Any:
+    """Return what `join_pages` returns, for an asynchronous method."""
+    joined = await read_page(**request)
+    while token := joined.next_page_token:
+        joined.next_page_token = ""
+        joined.MergeFrom(await read_page(page_token=token, **request))
+    return joined

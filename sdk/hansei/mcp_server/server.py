@@ -16,6 +16,7 @@ from chassis.field_errors import describe_error
 from hansei.client.client import NEW_DATASET, AsyncClient
 from hansei.client.edits import DEFAULT_SECTION
 from hansei.client.errors import HanseiError
+from hansei.client.pages import join_pages_async
 from hansei.client.recording import format_bullets
 from hansei.mcp_server import answers
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, VOTE_TAG_NEUTRAL, Vote
@@ -135,7 +136,7 @@ class _PlaybookTools:
         """Return the lessons of a playbook in its order, section by section."""
         with _report_errors():
             name = await self._choose_dataset_name(dataset)
-            playbook = (await self._client.playbooks.get(dataset=name)).playbook
+            playbook = (await join_pages_async(self._client.playbooks.get, dataset=name)).playbook
             bullets = [bullet for bullet in playbook.bullets if not section or bullet.section == section]
             return answers.build_playbook_answer(name, playbook.revision, bullets, limit)
 
@@ -223,7 +224,8 @@ class _PlaybookTools:
     async def playbook_text(self, dataset: str) -> str:
         """Return a playbook as text: one lesson a line, after its id."""
         with _report_errors():
-            return format_bullets((await self._client.playbooks.get(dataset=dataset)).playbook.bullets)
+            response = await join_pages_async(self._client.playbooks.get, dataset=dataset)
+            return format_bullets(response.playbook.bullets)
 
     async def _choose_dataset_name(self, dataset: str, or_new: bool = False) -> str:
         """Return `dataset`, else the default of the server, else the only dataset."""

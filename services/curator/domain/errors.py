@@ -1,6 +1,7 @@
 """The errors of the curator; their reasons are part of the contract.
 
-InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook   InvalidArgument
+InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook,
+ResponseTooLarge                                                       InvalidArgument
 DatasetNotFound, BulletNotFound, PendingChangeNotFound                 NotFound
 RevisionAhead, RevisionErased                                          OutOfRange
 PendingChangeDecided, NotWritableAsText, DatasetDeleted                FailedPrecondition
@@ -117,6 +118,18 @@ class PendingChangeDecided(FailedPrecondition):
     """The pending change is already approved, rejected or expired."""
 
     reason = "PENDING_CHANGE_DECIDED"
+
+
+class ResponseTooLarge(InvalidArgument):
+    """The response to a change would not fit a message; nothing was changed."""
+
+    reason = "RESPONSE_TOO_LARGE"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the response would have {size:,} bytes, at most {limit:,} fit a message: send fewer changes at once",
+            metadata={"bytes": str(size), "limit": str(limit)},
+        )
 
 
 class NotWritableAsText(FailedPrecondition):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from services.curator.domain.ids import find_highest_number
-from services.curator.domain.log import SlotChange, StoredBullet, fold
+from services.curator.domain.log import SlotChange, StoredBullet, fold, join_by_id
 from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, hash_content, utc_now
 
 
@@ -77,3 +77,17 @@ class Snapshot:
     def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
         """Return False: a snapshot has sums of votes, not votes."""
         return False
+
+
+def compare_snapshots(before: Snapshot, after: Snapshot) -> list[SlotChange]:
+    """Return the bullets that differ, in playbook order of `after`, removed ones last; either may be the newer."""
+    changes = [
+        SlotChange(slot, before.slots.get(slot), stored, position)
+        for position, (slot, stored) in enumerate(after.slots.items())
+    ]
+    removed = [
+        SlotChange(slot, stored, None, position)
+        for position, (slot, stored) in enumerate(before.slots.items())
+        if slot not in after.slots
+    ]
+    return join_by_id([*changes, *removed])

@@ -110,7 +110,8 @@ class _Import:
         self.draft.count_ballot(stored, Ballot(stored.slot, self.voter, 0, bullet.helpful, bullet.harmful))
 
 
-def split_chunks(text: str) -> Iterable[bytes]:
-    """Return the text as UTF-8 in parts of at most CHUNK_BYTES."""
+def split_chunks(text: str, most: int) -> Iterable[bytes]:
+    """Return the text as UTF-8 in parts of at most CHUNK_BYTES and of at most `most` bytes."""
     content = text.encode("utf-8")
-    return (content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES))
+    size = min(CHUNK_BYTES, most)
+    return (content[start : start + size] for start in range(0, len(content), size))

@@ -32,6 +32,10 @@ class Watch:
         self._progress_seconds = progress_seconds
         self._max_lag = max_lag
 
+    async def load(self, dataset: str) -> Snapshot:
+        """Return the dataset at its newest revision."""
+        return await self._store.load(dataset)
+
     async def events(
         self, dataset: str, from_revision: int, *, snapshot: bool, allow_missing: bool = True
     ) -> AsyncIterator[Snapshot | Revision | Progress]:

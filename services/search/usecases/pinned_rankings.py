@@ -41,9 +41,20 @@ class Page(Generic[ItemT]):
 
 
 class PinnedRankings(Generic[ItemT]):
-    """Caches rankings that have further pages, up to a number of results in total."""
+    """Caches rankings that have further pages, up to a number of results in total.
 
-    def __init__(self, max_results: int = MAX_CACHED_RESULTS) -> None:
+    A page ends before its items, measured by `count_bytes`, have more than `max_page_bytes`; it has at least one.
+    """
+
+    def __init__(
+        self,
+        max_results: int = MAX_CACHED_RESULTS,
+        *,
+        count_bytes: Callable[[ItemT], int] = lambda item: 0,
+        max_page_bytes: int = 0,
+    ) -> None:
+        self._count_bytes = count_bytes
+        self._max_page_bytes = max_page_bytes
         self._pinned: LRUCache[str, RankingResponse[ItemT]] = LRUCache(
             max_results, lambda response: min(len(response.ranking.results), max_results)
         )
@@ -51,7 +62,8 @@ class PinnedRankings(Generic[ItemT]):
     async def get_page(
         self, size: int, cursor: PageCursor | None, rank: Callable[[], Awaitable[RankingResponse[ItemT]]]
     ) -> Page[ItemT]:
-        """Return the page at `cursor`, the first one for None; a `size` of 0 returns all results at once.
+        """Return the page at `cursor`, the first one for None; a `size` of 0 returns all results at once,
+        unless they have too many bytes.
 
         Raises `PageExpired`, and the errors of `rank`.
         """
@@ -66,9 +78,19 @@ class PinnedRankings(Generic[ItemT]):
 
     def _cut_page(self, cursor: PageCursor, size: int, response: RankingResponse[ItemT]) -> Page[ItemT]:
         results = response.ranking.results
-        end = cursor.offset + size if size else len(results)
+        end = min(cursor.offset + size, len(results)) if size else len(results)
+        end = self._cut_by_bytes(results, cursor.offset, end)
         if end >= len(results):
             return Page(response, results[cursor.offset :], None)
         self._pinned[cursor.ranking_id] = response
         next_cursor = PageCursor(cursor.ranking_id, response.revision, response.model, end)
         return Page(response, results[cursor.offset : end], next_cursor)
+
+    def _cut_by_bytes(self, results: Results[ItemT], start: int, end: int) -> int:
+        """Return the end of the page from `start` that is not larger than a page may be."""
+        total = 0
+        for position in range(start, end):
+            total += self._count_bytes(results[position].item)
+            if total > self._max_page_bytes and position > start:
+                return position
+        return end

@@ -17,12 +17,19 @@ class SearchPlaybook:
     """Ranks bullets of playbooks that are followed (S-01 to S-35)."""
 
     def __init__(
-        self, indexes: PlaybookIndexes, rank: RankEntries, remaining: Callable[[], float | None] = lambda: None
+        self,
+        indexes: PlaybookIndexes,
+        rank: RankEntries,
+        remaining: Callable[[], float | None] = lambda: None,
+        *,
+        max_page_bytes: int = 8 * 1024 * 1024,
     ) -> None:
         self._indexes = indexes
         self._rank = rank
         self._remaining = remaining
-        self._pinned: PinnedRankings[IndexedBullet] = PinnedRankings()
+        self._pinned: PinnedRankings[IndexedBullet] = PinnedRankings(
+            count_bytes=_count_bytes, max_page_bytes=max_page_bytes
+        )
 
     async def __call__(
         self, dataset: str, requests: Sequence[RankingRequest], min_revision: int = 0, *, allow_missing: bool = False
@@ -65,3 +72,7 @@ class SearchPlaybook:
             return response
 
         return await self._pinned.get_page(size, cursor, rank)
+
+
+def _count_bytes(bullet: IndexedBullet) -> int:
+    return len(bullet.serialized_form)

@@ -1,6 +1,6 @@
 /** The endpoints of the gateway that the page uses; messages are those of the contracts. */
 
-import { events, follow, get, newRequestId, post, postFile, remove } from "./api.js";
+import { events, fetchAll, follow, get, newRequestId, post, postFile, remove } from "./api.js";
 import { session } from "./session.js";
 
 const book = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
@@ -22,12 +22,29 @@ function job(dataset, runs) {
 
 export const datasets = (signal) => get("/v1/playbooks", { page_size: 1000 }, signal);
 export const bullets = (dataset, query, signal) => get(`${book(dataset)}/bullets`, query, signal);
-export const playbook = (dataset, query, signal) => get(book(dataset), query, signal);
+/** The bullets of a playbook as it was at a revision or time, and that revision. */
+export async function pastPlaybook(dataset, query, signal) {
+  let revision = "0";
+  const bullets = await fetchAll(async (page_token) => {
+    const { playbook, next_page_token } = await get(book(dataset), { ...query, page_token }, signal);
+    revision = playbook.revision;
+    return { bullets: playbook.bullets, next_page_token };
+  }, "bullets");
+  return { bullets, revision };
+}
 export const history = (dataset, query, signal) => get(`${book(dataset)}/history`, query, signal);
+/** All changes from one revision to another. */
 export const diff = (dataset, from, to, signal) =>
-  get(`${book(dataset)}/diff`, { from_revision: from, to_revision: to }, signal);
+  fetchAll(
+    (page_token) => get(`${book(dataset)}/diff`, { from_revision: from, to_revision: to, page_token }, signal),
+    "changes",
+  );
+/** All revisions that changed a bullet, oldest first. */
 export const bulletHistory = (dataset, id, signal) =>
-  get(`${book(dataset)}/bullets/${encodeURIComponent(id)}/history`, {}, signal);
+  fetchAll(
+    (page_token) => get(`${book(dataset)}/bullets/${encodeURIComponent(id)}/history`, { page_token }, signal),
+    "revisions",
+  );
 export const restore = (dataset, revision, reason) =>
   post(`${book(dataset)}/restore`, edit({ revision, reason }));
 export const deleteDataset = (dataset, reason) => remove(book(dataset), edit({ reason }));

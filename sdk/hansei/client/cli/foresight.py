@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, retry_while_behind
+from hansei.client.pages import join_pages
 from hansei.client.server import load_server
 from hansei.client.trajectories import MAX_SIBLINGS
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -180,9 +181,8 @@ class ForesightMeter:
             raise outcome.error or FailedPrecondition(outcome.failure)
         if outcome.response.HasField("curation"):
             self.revision = outcome.response.curation.revision
-        self.bullets = list(
-            self.client.playbooks.get(dataset=record.trajectory.dataset, allow_missing=True).playbook.bullets
-        )
+        response = join_pages(self.client.playbooks.get, dataset=record.trajectory.dataset, allow_missing=True)
+        self.bullets = list(response.playbook.bullets)
         for insight in outcome.response.reflection.insights:
             self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from hansei.client.cli import playbook_files
 from hansei.client.cli.command import command
 from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, connect_or_embed, fail
-from hansei.client.pages import iterate_items
+from hansei.client.pages import iterate_items, join_pages
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -29,8 +30,8 @@ def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -
     """Show the bullets of a playbook, section by section."""
     name = choose_dataset(client, dataset)
     if revision is None:
-        return client.playbooks.get(dataset=name).playbook
-    return client.playbooks.get(dataset=name, revision=revision).playbook
+        return join_pages(client.playbooks.get, dataset=name).playbook
+    return join_pages(client.playbooks.get, dataset=name, revision=revision).playbook
 
 
 @command(app, "playbooks.render_revision", reads=True, empty="the playbook has no history yet")
@@ -43,8 +44,9 @@ def history(
     """Show the revisions of a playbook, newest first, or of one bullet."""
     name = choose_dataset(client, dataset)
     if bullet:
-        return list(client.playbooks.get_bullet_history(dataset=name, bullet_id=bullet).revisions)
-    return list(client.playbooks.get_history(dataset=name, page_size=limit).revisions)
+        return list(iterate_items(client.playbooks.get_bullet_history, "revisions", dataset=name, bullet_id=bullet))
+    revisions = iterate_items(client.playbooks.get_history, "revisions", dataset=name, page_size=limit)
+    return list(islice(revisions, limit))
 
 
 @command(app, "playbooks.render_difference", reads=True)
@@ -58,7 +60,9 @@ def diff(
 ) -> object:
     """Compare two revisions of a playbook."""
     name = choose_dataset(client, dataset)
-    return client.playbooks.diff_revisions(dataset=name, from_revision=from_revision, to_revision=to_revision)
+    return join_pages(
+        client.playbooks.diff_revisions, dataset=name, from_revision=from_revision, to_revision=to_revision
+    )
 
 
 @command(app, "playbooks.render_restoration")

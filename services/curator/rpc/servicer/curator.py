@@ -11,28 +11,37 @@ from libs.llm.usage import collect_usage, encode_usage
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.rpc.convert import playbook as convert
 from services.curator.rpc.convert.curation import decode_reflection, encode_curation
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.mutation import encode_message
-from services.curator.usecases.curate import CuratorAgent
+from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.ports import PlaybookStore
 
 
 class CuratorServicer(curator_grpc.CuratorServiceServicer):
     """hansei.curator.v1.CuratorService."""
 
-    def __init__(self, agent: CuratorAgent, store: PlaybookStore) -> None:
+    def __init__(self, agent: CuratorAgent, store: PlaybookStore, size: MessageSize) -> None:
         self._agent = agent
         self._store = store
+        self._size = size
 
     async def Curate(self, request: curator_pb.CurateRequest, context: Any) -> bytes:  # type: ignore[override]
         """Commit what the playbook learns from one reflection; the response is sent as it is stored."""
+        payload = encode_message(request)
+
+        def encode(curation: Curation) -> bytes:
+            response = encode_message(encode_curation(curation, encode_usage(usage)))
+            self._size.require_sendable(payload, response)
+            return response
+
         with collect_usage() as usage:
             return await self._agent.run_once(
                 decode_reflection(request.reflection_result),
                 request.dataset,
                 IdempotencyKey.for_message(request),
-                lambda curation: encode_message(encode_curation(curation, encode_usage(usage))),
+                encode,
                 author=request.author,
-                payload=encode_message(request),
+                payload=payload,
                 prepared_revision=request.prepared_revision if request.HasField("prepared_revision") else None,
             )
 
@@ -48,10 +57,9 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
             committed = curator_pb.CommittedCuration(reflection_result=done.reflection_result, response=response)
             return curator_pb.PrepareCurationResponse(committed=committed, revision=snapshot.revision)
         ids = frozenset(request.bullet_ids)
-        served = [stored for stored in snapshot.all_bullets() if stored.bullet.id in ids] if ids else []
-        return curator_pb.PrepareCurationResponse(
-            bullets=[convert.encode_stored_bullet(stored) for stored in served], revision=snapshot.revision
-        )
+        served = (stored for stored in snapshot.all_bullets() if stored.bullet.id in ids) if ids else ()
+        bullets = self._size.fill_page(map(convert.encode_stored_bullet, served))
+        return curator_pb.PrepareCurationResponse(bullets=bullets, revision=snapshot.revision)
 
     async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:
         """Return a committed curation with the reflection it came from."""

@@ -15,10 +15,11 @@ from services.curator.domain.log import RevisionKind, join_by_id
 from services.curator.domain.merge import find_new_texts
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.rpc.convert import playbook as convert
+from services.curator.rpc.servicer.message_size import MessageSize, count_omitted
 from services.curator.rpc.servicer.mutation import build_origin, encode_message, mutate
 from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.embed_new_texts import EmbedTexts
-from services.curator.usecases.merge_playbooks import merge_playbooks
+from services.curator.usecases.merge_playbooks import MergeConflict, merge_playbooks
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 from services.curator.usecases.restore import restore
 from services.curator.usecases.review import ReviewDecision, decide
@@ -31,8 +32,9 @@ DEFAULT_PAGE = 100
 class PlaybookEdits:
     """The changing methods of PlaybookService, files excepted."""
 
-    def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts) -> None:
+    def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts, size: MessageSize) -> None:
         self._store = store
+        self._size = size
         self._embed_new_texts = embed_new_texts
 
     async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> bytes:
@@ -64,10 +66,11 @@ class PlaybookEdits:
         await self._store.require(request.dataset)
 
         def work(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
-            changes = restore(transaction, request.revision, build_origin(RevisionKind.RESTORE, request))
+            origin = build_origin(RevisionKind.RESTORE, request)
+            changes = join_by_id(restore(transaction, request.revision, origin))
+            page = self._size.fill_page(map(convert.encode_change, changes))
             return service_pb.RestoreRevisionResponse(
-                revision=transaction.revision,
-                changes=[convert.encode_change(change) for change in join_by_id(changes)],
+                revision=transaction.revision, changes=page, omitted_changes=count_omitted(changes, page)
             )
 
         return await self._mutate(request, work)
@@ -80,10 +83,10 @@ class PlaybookEdits:
             revocation = await self._store.write(
                 request.dataset, lambda transaction: revoke(transaction, request.trajectory_id, origin, dry_run=True)
             )
-            return encode_message(_build_revocation_response(revocation))
+            return encode_message(self._build_revocation_response(revocation))
 
         def work(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
-            return _build_revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
+            return self._build_revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
 
         return await self._mutate(request, work)
 
@@ -111,20 +114,13 @@ class PlaybookEdits:
 
         def work(transaction: DatasetTransaction) -> service_pb.MergePlaybooksResponse:
             merged = merge_playbooks(transaction, names, threshold, build_origin(RevisionKind.MERGE, request))
+            conflicts = self._size.fill_page(map(_encode_merge_conflict, merged.conflicts))
             return service_pb.MergePlaybooksResponse(
                 revision=merged.revision,
                 added=merged.added,
                 merged=merged.merged,
-                conflicts=[
-                    service_pb.MergeConflict(
-                        ours=convert.encode_bullet(conflict.ours),
-                        theirs=convert.encode_bullet(conflict.theirs),
-                        from_dataset=conflict.from_dataset,
-                        new_id=conflict.new_id,
-                        reason=conflict.reason,
-                    )
-                    for conflict in merged.conflicts
-                ],
+                conflicts=conflicts,
+                omitted_conflicts=count_omitted(merged.conflicts, conflicts),
             )
 
         return await self._mutate(request, work)
@@ -155,15 +151,16 @@ class PlaybookEdits:
         changes = await self._store.pending(request.dataset, states, after, size + 1)
         snapshot = await self._store.load(request.dataset)
         present = {stored.bullet.id: stored.bullet for stored in reversed(snapshot.all_bullets())}
-        page = changes[:size]
+        messages = (
+            convert.encode_pending_change(change, present.get(change.proposal.delta.bullet_id or ""))
+            if change.proposal.delta.type != "ADD"
+            else convert.encode_pending_change(change)
+            for change in changes
+        )
+        page = self._size.fill_page(messages, size)
+        more = len(changes) > len(page)
         return service_pb.ListPendingChangesResponse(
-            changes=[
-                convert.encode_pending_change(change, present.get(change.proposal.delta.bullet_id or ""))
-                if change.proposal.delta.type != "ADD"
-                else convert.encode_pending_change(change)
-                for change in page
-            ],
-            next_page_token=encode_page_token(request, page[-1].id) if len(changes) > size else "",
+            changes=page, next_page_token=encode_page_token(request, page[-1].id) if more else ""
         )
 
     async def DecidePendingChanges(self, request: service_pb.DecidePendingChangesRequest, context: Any) -> bytes:
@@ -181,7 +178,19 @@ class PlaybookEdits:
         return await self._mutate(request, work)
 
     async def _mutate(self, request: Any, work: Callable[[DatasetTransaction], Message]) -> bytes:
-        return await mutate(self._store, request.dataset, IdempotencyKey.for_message(request), work)
+        return await mutate(self._store, request.dataset, IdempotencyKey.for_message(request), self._size, work)
+
+    def _build_revocation_response(self, revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
+        page = self._size.fill_page(map(convert.encode_change, revocation.changes))
+        return service_pb.RevokeTrajectoryResponse(
+            revision=revocation.revision,
+            changes=page,
+            removed=revocation.removed,
+            reverted=revocation.reverted,
+            votes_removed=revocation.votes_removed,
+            entangled=revocation.entangled,
+            omitted_changes=count_omitted(revocation.changes, page),
+        )
 
 
 def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
@@ -190,12 +199,11 @@ def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingC
     return convert.encode_pending_change(change, stored[0].bullet if stored else None)
 
 
-def _build_revocation_response(revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
-    return service_pb.RevokeTrajectoryResponse(
-        revision=revocation.revision,
-        changes=[convert.encode_change(change) for change in revocation.changes],
-        removed=revocation.removed,
-        reverted=revocation.reverted,
-        votes_removed=revocation.votes_removed,
-        entangled=revocation.entangled,
+def _encode_merge_conflict(conflict: MergeConflict) -> service_pb.MergeConflict:
+    return service_pb.MergeConflict(
+        ours=convert.encode_bullet(conflict.ours),
+        theirs=convert.encode_bullet(conflict.theirs),
+        from_dataset=conflict.from_dataset,
+        new_id=conflict.new_id,
+        reason=conflict.reason,
     )

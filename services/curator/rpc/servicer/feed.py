@@ -7,7 +7,6 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from chassis.errors import OutOfRange
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.embedding.embedder import TextEmbedder
@@ -15,11 +14,9 @@ from libs.embedding.model import Float32s
 from services.curator.domain.log import Revision, RevisionKind, StoredBullet
 from services.curator.domain.snapshot import Snapshot
 from services.curator.rpc.convert import playbook as convert
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.usecases.watch import Watch
 
-MAX_EVENT_BYTES = 15 * 1024 * 1024
-"""The size of an event, below the limit of gRPC."""
-SNAPSHOT_PART_BYTES = 4 * 1024 * 1024
 SNAPSHOT_PART = 1_000
 CACHED_MESSAGES = 256
 
@@ -27,8 +24,9 @@ CACHED_MESSAGES = 256
 class PlaybookFeed:
     """The method WatchPlaybook of PlaybookService."""
 
-    def __init__(self, watch: Watch, embedder: TextEmbedder) -> None:
+    def __init__(self, watch: Watch, embedder: TextEmbedder, size: MessageSize) -> None:
         self._watch = watch
+        self._size = size
         self._embedder = embedder
         self._messages: LRUCache[tuple[str, int, str], pb.Revision] = LRUCache(CACHED_MESSAGES)
 
@@ -39,10 +37,19 @@ class PlaybookFeed:
         events = self._watch.events(
             request.dataset, request.from_revision, snapshot=request.snapshot, allow_missing=request.allow_missing
         )
+        sent = 0
         async for event in events:
             if isinstance(event, Revision):
+                if event.number <= sent:
+                    continue
                 message = await self._build_revision_message(event, request.embedding_model_id)
-                yield service_pb.WatchPlaybookResponse(revision=message)
+                if message.HasField("omitted"):
+                    current = await self._watch.load(request.dataset)
+                    async for part in self._split_snapshot(current, request):
+                        yield service_pb.WatchPlaybookResponse(snapshot=part)
+                    sent = current.revision
+                else:
+                    yield service_pb.WatchPlaybookResponse(revision=message)
             elif isinstance(event, Snapshot):
                 async for part in self._split_snapshot(event, request):
                     yield service_pb.WatchPlaybookResponse(snapshot=part)
@@ -50,7 +57,7 @@ class PlaybookFeed:
                 yield service_pb.WatchPlaybookResponse(progress=service_pb.Progress(revision=event.revision))
 
     async def _build_revision_message(self, revision: Revision, model_id: str) -> pb.Revision:
-        """Return the message of a revision, cached for all watchers. Raises `OutOfRange` for a too large one."""
+        """Return the message of a revision, cached for all watchers, without what does not fit."""
         key = (revision.dataset, revision.number, model_id)
         message = self._messages.get(key)
         if revision.origin.kind is RevisionKind.DELETE:
@@ -62,19 +69,13 @@ class PlaybookFeed:
             for change, change_message in zip(revision.changes, message.changes, strict=True):
                 if (vector := _decode_vector(change.after, vectors)) is not None:
                     change_message.embedding.CopyFrom(convert.encode_embedding(model_id, vector))
-            self._messages[key] = message
-        if message.ByteSize() > MAX_EVENT_BYTES:
-            raise OutOfRange(
-                f"revision {revision.number} is too large for one event: watch again with `snapshot`",
-                reason="REVISION_TOO_LARGE",
-                metadata={"revision": str(revision.number)},
-            )
+            self._messages[key] = self._size.fit_revision(message)
         return message
 
     async def _split_snapshot(
         self, snapshot: Snapshot, request: service_pb.WatchPlaybookRequest
     ) -> AsyncIterator[service_pb.PlaybookPart]:
-        """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and about `SNAPSHOT_PART_BYTES`."""
+        """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and about a page of bytes."""
         stored = snapshot.all_bullets()
         model_id, after = request.embedding_model_id, request.embeddings_after_revision
         part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
@@ -85,15 +86,16 @@ class PlaybookFeed:
             )
             size = 0
             for bullet in batch:
-                if size > SNAPSHOT_PART_BYTES:
-                    yield part
-                    part, size = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, [])), 0
                 message = convert.encode_stored_bullet(bullet)
                 embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
+                size += message.ByteSize() + embedding.ByteSize()
+                if part.playbook.bullets and size > self._size.max_page:
+                    yield part
+                    part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
+                    size = message.ByteSize() + embedding.ByteSize()
                 part.playbook.bullets.append(message)
                 if model_id:
                     part.embeddings.append(embedding)
-                size += message.ByteSize() + len(embedding.values)
             if start + SNAPSHOT_PART < len(stored):
                 yield part
                 part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))

@@ -14,6 +14,7 @@ from services.curator.domain import formats
 from services.curator.domain.formats import PlaybookFormat
 from services.curator.domain.log import RevisionKind
 from services.curator.domain.playbook import Playbook
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.mutation import build_origin, mutate
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
@@ -30,8 +31,9 @@ _FORMAT_NUMBERS = {form: number for number, form in _FORMATS.items()}
 class PlaybookFiles:
     """The methods of PlaybookService for files."""
 
-    def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts) -> None:
+    def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts, size: MessageSize) -> None:
         self._store = store
+        self._size = size
         self._embed_new_texts = embed_new_texts
 
     async def ImportPlaybook(
@@ -58,7 +60,7 @@ class PlaybookFiles:
         texts = (bullet.searchable_text for bullet in playbook.bullets if not bullet.retired)
         embeddings = await self._embed_new_texts(texts)
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
-        return await mutate(self._store, head.dataset, key, work)
+        return await mutate(self._store, head.dataset, key, self._size, work)
 
     async def ExportPlaybook(
         self, request: service_pb.ExportPlaybookRequest, context: Any
@@ -69,7 +71,7 @@ class PlaybookFiles:
         text = await asyncio.to_thread(
             formats.encode_playbook, snapshot.playbook, _FORMATS.get(request.format, PlaybookFormat.JSON)
         )
-        for chunk in split_chunks(text):
+        for chunk in split_chunks(text, self._size.max_page):
             yield service_pb.ExportPlaybookResponse(chunk=chunk)
 
 

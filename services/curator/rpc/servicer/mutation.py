@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 from chassis.idempotency import normalize_request_id
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.log import Origin, RevisionKind
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.usecases.commit import run_once
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 
@@ -29,7 +30,20 @@ def build_origin(kind: RevisionKind, request: object, source_trajectory: str = "
 
 
 async def mutate(
-    store: PlaybookStore, dataset: str, key: IdempotencyKey, work: Callable[[DatasetTransaction], Message]
+    store: PlaybookStore,
+    dataset: str,
+    key: IdempotencyKey,
+    size: MessageSize,
+    work: Callable[[DatasetTransaction], Message],
 ) -> bytes:
-    """Return the encoded response of `work`, or the stored one when the request was done before."""
-    return await store.write(dataset, run_once(key, lambda transaction: encode_message(work(transaction))))
+    """Return the encoded response of `work`, or the stored one when the request was done before.
+
+    Raises ResponseTooLarge, and changes nothing, if the response could not be sent.
+    """
+
+    def encode(transaction: DatasetTransaction) -> bytes:
+        response = encode_message(work(transaction))
+        size.require_sendable(response)
+        return response
+
+    return await store.write(dataset, run_once(key, encode))

@@ -7,6 +7,7 @@ from libs.embedding.embedder import TextEmbedder
 from services.curator.rpc.servicer.edits import PlaybookEdits
 from services.curator.rpc.servicer.feed import PlaybookFeed
 from services.curator.rpc.servicer.files import PlaybookFiles
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.reads import PlaybookReads
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.ports import PlaybookStore, SectionSource
@@ -25,8 +26,9 @@ class PlaybookServicer(  # type: ignore[misc]  # mutations return the encoded re
         watch: Watch,
         embedder: TextEmbedder,
         embed_new_texts: EmbedTexts,
+        size: MessageSize,
     ) -> None:
-        PlaybookReads.__init__(self, store, sections)
-        PlaybookEdits.__init__(self, store, embed_new_texts)
-        PlaybookFiles.__init__(self, store, embed_new_texts)
-        PlaybookFeed.__init__(self, watch, embedder)
+        PlaybookReads.__init__(self, store, sections, size)
+        PlaybookEdits.__init__(self, store, embed_new_texts, size)
+        PlaybookFiles.__init__(self, store, embed_new_texts, size)
+        PlaybookFeed.__init__(self, watch, embedder, size)

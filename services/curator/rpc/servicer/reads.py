@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC
 from itertools import takewhile
 from typing import Any
@@ -12,35 +10,45 @@ from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.curator.domain.errors import BulletNotFound
-from services.curator.domain.log import SlotChange, invert_changes, join_by_id, merge_changes
-from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.log import Revision
+from services.curator.domain.snapshot import compare_snapshots
 from services.curator.rpc.convert import playbook as convert
+from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.usecases.ports import PlaybookStore, SectionSource
 
 DEFAULT_PAGE = 100
 HISTORY_PAGE = 50
-MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""The size of a page, below the limit of gRPC."""
+READ_AT_ONCE = 8
+"""Revisions of the first read of a page; each further one reads twice as many."""
 
 
 class PlaybookReads:
     """The reading methods of PlaybookService."""
 
-    def __init__(self, store: PlaybookStore, sections: SectionSource) -> None:
+    def __init__(self, store: PlaybookStore, sections: SectionSource, size: MessageSize) -> None:
         self._store = store
         self._sections = sections
+        self._size = size
 
     async def GetPlaybook(self, request: service_pb.GetPlaybookRequest, context: Any) -> service_pb.GetPlaybookResponse:
-        """Return a whole playbook, the newest or as of a revision or a time."""
+        """Return a playbook, the newest or as of a revision or a time; a large one in pages."""
+        revision, last = decode_page_token(request, int, int) or (None, -1)
         if not request.allow_missing:
             await self._store.require(request.dataset)
-        revision: int | None = None
-        if request.WhichOneof("at") == "revision":
+        if revision is None and request.WhichOneof("at") == "revision":
             revision = request.revision
-        elif request.WhichOneof("at") == "time":
+        elif revision is None and request.WhichOneof("at") == "time":
             revision = await self._store.revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
         snapshot = await self._store.load(request.dataset, revision)
-        return service_pb.GetPlaybookResponse(playbook=convert.encode_playbook(snapshot))
+        rest = [stored for stored in snapshot.all_bullets() if stored.slot > last]
+        playbook = convert.encode_playbook_part(snapshot, [])
+        playbook.bullets.extend(self._size.fill_page(map(convert.encode_stored_bullet, rest)))
+        count = len(playbook.bullets)
+        more = count < len(rest)
+        return service_pb.GetPlaybookResponse(
+            playbook=playbook,
+            next_page_token=encode_page_token(request, snapshot.revision, rest[count - 1].slot) if more else "",
+        )
 
     async def ListBullets(self, request: service_pb.ListBulletsRequest, context: Any) -> service_pb.ListBulletsResponse:
         """Return a page of bullets; the token has the revision, so that all pages show one state."""
@@ -54,11 +62,11 @@ class PlaybookReads:
             if (not sections or stored.bullet.section in sections) and (not ids or stored.bullet.id in ids)
         ]
         rest = [stored for stored in listed if stored.slot > last]
-        page = rest[: request.page_size or DEFAULT_PAGE]
+        page = self._size.fill_page(map(convert.encode_stored_bullet, rest), request.page_size or DEFAULT_PAGE)
         more = len(rest) > len(page)
         return service_pb.ListBulletsResponse(
-            bullets=[convert.encode_stored_bullet(stored) for stored in page],
-            next_page_token=encode_page_token(request, snapshot.revision, page[-1].slot) if more else "",
+            bullets=page,
+            next_page_token=encode_page_token(request, snapshot.revision, rest[len(page) - 1].slot) if more else "",
             revision=snapshot.revision,
             total_size=len(listed),
         )
@@ -94,61 +102,61 @@ class PlaybookReads:
         """Return a page of revisions, newest first; fewer than requested if they are large."""
         (before,) = decode_page_token(request, int) or (None,)
         await self._store.require(request.dataset)
-        size = request.page_size or HISTORY_PAGE
-        revisions = await self._store.history(request.dataset, before, size + 1)
-        page = list(_take_page(convert.encode_revision(revision) for revision in revisions[:size]))
-        more = len(revisions) > len(page)
+        most = request.page_size or HISTORY_PAGE
+        revisions, more = await self._read_history(request.dataset, before, most)
         return service_pb.GetHistoryResponse(
-            revisions=page, next_page_token=encode_page_token(request, page[-1].revision) if more else ""
+            revisions=revisions, next_page_token=encode_page_token(request, revisions[-1].revision) if more else ""
         )
+
+    async def _read_history(self, dataset: str, before: int | None, most: int) -> tuple[list[pb.Revision], bool]:
+        """Return a page of revisions, and whether more follow. Few are read at once, because each may be large."""
+        read: list[pb.Revision] = []
+        wanted = READ_AT_ONCE
+        while True:
+            revisions = await self._store.history(dataset, before, wanted)
+            read += [self._encode_revision(revision) for revision in revisions]
+            page = self._size.fill_page(read, most)
+            if len(page) < len(read) or len(revisions) < wanted:
+                return page, len(page) < len(read)
+            before, wanted = revisions[-1].number, 2 * wanted
+
+    def _encode_revision(self, revision: Revision) -> pb.Revision:
+        return self._size.fit_revision(convert.encode_revision(revision))
 
     async def GetBulletHistory(
         self, request: service_pb.GetBulletHistoryRequest, context: Any
     ) -> service_pb.GetBulletHistoryResponse:
-        """Return the revisions that changed a bullet, oldest first."""
+        """Return a page of the revisions that changed a bullet, oldest first."""
+        (after,) = decode_page_token(request, int) or (0,)
         await self._store.require(request.dataset)
         revisions = await self._store.bullet_history(request.dataset, request.bullet_id)
         if not revisions:
             raise BulletNotFound(f'dataset "{request.dataset}" never had a bullet "{request.bullet_id}"')
+        rest = [revision for revision in revisions if revision.number > after]
+        messages = (_select_bullet(convert.encode_revision(revision), request.bullet_id) for revision in rest)
+        page = self._size.fill_page(map(self._size.fit_revision, messages), request.page_size or None)
+        more = len(page) < len(rest)
         return service_pb.GetBulletHistoryResponse(
-            revisions=[_select_bullet(convert.encode_revision(revision), request.bullet_id) for revision in revisions]
+            revisions=page, next_page_token=encode_page_token(request, page[-1].revision) if more else ""
         )
 
     async def DiffRevisions(
         self, request: service_pb.DiffRevisionsRequest, context: Any
     ) -> service_pb.DiffRevisionsResponse:
-        """Return the differences between two revisions, in either direction of time."""
+        """Return the differences between two revisions, in either direction of time; many in pages."""
+        to_revision, start = decode_page_token(request, int, int) or (request.to_revision or None, 0)
         await self._store.require(request.dataset)
-        low, high = request.from_revision, request.to_revision
-        after = await self._store.load(request.dataset, high or None)
-        high = after.revision
-        before = await self._store.load(request.dataset, low)
-        first, last = sorted((low, high))
-        changes = await self._store.changes_between(request.dataset, first, last)
-        differing = join_by_id(merge_changes(changes if low <= high else invert_changes(changes)))
+        after = await self._store.load(request.dataset, to_revision)
+        before = await self._store.load(request.dataset, request.from_revision)
+        rest = compare_snapshots(before, after)[start:]
+        page = self._size.fill_page(map(convert.encode_change, rest))
+        more = len(page) < len(rest)
         return service_pb.DiffRevisionsResponse(
-            changes=[convert.encode_change(change) for change in _set_positions(differing, before, after)],
-            from_revision=low,
-            to_revision=high,
+            changes=page,
+            from_revision=before.revision,
+            to_revision=after.revision,
+            next_page_token=encode_page_token(request, after.revision, start + len(page)) if more else "",
         )
-
-
-def _set_positions(changes: Sequence[SlotChange], before: Snapshot, after: Snapshot) -> Iterator[SlotChange]:
-    """Yield the changes with the positions in the two snapshots."""
-    old = {slot: index for index, slot in enumerate(before.slots)}
-    new = {slot: index for index, slot in enumerate(after.slots)}
-    for change in changes:
-        yield replace(change, position=old[change.slot] if change.after is None else new[change.slot])
-
-
-def _take_page(messages: Iterator[pb.Revision]) -> Iterator[pb.Revision]:
-    """Yield the messages that fit a page, at least one."""
-    size = 0
-    for message in messages:
-        size += message.ByteSize()
-        if size > MAX_PAGE_BYTES and size > message.ByteSize():
-            return
-        yield message
 
 
 def _select_bullet(message: pb.Revision, bullet_id: str) -> pb.Revision:

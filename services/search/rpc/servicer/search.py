@@ -41,19 +41,12 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
     async def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         """Rank the bullets of a dataset."""
-        query = convert.decode_query(request.query)
-        if not request.page_size:
-            (response,) = await self._search(
-                request.dataset, [query], request.min_revision, allow_missing=request.allow_missing
-            )
-            return convert.encode_response(response)
-        cursor = decode_cursor(request)
         page = await self._search.get_page(
             request.dataset,
-            query,
+            convert.decode_query(request.query),
             request.min_revision,
             request.page_size,
-            cursor,
+            decode_cursor(request),
             allow_missing=request.allow_missing,
         )
         return convert.encode_page(request, page)

@@ -221,7 +221,7 @@ class PrepareCurationResponse(_message.Message):
 
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
-        """The bullets with the given ids, in playbook order; none when a curation was committed."""
+        """The bullets with the given ids, in playbook order, as many as fit a page; none when a curation was committed."""
 
     def __init__(
         self,

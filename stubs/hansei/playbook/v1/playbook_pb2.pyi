@@ -478,6 +478,7 @@ class Revision(_message.Message):
     VOTES_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
+    OMITTED_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
@@ -520,6 +521,12 @@ class Revision(_message.Message):
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___BulletChange]:
         """How each touched bullet looked before and after."""
 
+    @_builtins.property
+    def omitted(self) -> Global___OmittedParts:
+        """What a revision that is too large for one message leaves out: changes, operations and votes at the end of their
+        lists. Before that, applied operations lose the text of their delta, which `changes` has.
+        """
+
     def __init__(
         self,
         *,
@@ -539,14 +546,45 @@ class Revision(_message.Message):
         votes: _abc.Iterable[Global___VoteOutcome] | None = ...,
         changes: _abc.Iterable[Global___BulletChange] | None = ...,
         signal: _builtins.str = ...,
+        omitted: Global___OmittedParts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_at", b"committed_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_at", b"committed_at", "omitted", b"omitted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "bullets_after", b"bullets_after", "bullets_before", b"bullets_before", "changes", b"changes", "committed_at", b"committed_at", "dataset", b"dataset", "kind", b"kind", "model", b"model", "operations", b"operations", "reason", b"reason", "request_id", b"request_id", "revision", b"revision", "signal", b"signal", "source_trajectory", b"source_trajectory", "summary", b"summary", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "bullets_after", b"bullets_after", "bullets_before", b"bullets_before", "changes", b"changes", "committed_at", b"committed_at", "dataset", b"dataset", "kind", b"kind", "model", b"model", "omitted", b"omitted", "operations", b"operations", "reason", b"reason", "request_id", b"request_id", "revision", b"revision", "signal", b"signal", "source_trajectory", b"source_trajectory", "summary", b"summary", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Revision: _TypeAlias = Revision  # noqa: Y015
+
+@_typing.final
+class OmittedParts(_message.Message):
+    """The numbers of parts of a revision that did not fit a message. DiffRevisions returns all changes, page by page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    VOTES_FIELD_NUMBER: _builtins.int
+    changes: _builtins.int
+    """Of `changes`."""
+    operations: _builtins.int
+    """Of `operations`."""
+    votes: _builtins.int
+    """Of `votes`."""
+    def __init__(
+        self,
+        *,
+        changes: _builtins.int = ...,
+        operations: _builtins.int = ...,
+        votes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "operations", b"operations", "votes", b"votes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OmittedParts: _TypeAlias = OmittedParts  # noqa: Y015
 
 @_typing.final
 class BulletChange(_message.Message):

@@ -84,12 +84,15 @@ class GetPlaybookRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
     """As of this revision; 0 is the empty playbook. Beyond the newest is OUT_OF_RANGE."""
     allow_missing: _builtins.bool
     """True: a dataset that does not exist reads as an empty playbook at revision 0. False: NOT_FOUND, with similar names."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """As of this time."""
@@ -101,10 +104,11 @@ class GetPlaybookRequest(_message.Message):
         revision: _builtins.int = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
         allow_missing: _builtins.bool = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "revision", b"revision", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "at", b"at", "dataset", b"dataset", "revision", b"revision", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "at", b"at", "dataset", b"dataset", "page_token", b"page_token", "revision", b"revision", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["revision", "time"]  # noqa: Y015
     _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
@@ -119,18 +123,22 @@ class GetPlaybookResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PLAYBOOK_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page. All pages show one revision."""
     @_builtins.property
     def playbook(self) -> _playbook_pb2.Playbook:
-        """The playbook."""
+        """The playbook; of one that is too large for a message (by default 16 MiB), the bullets of this page."""
 
     def __init__(
         self,
         *,
         playbook: _playbook_pb2.Playbook | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["playbook", b"playbook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["playbook", b"playbook"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "playbook", b"playbook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -150,7 +158,7 @@ class ListBulletsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most bullets a page; 0 means 100, more than 1,000 is refused."""
+    """Most bullets a page; 0 means 100, more than 1,000 is refused. A page of large bullets has fewer."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
@@ -669,7 +677,9 @@ class WatchPlaybookResponse(_message.Message):
 
     @_builtins.property
     def snapshot(self) -> Global___PlaybookPart:
-        """The whole playbook, only as the first event and only on request; large ones come in several parts."""
+        """The whole playbook: as the first event on request, and in place of a revision that is too large for one message,
+        and of those up to the snapshot. Large ones come in several parts.
+        """
 
     @_builtins.property
     def progress(self) -> Global___Progress:
@@ -816,19 +826,27 @@ class GetBulletHistoryRequest(_message.Message):
 
     DATASET_FIELD_NUMBER: _builtins.int
     BULLET_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     bullet_id: _builtins.str
     """The bullet; also one that is gone."""
+    page_size: _builtins.int
+    """Most revisions a page; 0 means as many as fit, more than 1,000 is refused."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
         self,
         *,
         dataset: _builtins.str = ...,
         bullet_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "dataset", b"dataset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "dataset", b"dataset", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -841,6 +859,9 @@ class GetBulletHistoryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REVISIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def revisions(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Revision]:
         """The revisions that touched it, oldest first, each with only this bullet's operations, votes and change."""
@@ -849,10 +870,11 @@ class GetBulletHistoryResponse(_message.Message):
         self,
         *,
         revisions: _abc.Iterable[_playbook_pb2.Revision] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revisions", b"revisions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "revisions", b"revisions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -867,22 +889,26 @@ class DiffRevisionsRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     FROM_REVISION_FIELD_NUMBER: _builtins.int
     TO_REVISION_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
     """The earlier side; 0 is the empty playbook."""
     to_revision: _builtins.int
     """The later side; 0 means the newest."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
         self,
         *,
         dataset: _builtins.str = ...,
         from_revision: _builtins.int = ...,
         to_revision: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "from_revision", b"from_revision", "to_revision", b"to_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "from_revision", b"from_revision", "page_token", b"page_token", "to_revision", b"to_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -897,10 +923,13 @@ class DiffRevisionsResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     FROM_REVISION_FIELD_NUMBER: _builtins.int
     TO_REVISION_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     from_revision: _builtins.int
     """The earlier side."""
     to_revision: _builtins.int
     """The later side."""
+    next_page_token: _builtins.str
+    """Empty on the last page. Differences come in pages only if they are too large for one message."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
         """The bullets that differ, in playbook order of the later side, removed ones last."""
@@ -911,10 +940,11 @@ class DiffRevisionsResponse(_message.Message):
         changes: _abc.Iterable[_playbook_pb2.BulletChange] | None = ...,
         from_revision: _builtins.int = ...,
         to_revision: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "from_revision", b"from_revision", "to_revision", b"to_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "from_revision", b"from_revision", "next_page_token", b"next_page_token", "to_revision", b"to_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -966,21 +996,25 @@ class RestoreRevisionResponse(_message.Message):
 
     REVISION_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
+    OMITTED_CHANGES_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The new revision."""
+    omitted_changes: _builtins.int
+    """The number of changes that did not fit; DiffRevisions returns them."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
-        """The changes of the revision."""
+        """The changes of the revision, as many as fit a message."""
 
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
         changes: _abc.Iterable[_playbook_pb2.BulletChange] | None = ...,
+        omitted_changes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "omitted_changes", b"omitted_changes", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1040,13 +1074,16 @@ class RevokeTrajectoryResponse(_message.Message):
     REVERTED_FIELD_NUMBER: _builtins.int
     VOTES_REMOVED_FIELD_NUMBER: _builtins.int
     ENTANGLED_FIELD_NUMBER: _builtins.int
+    OMITTED_CHANGES_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The new revision; the present one for a dry run or when nothing changed."""
     votes_removed: _builtins.int
     """The number of its votes that were revoked."""
+    omitted_changes: _builtins.int
+    """The number of changes that did not fit; DiffRevisions returns them."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
-        """What changed, or would change."""
+        """What changed, or would change, as much as fits a message."""
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1069,10 +1106,11 @@ class RevokeTrajectoryResponse(_message.Message):
         reverted: _abc.Iterable[_builtins.str] | None = ...,
         votes_removed: _builtins.int = ...,
         entangled: _abc.Iterable[_builtins.str] | None = ...,
+        omitted_changes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "entangled", b"entangled", "removed", b"removed", "reverted", b"reverted", "revision", b"revision", "votes_removed", b"votes_removed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "entangled", b"entangled", "omitted_changes", b"omitted_changes", "removed", b"removed", "reverted", b"reverted", "revision", b"revision", "votes_removed", b"votes_removed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1193,7 +1231,7 @@ class ListPendingChangesRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most changes a page; 0 means 100, more than 1,000 is refused."""
+    """Most changes a page; 0 means 100, more than 1,000 is refused. A page of large changes has fewer."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
@@ -1372,15 +1410,18 @@ class MergePlaybooksResponse(_message.Message):
     ADDED_FIELD_NUMBER: _builtins.int
     MERGED_FIELD_NUMBER: _builtins.int
     CONFLICTS_FIELD_NUMBER: _builtins.int
+    OMITTED_CONFLICTS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The new revision; the present one when nothing changed."""
     added: _builtins.int
     """Bullets that were added."""
     merged: _builtins.int
     """Bullets that were the same lesson as one already there; their votes came along as events."""
+    omitted_conflicts: _builtins.int
+    """The number of pairs that did not fit."""
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergeConflict]:
-        """Pairs that share an id or a subject but not the text."""
+        """Pairs that share an id or a subject but not the text, as many as fit a message."""
 
     def __init__(
         self,
@@ -1389,10 +1430,11 @@ class MergePlaybooksResponse(_message.Message):
         added: _builtins.int = ...,
         merged: _builtins.int = ...,
         conflicts: _abc.Iterable[Global___MergeConflict] | None = ...,
+        omitted_conflicts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "conflicts", b"conflicts", "merged", b"merged", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "conflicts", b"conflicts", "merged", b"merged", "omitted_conflicts", b"omitted_conflicts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,8 +63,8 @@ class SearchRequest(_message.Message):
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
     page_size: _builtins.int
-    """Most results a page, out of the query's `top_k`; 0 returns all of them at once. All pages show one ranking, also
-    after later commits.
+    """Most results a page, out of the query's `top_k`; 0 returns all of them at once, unless they are too large for one
+    message. All pages show one ranking, also after later commits.
     """
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same query; empty for the first page. OUT_OF_RANGE when its

@@ -17,7 +17,7 @@ export function detail(dataset, bullet, signal, close, current) {
     past,
     signal,
     () => bulletHistory(dataset, bullet.id, signal),
-    ({ revisions }) => story(dataset, revisions),
+    (revisions) => story(dataset, revisions),
   );
   return [
     h(

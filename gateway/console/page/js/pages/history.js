@@ -173,7 +173,7 @@ class History {
       found,
       this.signal,
       () => diff(this.dataset, from, to, this.signal),
-      (answer) => changes(this.dataset, answer.changes),
+      (found) => changes(this.dataset, found),
     );
   }
 

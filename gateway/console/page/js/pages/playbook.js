@@ -4,7 +4,7 @@ import { datasetTabs, lastDataset } from "../datasets.js";
 import { detail } from "./bullet.js";
 import { fill, h } from "../dom.js";
 import { erase, remember } from "../edits.js";
-import { bullets as page, playbook } from "../endpoints.js";
+import { bullets as page, pastPlaybook } from "../endpoints.js";
 import { count, plural } from "../format.js";
 import { bind } from "../keys.js";
 import { confidence, head, state, votes } from "../parts.js";
@@ -71,8 +71,8 @@ class View {
   async first() {
     const { at, time } = this.query;
     if (at || time) {
-      const { playbook: whole } = await playbook(this.dataset, { revision: at, time }, this.signal);
-      return this.take(whole.bullets, whole.revision, whole.bullets.length);
+      const { bullets, revision } = await pastPlaybook(this.dataset, { revision: at, time }, this.signal);
+      return this.take(bullets, revision, bullets.length);
     }
     const answer = await page(this.dataset, { page_size: FIRST }, this.signal);
     this.take(answer.bullets, answer.revision, answer.total_size);

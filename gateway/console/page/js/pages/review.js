@@ -278,10 +278,10 @@ function renderProposal({ delta, present }) {
 /** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
 async function findChanges(dataset, { delta, base_revision: base }, signal) {
   if (delta.bullet_id) {
-    const { revisions } = await bulletHistory(dataset, delta.bullet_id, signal);
+    const revisions = await bulletHistory(dataset, delta.bullet_id, signal);
     return revisions.filter(({ revision }) => Number(revision) > Number(base)).flatMap((revision) => revision.changes);
   }
-  return (await diff(dataset, base, undefined, signal)).changes;
+  return diff(dataset, base, undefined, signal);
 }
 
 function renderTarget(dataset, { delta, base_revision: base }, found) {

@@ -76,6 +76,7 @@ def _render_details(entry: pb.Revision) -> Iterator[RenderableType]:
         if outcome.applied:
             body = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
             yield label_row("", body, indent=6, width=1)
+    yield from _render_omitted(entry.omitted.changes, entry.revision)
 
 
 def render_difference(response: service.DiffRevisionsResponse) -> RenderableType:
@@ -85,7 +86,18 @@ def render_difference(response: service.DiffRevisionsResponse) -> RenderableType
 
 def render_restoration(response: service.RestoreRevisionResponse, dataset: str) -> RenderableType:
     """Show the new revision and the changes of a restoration."""
-    return Group(Text(f"{dataset} is at revision {response.revision}"), _render_changes(response.changes))
+    return Group(
+        Text(f"{dataset} is at revision {response.revision}"),
+        _render_changes(response.changes),
+        *_render_omitted(response.omitted_changes, response.revision),
+    )
+
+
+def _render_omitted(count: int, revision: int) -> Iterator[RenderableType]:
+    """Say how many changes did not fit the response, and how to see them; revision 0: they are not made."""
+    if count:
+        remedy = f": hansei playbook diff {revision - 1} {revision}" if revision else ""
+        yield Text(f"… and {count:,} more{remedy}", FAINT)
 
 
 def _render_changes(changes: Iterable[pb.BulletChange]) -> RenderableType:
@@ -132,6 +144,7 @@ def render_revocation(response: service.RevokeTrajectoryResponse, dry_run: bool)
             f"{count_noun(response.votes_removed, 'vote')} {would}removed"
         ),
         _render_changes(response.changes),
+        *_render_omitted(response.omitted_changes, 0 if dry_run else response.revision),
     ]
     if response.entangled:
         lines.append(Text(f"later changes depend on these, check them: {', '.join(response.entangled)}", CHANGED))
