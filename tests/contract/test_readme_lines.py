@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -28,7 +29,10 @@ def test_the_lines_of_a_page_work(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(ROOT / "examples/trajectories", tmp_path / "examples/trajectories")
+    shutil.copytree(ROOT / "examples/transcripts/claude-code", tmp_path / ".claude/projects/-src-shop")
+    shutil.copytree(ROOT / "examples/transcripts/codex", tmp_path / ".codex/sessions/2026/11/02")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HANSEI_ADDR", system.address)
     # Tools such as curl know one address; clients of gRPC know all.
     address, output = system.replicas("gateway")[0], ""
@@ -36,7 +40,8 @@ def test_the_lines_of_a_page_work(
         if example.language == "python":
             exec(compile(example.command, str(readme), "exec"), {"__name__": "__main__"})
         elif example.command.startswith("hansei "):
-            result = runner(capfd)(*shlex.split(example.command, comments=True)[1:])
+            words = shlex.split(example.command, comments=True)[1:]
+            result = runner(capfd)(*(os.path.expanduser(word) for word in words))
             assert result.code == 0, f"{example.command}\n{result.out}{result.err}"
         else:
             output += CLIENTS[system.form](complete_example(example, output), address)

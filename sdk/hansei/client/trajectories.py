@@ -27,7 +27,8 @@ MAX_SIBLING_BYTES = 8 * 1024 * 1024
 
 _MESSAGE_KEYS = {"role", "type"}
 """Keys of the messages of one trajectory; an array with them is not an array of trajectories."""
-_SPANS = b'"resourceSpans"'
+_PARTS_OF_ONE = (b'"resourceSpans"', b'"sessionId"', b'"leafUuid"', b'"file-history-snapshot"', b'"session_meta"')
+"""Texts in the first line of files whose lines are parts of one trajectory: spans and transcripts of coding agents."""
 _NAMESPACE = uuid.UUID("6f2c1d3e-9a54-5b0c-8f77-2d0b6a1c4e90")
 """The namespace of the ids below. It must never change: otherwise everything would be learned again."""
 
@@ -168,9 +169,9 @@ def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[Trajectory
 
 
 def _has_independent_lines(content: bytes) -> bool:
-    """Return whether each line is a trajectory; an exported trajectory has spans in several lines."""
+    """Return whether each line is a trajectory, and not a part of one."""
     lines = [line for line in content.splitlines() if line.strip()]
-    if not lines or _SPANS in lines[0]:
+    if not lines or any(text in lines[0] for text in _PARTS_OF_ONE):
         return False
     return len(lines) > 1 and sum(line.lstrip().startswith((b"{", b"[")) for line in lines) > len(lines) // 2
 

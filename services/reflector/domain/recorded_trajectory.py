@@ -7,7 +7,19 @@ from typing import Literal
 
 from services.reflector.domain.trajectory import Trajectory
 
-Format = Literal["hansei", "openai", "tau_bench", "who_and_when", "anthropic", "langchain", "swe_agent", "atif", "otel"]
+Format = Literal[
+    "hansei",
+    "openai",
+    "tau_bench",
+    "who_and_when",
+    "anthropic",
+    "langchain",
+    "swe_agent",
+    "atif",
+    "otel",
+    "claude_code",
+    "codex",
+]
 
 
 @dataclass(frozen=True, slots=True)

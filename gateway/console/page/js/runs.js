@@ -10,6 +10,8 @@ export const FORMATS = {
   TRAJECTORY_FORMAT_OPENAI: "OpenAI messages",
   TRAJECTORY_FORMAT_ANTHROPIC: "Anthropic messages",
   TRAJECTORY_FORMAT_LANGCHAIN: "LangChain messages",
+  TRAJECTORY_FORMAT_CLAUDE_CODE: "Claude Code transcript",
+  TRAJECTORY_FORMAT_CODEX: "Codex rollout",
   TRAJECTORY_FORMAT_SWE_AGENT: "SWE-agent",
   TRAJECTORY_FORMAT_ATIF: "ATIF",
   TRAJECTORY_FORMAT_OTEL: "OpenTelemetry GenAI spans",

@@ -42,6 +42,9 @@ TENANT_SEPARATOR = "--"
 COMPARED_NAMES = 1_000
 """Names that are compared with an unknown one."""
 
+_REVISIONS_READ_AT_LEAST = 100
+"""A cached snapshot that is behind by this many revisions more than there are bullets is read again, not advanced."""
+
 # Queries of every curation: compiled once, so that only values are bound.
 _HEAD = select(schema.dataset).where(
     schema.dataset.c.name == bindparam("of_dataset", type_=Text), schema.dataset.c.revision > 0
@@ -79,7 +82,9 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
     if head is None or wanted == 0:
         return Snapshot(dataset)
     require_revision(dataset, wanted, head.deleted_revision)
-    if cached is not None and cached.revision < head.deleted_revision:
+    if cached is not None and (
+        cached.revision < head.deleted_revision or wanted - cached.revision > head.bullets + _REVISIONS_READ_AT_LEAST
+    ):
         cached = None
     if cached is not None and cached.revision == wanted:
         return cached

@@ -37,12 +37,13 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     if record.has("system"):
         collector.add(record.field_path("system"), "system", join_content(record, "system"))
     for message in record.records("messages"):
-        _add(collector, message)
+        add_message(collector, message)
     answer = record.text("generated_answer") or collector.answer
     return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer)
 
 
-def _add(collector: StepCollector, message: Record) -> None:
+def add_message(collector: StepCollector, message: Record) -> None:
+    """Append the steps of a message. Raise MalformedTrajectory naming message, block and field."""
     role = message.choice("role", _ROLES)
     blocks = _list_blocks(message)
     results = [block for block in blocks if _get_kind(block).endswith(_RESULT)]

@@ -1,4 +1,4 @@
-"""Reads the Agent Trajectory Interchange Format (ATIF), v1.0 to v1.7.
+"""Reads the Agent Trajectory Interchange Format (ATIF), v1.0 to v1.8.
 
 Source of the format: https://github.com/laude-institute/harbor, docs/rfcs/0001-trajectory-format.md. A step of an agent
 holds its calls and their results, so it becomes one step for the agent and one for each result. The format has no field
@@ -9,6 +9,7 @@ for the outcome; `status`, `reward`, `ground_truth`, `test_report`, `task_id` an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.messages import find_query
@@ -17,21 +18,43 @@ from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, ToolCall
 
-_VERSION = re.compile(r"ATIF-v1\.[0-7]")
+_VERSION = re.compile(r"ATIF-v1\.[0-8]")
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
+
+
+def has_name(record: Record) -> bool:
+    """Return whether the record names this format, in a version that may be unknown."""
+    version = record.value.get("schema_version")
+    return isinstance(version, str) and version.startswith("ATIF-")
 
 
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no ATIF trajectory."""
     version = record.value.get("schema_version")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise MalformedTrajectory(record.field_path("schema_version"), version, "must be ATIF-v1.0 to ATIF-v1.7")
+        raise MalformedTrajectory(record.field_path("schema_version"), version, "must be ATIF-v1.0 to ATIF-v1.8")
     record.require_records("steps")
 
 
-def read(record: Record, dataset: str) -> RecordedTrajectory:
-    """Return the trajectory of one trajectory. Raise MalformedTrajectory naming step and field."""
+def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectories of a file, each before those of its sub-agents. Raise MalformedTrajectory."""
+    for record in records:
+        try:
+            yield from _read_with_sub_agents(record, dataset, "")
+        except RecursionError as error:
+            raise MalformedTrajectory(record.location, "", "is nested too deeply") from error
+
+
+def _read_with_sub_agents(record: Record, dataset: str, parent: str) -> Iterator[RecordedTrajectory]:
     check_format(record)
+    run = _read(record, dataset, parent)
+    yield run
+    for sub_agent in record.records("subagent_trajectories"):
+        yield from _read_with_sub_agents(sub_agent, dataset, run.trajectory.id)
+
+
+def _read(record: Record, dataset: str, parent: str) -> RecordedTrajectory:
+    """Return the trajectory of a record; a sub-agent that shares the id of `parent` gets one below it."""
     collector = StepCollector(record.location)
     agent = record.child("agent")
     for number, step in enumerate(record.records("steps"), 1):
@@ -40,11 +63,14 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
             raise step.error("step_id", rule)
         _add_step(collector, step, agent.text("name") if agent else "")
     extra = record.child("extra") or Record({}, record.field_path("extra"))
+    id_ = record.text("trajectory_id") or record.text("session_id")
+    if parent and id_ in ("", parent):
+        id_ = f"{parent}/{agent.text('name') if agent else record.location}"
     return build_recorded_trajectory(
         extra,
         dataset,
         collector.steps,
-        id=record.text("trajectory_id") or record.text("session_id"),
+        id=id_,
         query=find_query(extra, collector.steps),
         generated_answer=extra.text("generated_answer") or collector.answer,
     )

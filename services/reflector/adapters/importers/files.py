@@ -14,6 +14,8 @@ from typing import NoReturn
 from services.reflector.adapters.importers import (
     anthropic,
     atif,
+    claude_code,
+    codex,
     hansei,
     langchain,
     openai,
@@ -56,7 +58,9 @@ def _read_each_record(read: Callable[[Record, str], RecordedTrajectory]) -> Runs
 # The first matching format is used: a format that others resemble comes after them.
 _READERS: Mapping[Format, _Reader] = {
     "otel": _Reader(otel.check_format, otel.read_runs),
-    "atif": _Reader(atif.check_format, _read_each_record(atif.read)),
+    "atif": _Reader(atif.check_format, atif.read_runs),
+    "claude_code": _Reader(claude_code.check_format, claude_code.read_runs),
+    "codex": _Reader(codex.check_format, codex.read_runs),
     "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
     "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
     "langchain": _Reader(langchain.check_format, _read_each_record(langchain.read)),
@@ -98,6 +102,8 @@ def _add_id(run: RecordedTrajectory) -> RecordedTrajectory:
 
 
 def _detect_format(record: Record) -> Format:
+    if atif.has_name(record):  # Of any version: the error then names the version, and not what other formats lack.
+        return "atif"
     reasons: dict[str, str] = {}
     for name, reader in _READERS.items():
         try:

@@ -77,7 +77,7 @@ class Learning {
         "p",
         { class: "muted" },
         "Paste trajectories of an agent, or drop files here, in their original format: OpenAI, Anthropic or LangChain " +
-          "messages, SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
+          "messages, Claude Code, Codex, SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
       ),
       this.sources.element,
       this.truthField,

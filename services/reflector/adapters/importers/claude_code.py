@@ -1,0 +1,217 @@
+"""Reads transcripts of Claude Code, `~/.claude/projects/<project>/<session>.jsonl`: a JSON object a line.
+
+Source of the format: https://github.com/anthropics/claude-agent-sdk-python, src/claude_agent_sdk/_internal/sessions.py.
+The lines of a session are a tree: a person who goes back in the conversation begins a new branch. The trajectory is the
+branch of the newest message, read from there up `parentUuid`. Sub-agents are trajectories of their own, whether their
+lines are in the same file or in one of their own. A transcript has no outcome: the last run of the project's tests
+decides, or an interruption by the person as the last word; else the outcome is the agent's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from services.reflector.adapters.importers import anthropic
+from services.reflector.adapters.importers.json_records import Record
+from services.reflector.adapters.importers.recorded_tests import build_test_report
+from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.trajectory import Step
+
+_MESSAGES = ("user", "assistant")
+_OTHER_LINES = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "sessionId"}
+"""Lines without a message that a transcript may begin with, and a field that each has."""
+_COMMANDS = ("<command-name>", "<command-message>", "<local-command-")
+"""The beginnings of user messages that report a command of the program, which the model does not answer."""
+_EXIT_CODE = re.compile(r"(Exit code \d+)\n(?=.)")
+"""The first line of the result of a command that failed and wrote something."""
+_INTERRUPTED = "[Request interrupted by user"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    record: Record
+    number: int
+    uuid: str
+    parent: str
+
+    @property
+    def agent(self) -> str:
+        """Return the id of the sub-agent of the line; empty for the main agent."""
+        return (self.record.text("agentId") or "sub-agent") if self.record.value.get("isSidechain") is True else ""
+
+    @property
+    def kind(self) -> str:
+        return self.record.text("type")
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether the line is a message between the person, the model and its tools."""
+        flags = (self.record.value.get(name) for name in ("isMeta", "isCompactSummary"))
+        if self.kind not in _MESSAGES or any(flag is True for flag in flags):
+            return False
+        return not _get_text(self.record).lstrip().startswith(_COMMANDS)
+
+
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no line of such a transcript."""
+    kind = record.value.get("type")
+    field = _OTHER_LINES.get(kind) if isinstance(kind, str) else None
+    if field is not None and record.has(field):
+        return
+    for name in ("type", "uuid", "sessionId"):
+        if not isinstance(record.value.get(name), str):
+            raise record.error(name, "must be a text: a line of a Claude Code transcript has it")
+
+
+def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectory of the main agent and those of its sub-agents. Raise MalformedTrajectory with the line."""
+    lines = [_read_line(number, record) for number, record in enumerate(records) if record.has("uuid")]
+    by_uuid = {line.uuid: line for line in lines}
+    newest: dict[str, _Line] = {}
+    for line in lines:
+        if line.is_told:
+            newest[line.agent] = line
+    for agent, leaf in newest.items():
+        branch = _find_branch(leaf, by_uuid)
+        same_agent = [line for line in lines if line.agent == agent and line.is_told]
+        told = [line for line in branch if line.is_told]
+        run = _read_run(_add_parallel_calls(told, same_agent), agent, dataset)
+        if run is not None:
+            yield run
+
+
+def _read_line(number: int, record: Record) -> _Line:
+    # After a compaction the conversation continues from `logicalParentUuid`.
+    return _Line(record, number, record.text("uuid"), record.text("parentUuid") or record.text("logicalParentUuid"))
+
+
+def _find_branch(leaf: _Line, by_uuid: dict[str, _Line]) -> list[_Line]:
+    """Return the lines from the first one to `leaf`. Raise MalformedTrajectory if their parents form a circle."""
+    branch = [leaf]
+    seen = {leaf.uuid}
+    while (parent := by_uuid.get(branch[-1].parent)) is not None:
+        if parent.uuid in seen:
+            raise branch[-1].record.error("parentUuid", "leads back to the line itself")
+        seen.add(parent.uuid)
+        branch.append(parent)
+    return branch[::-1]
+
+
+def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list[_Line]:
+    """Return the branch with what stands beside it: other blocks of its messages, and results of its calls.
+
+    A message with several calls is written as several lines, and only the result of one call continues the branch.
+    """
+    found = {line.uuid: line for line in branch}
+    messages = {_get_message_id(line) for line in branch} - {""}
+    for line in lines:
+        if line.uuid not in found and _get_message_id(line) in messages:
+            found[line.uuid] = line
+    calls = {block.text("id") for line in found.values() for block in _list_blocks(line, "tool_use")}
+    answered = {block.text("tool_use_id") for line in found.values() for block in _list_blocks(line, "tool_result")}
+    for line in lines:
+        results = {block.text("tool_use_id") for block in _list_blocks(line, "tool_result")}
+        if line.uuid not in found and results & (calls - answered):
+            found[line.uuid] = line
+            answered |= results
+    return sorted(found.values(), key=lambda line: line.number)
+
+
+def _read_run(lines: Sequence[_Line], agent: str, dataset: str) -> RecordedTrajectory | None:
+    """Return the trajectory of a branch; None if it has no message of a model."""
+    if not any(line.kind == "assistant" for line in lines):
+        return None
+    collector = StepCollector("transcript")
+    for message in _join_messages(lines):
+        anthropic.add_message(collector, message)
+    first = lines[0].record
+    session = first.text("sessionId")
+    report = build_test_report(collector.steps)
+    interruption = _find_interruption(collector.steps)
+    is_failure = bool(interruption) or report.partition("\n")[0].endswith("failed.")
+    outcome: dict[str, object] = {"status": "failure" if is_failure else "success", "error_message": interruption}
+    if timestamp := first.text("timestamp"):
+        outcome["created_at"] = timestamp
+    fields = Record({"test_report": "" if interruption else report}, first.location)
+    return build_recorded_trajectory(
+        fields,
+        dataset,
+        collector.steps,
+        id=f"{session}/{agent}" if agent else session,
+        generated_answer=collector.answer,
+        **outcome,
+    )
+
+
+def _join_messages(lines: Sequence[_Line]) -> Iterator[Record]:
+    """Yield the messages of lines; lines with parts of one message of the model are one."""
+    parts: list[Record] = []
+    current = ""
+    for line in lines:
+        message = line.record.child("message")
+        if message is None:
+            raise line.record.error("message", "must be an object")
+        message_id = _get_message_id(line)
+        if parts and message_id != current:
+            yield _join_parts(parts)
+            parts = []
+        if message_id:
+            parts.append(message)
+        else:
+            yield _put_exit_code_last(message)
+        current = message_id
+    if parts:
+        yield _join_parts(parts)
+
+
+def _join_parts(parts: Sequence[Record]) -> Record:
+    blocks: list[object] = []
+    for part in parts:
+        content = part.value.get("content")
+        blocks += content if isinstance(content, list) else [{"type": "text", "text": part.text("content")}]
+    return Record({**parts[0].value, "content": blocks}, parts[0].location)
+
+
+def _find_interruption(steps: Sequence[Step]) -> str | None:
+    last = steps[-1] if steps else None
+    is_interrupted = last is not None and last.role == "user" and last.content.startswith(_INTERRUPTED)
+    return "The user interrupted the agent." if is_interrupted else None
+
+
+def _get_message_id(line: _Line) -> str:
+    message = line.record.value.get("message")
+    is_reply = line.kind == "assistant" and isinstance(message, dict)
+    return Record(message, line.record.field_path("message")).text("id") if is_reply else ""
+
+
+def _put_exit_code_last(message: Record) -> Record:
+    """Return a message whose results begin with what the program wrote, and end with its exit code."""
+    content = message.value.get("content")
+    if not isinstance(content, list):
+        return message
+    return Record({**message.value, "content": [_reorder_result(block) for block in content]}, message.location)
+
+
+def _reorder_result(block: object) -> object:
+    text = block.get("content") if isinstance(block, dict) else None
+    found = _EXIT_CODE.match(text) if isinstance(text, str) else None
+    if not isinstance(block, dict) or not isinstance(text, str) or not found:
+        return block
+    return {**block, "content": f"{text[found.end() :]}\n({found[1].lower()})"}
+
+
+def _list_blocks(line: _Line, kind: str) -> list[Record]:
+    message = line.record.value.get("message")
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return []
+    blocks = Record(message, line.record.field_path("message")).records("content")
+    return [block for block in blocks if block.value.get("type") == kind]
+
+
+def _get_text(record: Record) -> str:
+    message = record.value.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
