@@ -25,7 +25,7 @@ MAX_PART_BYTES = 16 * 1024 * 1024 - 64 * 1024
 MAX_SIBLINGS = 20
 MAX_SIBLING_BYTES = 8 * 1024 * 1024
 
-_MESSAGE_KEYS = {"role", "type"}
+_MESSAGE_KEYS = {"role", "type", "parts"}
 """Keys of the messages of one trajectory; an array with them is not an array of trajectories."""
 _PARTS_OF_ONE = (b'"resourceSpans"', b'"sessionId"', b'"leafUuid"', b'"file-history-snapshot"', b'"session_meta"')
 """Texts in the first line of files whose lines are parts of one trajectory: spans and transcripts of coding agents."""

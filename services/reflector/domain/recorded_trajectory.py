@@ -19,6 +19,8 @@ Format = Literal[
     "otel",
     "claude_code",
     "codex",
+    "openai_responses",
+    "pydantic_ai",
 ]
 
 

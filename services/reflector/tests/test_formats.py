@@ -232,14 +232,15 @@ def test_a_file_in_no_known_format_is_told_what_was_tried_and_why_each_failed() 
         read_trajectories(b'{"steps": "none", "log": [], "schema_version": 4}', "given")
     error = caught.value
     assert error.message == (
-        "trajectory is in none of the formats otel, atif, claude_code, codex, tau_bench, swe_agent, langchain, "
-        "anthropic, openai, who_and_when, hansei; its fields are steps, log, schema_version"
+        "trajectory is in none of the formats otel, atif, claude_code, codex, tau_bench, swe_agent, pydantic_ai, "
+        "openai_responses, langchain, anthropic, openai, "
+        "who_and_when, hansei; its fields are steps, log, schema_version"
     )
     reasons = {violation.field: violation.description for violation in error.violations}
     assert reasons["as atif"] == "trajectory.schema_version: 4 must be ATIF-v1.0 to ATIF-v1.8"
     assert reasons["as tau_bench"] == "trajectory.traj: null must be a list"
     assert reasons["as hansei"] == "trajectory.steps: 'none' must be a list"
-    assert len(reasons) == 11
+    assert len(reasons) == 13
 
 
 def test_conversations_one_a_line_need_no_object_around_them() -> None:
@@ -252,7 +253,23 @@ NAMES = ["type", "data", "kwargs", "lc", "content", "role", "messages", "traject
 NAMES += ["schema_version", "step_id", "source", "message", "tool_calls", "resourceSpans", "scopeSpans", "spans"]
 NAMES += ["attributes", "key", "value", "stringValue", "arrayValue", "values", "kvlistValue", "events", "history"]
 NAMES += ["uuid", "parentUuid", "sessionId", "isSidechain", "payload", "output", "arguments", "name", "id", "call_id"]
-NAMES += ["exit_code", "summary", "leafUuid", "input", "is_error", "timestamp", "subagent_trajectories"]
+NAMES += [
+    "items",
+    "kind",
+    "parts",
+    "part_kind",
+    "outcome",
+    "tool_name",
+    "args",
+    "object",
+    "exit_code",
+    "summary",
+    "leafUuid",
+    "input",
+    "is_error",
+    "timestamp",
+    "subagent_trajectories",
+]
 WORDS = ["human", "ai", "tool", "user", "assistant", "agent", "ATIF-v1.4", "tool_use", "tool_result", "chat", "[]", "1"]
 WORDS += [
     "gen_ai.operation.name",
@@ -260,7 +277,19 @@ WORDS += [
     '[{"role": "user", "parts": [{"type": "text"}]}]',
     "response_item",
 ]
-WORDS += ["event_msg", "function_call", "function_call_output", "exec_command_end", "message", '{"output": {}}']
+WORDS += [
+    "request",
+    "response",
+    "tool-return",
+    "retry-prompt",
+    "reasoning",
+    "event_msg",
+    "function_call",
+    "function_call_output",
+    "exec_command_end",
+    "message",
+    '{"output": {}}',
+]
 values = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(WORDS) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
@@ -276,7 +305,12 @@ def error_in(value: object, format_: Format | None) -> HanseiError | None:
     return None
 
 
-@given(values, st.sampled_from(["anthropic", "langchain", "swe_agent", "atif", "otel", "claude_code", "codex", None]))
+@given(
+    values,
+    st.sampled_from(
+        ["anthropic", "langchain", "swe_agent", "atif", "otel", "codex", "pydantic_ai", "openai_responses", None]
+    ),
+)
 def test_anything_is_read_or_refused_with_a_clear_error(value: object, format_: Format | None) -> None:
     error = error_in(value, format_)
     if error is not None:

@@ -8,6 +8,8 @@ import { state } from "./parts.js";
 export const FORMATS = {
   TRAJECTORY_FORMAT_HANSEI: "hansei",
   TRAJECTORY_FORMAT_OPENAI: "OpenAI messages",
+  TRAJECTORY_FORMAT_OPENAI_RESPONSES: "OpenAI Responses items",
+  TRAJECTORY_FORMAT_PYDANTIC_AI: "Pydantic AI messages",
   TRAJECTORY_FORMAT_ANTHROPIC: "Anthropic messages",
   TRAJECTORY_FORMAT_LANGCHAIN: "LangChain messages",
   TRAJECTORY_FORMAT_CLAUDE_CODE: "Claude Code transcript",

@@ -47,7 +47,7 @@ class _Line:
         return self.record.text("type")
 
     @property
-    def is_told(self) -> bool:
+    def is_message(self) -> bool:
         """Return whether the line is a message between the person, the model and its tools."""
         flags = (self.record.value.get(name) for name in ("isMeta", "isCompactSummary"))
         if self.kind not in _MESSAGES or any(flag is True for flag in flags):
@@ -72,13 +72,13 @@ def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTraje
     by_uuid = {line.uuid: line for line in lines}
     newest: dict[str, _Line] = {}
     for line in lines:
-        if line.is_told:
+        if line.is_message:
             newest[line.agent] = line
     for agent, leaf in newest.items():
         branch = _find_branch(leaf, by_uuid)
-        same_agent = [line for line in lines if line.agent == agent and line.is_told]
-        told = [line for line in branch if line.is_told]
-        run = _read_run(_add_parallel_calls(told, same_agent), agent, dataset)
+        same_agent = [line for line in lines if line.agent == agent and line.is_message]
+        messages = [line for line in branch if line.is_message]
+        run = _read_run(_add_parallel_calls(messages, same_agent), agent, dataset)
         if run is not None:
             yield run
 

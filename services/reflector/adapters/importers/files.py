@@ -19,7 +19,10 @@ from services.reflector.adapters.importers import (
     hansei,
     langchain,
     openai,
+    openai_responses,
     otel,
+    pydantic_ai,
+    response_items,
     swe_agent,
     tau_bench,
     who_and_when,
@@ -63,6 +66,8 @@ _READERS: Mapping[Format, _Reader] = {
     "codex": _Reader(codex.check_format, codex.read_runs),
     "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
     "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
+    "pydantic_ai": _Reader(pydantic_ai.check_format, _read_each_record(pydantic_ai.read)),
+    "openai_responses": _Reader(openai_responses.check_format, _read_each_record(openai_responses.read)),
     "langchain": _Reader(langchain.check_format, _read_each_record(langchain.read)),
     "anthropic": _Reader(anthropic.check_format, _read_each_record(anthropic.read)),
     "openai": _Reader(openai.check_format, _read_each_record(openai.read)),
@@ -137,10 +142,8 @@ def split_records(content: bytes) -> Iterator[Record]:
     first, _, rest = text.lstrip().partition("\n")
     if not rest.strip() or not _is_document(first):
         document = _parse_json(text, "file")
-        if not isinstance(document, list):
-            yield Record(document, "trajectory")
-        elif _are_messages(document):
-            yield Record({"messages": document}, "trajectory")
+        if not isinstance(document, list) or _is_conversation(document):
+            yield _parse_record(document, "trajectory")
         else:
             yield from (_parse_record(item, f"trajectories[{index}]") for index, item in enumerate(document))
         return
@@ -150,12 +153,20 @@ def split_records(content: bytes) -> Iterator[Record]:
 
 
 def _parse_record(document: object, location: str) -> Record:
-    return Record({"messages": document} if isinstance(document, list) else document, location)
+    """Return the record of a document; a list is a conversation, of items if one is no message."""
+    if not isinstance(document, list):
+        return Record(document, location)
+    return Record({"items" if any(map(response_items.is_item, document)) else "messages": document}, location)
 
 
-def _are_messages(document: list[object]) -> bool:
+def _is_conversation(document: list[object]) -> bool:
+    """Return whether a list is one conversation, and not a list of trajectories."""
     return bool(document) and all(
-        isinstance(item, dict) and "messages" not in item and ("role" in item or langchain.is_message(item))
+        isinstance(item, dict)
+        and "messages" not in item
+        and (
+            "role" in item or langchain.is_message(item) or pydantic_ai.is_message(item) or response_items.is_item(item)
+        )
         for item in document
     )
 

@@ -12,7 +12,7 @@ _RUNS_TESTS = re.compile(
     r"|(?:npm|pnpm|yarn|bun|go|cargo|mvn|gradle|gradlew|dotnet|bazel|rake|deno)\s+(?:run\s+)?test|make\s+(?:test|check))\b"
 )
 _PUNCTUATION = re.compile(r'[\s"\[\],\\]+')
-"""What stands between the words of a command that is a list in JSON."""
+"""Characters between the words of a command, also of one that is a list in JSON."""
 _MAX_COMMAND = 200
 _MAX_OUTPUT = 4_000
 

@@ -52,6 +52,10 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
     TRAJECTORY_FORMAT_CODEX: _TrajectoryFormat.ValueType  # 11
     """A rollout of Codex."""
+    TRAJECTORY_FORMAT_OPENAI_RESPONSES: _TrajectoryFormat.ValueType  # 12
+    """Items of OpenAI's Responses API or Agents SDK: a list, an object with `items`, or a response with its `input`."""
+    TRAJECTORY_FORMAT_PYDANTIC_AI: _TrajectoryFormat.ValueType  # 13
+    """Messages of Pydantic AI: a list, or an object with `messages`."""
 
 class TrajectoryFormat(_TrajectoryFormat, metaclass=_TrajectoryFormatEnumTypeWrapper):
     """A file format of trajectories."""
@@ -80,6 +84,10 @@ TRAJECTORY_FORMAT_CLAUDE_CODE: TrajectoryFormat.ValueType  # 10
 """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
 TRAJECTORY_FORMAT_CODEX: TrajectoryFormat.ValueType  # 11
 """A rollout of Codex."""
+TRAJECTORY_FORMAT_OPENAI_RESPONSES: TrajectoryFormat.ValueType  # 12
+"""Items of OpenAI's Responses API or Agents SDK: a list, an object with `items`, or a response with its `input`."""
+TRAJECTORY_FORMAT_PYDANTIC_AI: TrajectoryFormat.ValueType  # 13
+"""Messages of Pydantic AI: a list, or an object with `messages`."""
 Global___TrajectoryFormat: _TypeAlias = TrajectoryFormat  # noqa: Y015
 
 @_typing.final

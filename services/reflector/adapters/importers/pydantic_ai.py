@@ -1,0 +1,86 @@
+"""Reads messages of Pydantic AI as `all_messages_json` writes them: requests and responses of parts.
+
+Source of the format: https://github.com/pydantic/pydantic-ai, pydantic_ai_slim/pydantic_ai/messages.py.
+"""
+
+from __future__ import annotations
+
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
+from services.reflector.domain.errors import MalformedTrajectory
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.trajectory import Role, ToolCall
+
+_KINDS = ("request", "response")
+_PROMPTS: dict[str, Role] = {"system-prompt": "system", "user-prompt": "user"}
+
+
+def is_message(value: object) -> bool:
+    """Return whether a JSON value is a message of this kind."""
+    return isinstance(value, dict) and value.get("kind") in _KINDS and isinstance(value.get("parts"), list)
+
+
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
+    first = record.require_records("messages")[0]
+    if not is_message(first.value):
+        raise MalformedTrajectory(first.location, first.value, "must have `parts`, and `kind` request or response")
+
+
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one conversation. Raise MalformedTrajectory naming message, part and field."""
+    collector = StepCollector(record.location)
+    for message in record.records("messages"):
+        if message.value.get("kind") not in _KINDS:
+            raise message.error("kind", "must be request or response")
+        if message.text("kind") == "request":
+            for part in message.records("parts"):
+                _add_request_part(collector, part)
+        else:
+            _add_response(collector, message)
+    answer = record.text("generated_answer") or collector.answer
+    return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer)
+
+
+def _add_request_part(collector: StepCollector, part: Record) -> None:
+    kind = part.text("part_kind")
+    if kind in _PROMPTS:
+        collector.add(part.location, _PROMPTS[kind], join_content(part))
+    elif kind.endswith("tool-return") or (kind == "retry-prompt" and part.has("tool_name")):
+        _add_result(collector, part)
+    elif kind in ("retry-prompt", "retry-feedback"):
+        collector.add(part.location, "user", mark_as_error(_format_content(part)))
+
+
+def _add_response(collector: StepCollector, message: Record) -> None:
+    parts = [(part.text("part_kind"), part) for part in message.records("parts")]
+    collector.add(
+        message.location,
+        "assistant",
+        "".join(part.text("content") for kind, part in parts if kind == "text"),
+        thought="\n\n".join(part.text("content") for kind, part in parts if kind == "thinking"),
+        calls=[_read_call(part) for kind, part in parts if kind.endswith("tool-call")],
+    )
+    for kind, part in parts:
+        if kind.endswith("tool-return"):  # Of a tool of the provider.
+            _add_result(collector, part)
+
+
+def _add_result(collector: StepCollector, part: Record) -> None:
+    has_failed = part.text("part_kind") == "retry-prompt" or part.text("outcome", "success") != "success"
+    text = mark_as_error(_format_content(part)) if has_failed else _format_content(part)
+    collector.add(part.location, "tool", text, name=part.text("tool_name"), call_id=part.text("tool_call_id"))
+
+
+def _format_content(part: Record) -> str:
+    return to_json_text(part.value.get("content"))
+
+
+def _read_call(part: Record) -> ToolCall:
+    return build_model(
+        ToolCall,
+        part.location,
+        id=part.text("tool_call_id"),
+        name=part.require_name("tool_name"),
+        arguments=to_json_text(part.value.get("args")),
+    )
