@@ -3,7 +3,8 @@
 Source of the format: https://github.com/open-telemetry/semantic-conventions, docs/gen-ai (gen-ai-spans.md,
 gen-ai-agent-spans.md, gen-ai-input-messages.json, gen-ai-output-messages.json). Every model call repeats the
 conversation so far, so only new messages become steps. Recording of contents is optional; a trace without contents is
-rejected.
+rejected. The last evaluation of a trace is its outcome: a score from 0 to 1 is the reward, a label a test report;
+without one, the status of the root span is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.otlp import Span, Value, read_spans
+from services.reflector.adapters.importers.span_dialects import translate
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -25,6 +27,8 @@ _OPERATION = "gen_ai.operation.name"
 _MODEL, _AGENT, _TOOL = frozenset({"chat", "generate_content", "text_completion"}), "invoke_agent", "execute_tool"
 _INSTRUCTIONS, _INPUT, _OUTPUT = "gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"
 _CONTENTS = (_INPUT, _OUTPUT)
+_EVALUATIONS = ("gen_ai.evaluation", "evaluations.0.evaluation", "annotations.0.annotation")
+"""The prefixes of the attributes of an evaluation: of the GenAI conventions and of OpenInference."""
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -44,7 +48,7 @@ def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTraje
     """Yield the trajectories of a file, in the order of their traces. Raise MalformedTrajectory with the span."""
     traces: dict[str, list[Span]] = {}
     for record in records:
-        for span in read_spans(record):
+        for span in map(translate, read_spans(record)):
             traces.setdefault(span.trace, []).append(span)
     for trace, spans in traces.items():
         if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in spans):
@@ -61,16 +65,33 @@ def _read_run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajec
     roots = [span for span in spans if span.parent not in span_ids]
     error = next((span.error for span in roots if span.error is not None), None)
     return build_recorded_trajectory(
-        Record({}, location),
+        Record(_find_evaluation(spans), location),
         dataset,
         collector.steps,
         id=trace,
         query=find_query(Record({}, location), collector.steps),
         generated_answer=collector.answer,
-        status="success" if error is None else "failure",
+        **({} if error is None else {"status": "failure"}),
         error_message=error[:MAX_QUERY_CHARS] if error else None,
         created_at=_get_start_time(spans[0]),
     )
+
+
+def _find_evaluation(spans: Sequence[Span]) -> dict[str, object]:
+    """Return the reward and the test report of the last evaluation of a trace, as far as it has them."""
+    for span in reversed(spans):
+        for prefix in _EVALUATIONS:
+            name, label = (
+                span.text(f"{prefix}.name"),
+                span.text(f"{prefix}.score.label") or span.text(f"{prefix}.label"),
+            )
+            score = span.attributes.get(f"{prefix}.score.value", span.attributes.get(f"{prefix}.score"))
+            if not label and score is None:
+                continue
+            reward = float(score) if isinstance(score, int | float) and 0 <= score <= 1 else None
+            report = f"{label}: evaluation {name}. {span.text(f'{prefix}.explanation')}".strip() if label else ""
+            return {"reward": reward, "test_report": report}
+    return {}
 
 
 def _get_start_time(span: Span) -> datetime:
@@ -97,6 +118,10 @@ class _TraceSteps:
         ]
         self._requested = {part.text("id") for part in parts if part.text("type") == "tool_call"}
         self._answered = {part.text("id") for part in parts if part.text("type") == "tool_call_response"}
+        self._call_ids = _match_calls([span for span in spans if span.text(_OPERATION) == _TOOL], parts)
+        self._failed = {
+            self._call_ids[span.id] for span in spans if span.id in self._call_ids and span.error is not None
+        }
         for span in spans:
             if span.id in conversations:
                 self._add_new(span, conversations[span.id])
@@ -121,6 +146,7 @@ class _TraceSteps:
                 # The attribute is named `response`; early instrumentations wrote `result`.
                 result = to_json_text(part.value.get("response", part.value.get("result")))
                 call_id = part.text("id")
+                result = mark_as_error(result) if call_id in self._failed else result
                 self.collector.add(
                     part.location, "tool", result, name=self.collector.find_tool_name(call_id), call_id=call_id
                 )
@@ -132,7 +158,7 @@ class _TraceSteps:
 
     def _add_tool(self, span: Span) -> None:
         """Add the call and the result of a tool's span, unless a message has them."""
-        call_id, tool = span.text("gen_ai.tool.call.id"), span.text("gen_ai.tool.name")
+        call_id, tool = self._call_ids.get(span.id, ""), span.text("gen_ai.tool.name")
         if call_id in self._answered and call_id:
             return
         if not call_id or call_id not in self._requested:
@@ -158,6 +184,22 @@ class _TraceSteps:
         agent = self._agents[ancestor.id] if ancestor is not None else ""
         self._agents.update(dict.fromkeys(visited, agent))
         return agent
+
+
+def _match_calls(tool_spans: Sequence[Span], parts: Sequence[Record]) -> dict[str, str]:
+    """Return the ids of calls by the ids of their spans; a span without one is of the next call with its arguments."""
+    named = {span.id: call_id for span in tool_spans if (call_id := span.text("gen_ai.tool.call.id"))}
+    open_calls: dict[tuple[str, str], list[str]] = {}
+    requests = {part.text("id"): part for part in parts if part.text("type") == "tool_call" and part.has("id")}
+    for call_id, part in requests.items():
+        if call_id not in named.values():
+            open_calls.setdefault((part.text("name"), to_json_text(part.value.get("arguments"))), []).append(call_id)
+    for span in tool_spans:
+        arguments = to_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
+        calls = open_calls.get((span.text("gen_ai.tool.name"), arguments))
+        if span.id not in named and calls:
+            named[span.id] = calls.pop(0)
+    return named
 
 
 def _has_messages(span: Span) -> bool:

@@ -47,7 +47,7 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     TRAJECTORY_FORMAT_ATIF: _TrajectoryFormat.ValueType  # 8
     """Agent Trajectory Interchange Format, v1.0 to v1.8; each sub-agent is one run."""
     TRAJECTORY_FORMAT_OTEL: _TrajectoryFormat.ValueType  # 9
-    """OpenTelemetry spans of the GenAI semantic conventions as OTLP JSON; each trace is one run."""
+    """OpenTelemetry spans as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
     TRAJECTORY_FORMAT_CLAUDE_CODE: _TrajectoryFormat.ValueType  # 10
     """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
     TRAJECTORY_FORMAT_CODEX: _TrajectoryFormat.ValueType  # 11
@@ -79,7 +79,7 @@ TRAJECTORY_FORMAT_SWE_AGENT: TrajectoryFormat.ValueType  # 7
 TRAJECTORY_FORMAT_ATIF: TrajectoryFormat.ValueType  # 8
 """Agent Trajectory Interchange Format, v1.0 to v1.8; each sub-agent is one run."""
 TRAJECTORY_FORMAT_OTEL: TrajectoryFormat.ValueType  # 9
-"""OpenTelemetry spans of the GenAI semantic conventions as OTLP JSON; each trace is one run."""
+"""OpenTelemetry spans as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
 TRAJECTORY_FORMAT_CLAUDE_CODE: TrajectoryFormat.ValueType  # 10
 """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
 TRAJECTORY_FORMAT_CODEX: TrajectoryFormat.ValueType  # 11

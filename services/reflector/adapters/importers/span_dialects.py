@@ -1,0 +1,151 @@
+"""Translates spans of OpenInference and OpenLLMetry into those of the OpenTelemetry GenAI conventions.
+
+Sources of the formats: https://github.com/Arize-ai/openinference, spec/semantic_conventions.md, and
+https://github.com/traceloop/openllmetry, packages/opentelemetry-semantic-conventions-ai. Both write lists as attributes
+with numbers in their names, such as `llm.input_messages.0.message.role`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from services.reflector.adapters.importers.otlp import Span, Value
+
+_MAX_NAMES = 12
+"""Most names in the path of an attribute."""
+_OPENINFERENCE_KIND = "openinference.span.kind"
+_TRACELOOP_KIND = "traceloop.span.kind"
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+_OPERATION = "gen_ai.operation.name"
+
+Tree = dict[str, "Tree | Value"]
+
+
+def translate(span: Span) -> Span:
+    """Return the span with the attributes of the GenAI conventions added, unless it has them."""
+    if _OPENINFERENCE_KIND in span.attributes:
+        added = _translate_openinference(span)
+    elif _TRACELOOP_KIND in span.attributes or "gen_ai.prompt.0.role" in span.attributes:
+        added = _translate_openllmetry(span)
+    else:
+        return span
+    return replace(span, attributes={**added, **span.attributes})
+
+
+def _translate_openinference(span: Span) -> dict[str, Value]:
+    kind = span.text(_OPENINFERENCE_KIND).upper()
+    if kind == "LLM":
+        return {
+            _OPERATION: "chat",
+            _INPUT: [_read_openinference_message(each) for each in _list_trees(span.attributes, "llm.input_messages")],
+            _OUTPUT: [
+                _read_openinference_message(each) for each in _list_trees(span.attributes, "llm.output_messages")
+            ],
+        }
+    if kind == "TOOL":
+        return {
+            _OPERATION: "execute_tool",
+            "gen_ai.tool.name": span.text("tool.name"),
+            "gen_ai.tool.call.id": span.text("tool_call.id"),
+            "gen_ai.tool.call.arguments": span.attributes.get("input.value"),
+            "gen_ai.tool.call.result": span.attributes.get("output.value"),
+        }
+    if kind == "AGENT":
+        return {
+            _OPERATION: "invoke_agent",
+            "gen_ai.agent.name": span.text("agent.name"),
+            **_build_texts(span.text("input.value"), span.text("output.value")),
+        }
+    return {}
+
+
+def _read_openinference_message(entry: Tree) -> Value:
+    message = _get_tree(entry, "message")
+    contents = [_get_tree(each, "message_content") for each in _list_trees(message, "contents")]
+    texts = [message.get("content"), *(content.get("text") for content in contents)]
+    calls = [_get_tree(each, "tool_call") for each in _list_trees(message, "tool_calls")]
+    return _build_message(
+        message,
+        texts,
+        [
+            {"id": call.get("id"), **{name: _get_tree(call, "function").get(name) for name in ("name", "arguments")}}
+            for call in calls
+        ],
+    )
+
+
+def _translate_openllmetry(span: Span) -> dict[str, Value]:
+    if span.text(_TRACELOOP_KIND) == "tool":
+        return {
+            _OPERATION: "execute_tool",
+            "gen_ai.tool.name": span.text("traceloop.entity.name"),
+            "gen_ai.tool.call.arguments": span.attributes.get("traceloop.entity.input"),
+            "gen_ai.tool.call.result": span.attributes.get("traceloop.entity.output"),
+        }
+    prompts = _list_trees(span.attributes, "gen_ai.prompt")
+    if not prompts:
+        return {}
+    return {
+        _OPERATION: "chat",
+        _INPUT: [_read_openllmetry_message(message, "user") for message in prompts],
+        _OUTPUT: [
+            _read_openllmetry_message(message, "assistant")
+            for message in _list_trees(span.attributes, "gen_ai.completion")
+        ],
+    }
+
+
+def _read_openllmetry_message(message: Tree, role: str) -> Value:
+    return _build_message({"role": role, **message}, [message.get("content")], _list_trees(message, "tool_calls"))
+
+
+def _build_message(message: Tree, texts: Sequence[Value], calls: Sequence[Tree]) -> Value:
+    """Return a message of the GenAI conventions."""
+    role = message.get("role")
+    if role == "tool":
+        response = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": texts[0]}
+        return {"role": role, "parts": [response]}
+    parts: list[Value] = [{"type": "text", "content": text} for text in texts if isinstance(text, str) and text]
+    parts += [
+        {"type": "tool_call", "id": call.get("id"), "name": call.get("name"), "arguments": call.get("arguments")}
+        for call in calls
+    ]
+    return {"role": role, "parts": parts}
+
+
+def _build_texts(question: str, answer: str) -> dict[str, Value]:
+    """Return the messages of an agent whose span has only what went in and what came out."""
+    return {
+        name: [{"role": role, "parts": [{"type": "text", "content": text}]}]
+        for name, role, text in ((_INPUT, "user", question), (_OUTPUT, "assistant", answer))
+        if text
+    }
+
+
+def _list_trees(attributes: Mapping[str, Value], prefix: str) -> list[Tree]:
+    """Return the elements of a list that is written as numbered attributes, in the order of their numbers."""
+    below = attributes.get(prefix)
+    if not isinstance(below, dict):
+        below = _build_tree(attributes, f"{prefix}.")
+    numbered = [(int(name), element) for name, element in below.items() if name.isascii() and name.isdigit()]
+    return [element for _, element in sorted(numbered, key=lambda pair: pair[0]) if isinstance(element, dict)]
+
+
+def _build_tree(attributes: Mapping[str, Value], prefix: str) -> Tree:
+    tree: Tree = {}
+    for path, value in attributes.items():
+        if not path.startswith(prefix):
+            continue
+        *names, last = path.removeprefix(prefix).split(".", _MAX_NAMES)
+        branch: Value = tree
+        for name in names:
+            branch = branch.setdefault(name, {}) if isinstance(branch, dict) else None
+        if isinstance(branch, dict):
+            branch[last] = value
+    return tree
+
+
+def _get_tree(tree: Tree, name: str) -> Tree:
+    found = tree.get(name)
+    return found if isinstance(found, dict) else {}
