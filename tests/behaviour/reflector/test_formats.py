@@ -102,7 +102,7 @@ def test_a_file_of_no_known_format_is_told_what_was_tried(hansei: Hansei, datase
     assert refused.code == 2
     assert "its fields are events, traj [UNKNOWN_TRAJECTORY_FORMAT]" in refused.err
     assert "as tau_bench: trajectory.traj: 'lost' must be a list" in refused.err
-    assert refused.err.count("  as ") == 9
+    assert refused.err.count("  as ") == 13
 
 
 def test_where_a_failed_run_went_wrong_is_told_as_the_place_in_its_file(

@@ -75,7 +75,7 @@ class PlaybookFeed:
     async def _split_snapshot(
         self, snapshot: Snapshot, request: service_pb.WatchPlaybookRequest
     ) -> AsyncIterator[service_pb.PlaybookPart]:
-        """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and about a page of bytes."""
+        """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and `max_part` bytes."""
         stored = snapshot.all_bullets()
         model_id, after = request.embedding_model_id, request.embeddings_after_revision
         part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
@@ -89,7 +89,7 @@ class PlaybookFeed:
                 message = convert.encode_stored_bullet(bullet)
                 embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
                 size += message.ByteSize() + embedding.ByteSize()
-                if part.playbook.bullets and size > self._size.max_page:
+                if part.playbook.bullets and size > self._size.max_part:
                     yield part
                     part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
                     size = message.ByteSize() + embedding.ByteSize()

@@ -29,6 +29,11 @@ class MessageSize:
         return self.limit // 2
 
     @property
+    def max_part(self) -> int:
+        """Return the size from which a part of a snapshot is full: a receiver keeps all parts until the last."""
+        return self.limit // 4
+
+    @property
     def max_message(self) -> int:
         """Return the size of a response or event that a service sends, with room for its other fields."""
         return self.limit * 15 // 16

@@ -38,9 +38,11 @@ def _translate_openinference(span: Span) -> dict[str, Value]:
     if kind == "LLM":
         return {
             _OPERATION: "chat",
-            _INPUT: [_read_openinference_message(each) for each in _list_trees(span.attributes, "llm.input_messages")],
+            _INPUT: [
+                _read_openinference_message(entry) for entry in _list_trees(span.attributes, "llm.input_messages")
+            ],
             _OUTPUT: [
-                _read_openinference_message(each) for each in _list_trees(span.attributes, "llm.output_messages")
+                _read_openinference_message(entry) for entry in _list_trees(span.attributes, "llm.output_messages")
             ],
         }
     if kind == "TOOL":
@@ -62,9 +64,9 @@ def _translate_openinference(span: Span) -> dict[str, Value]:
 
 def _read_openinference_message(entry: Tree) -> Value:
     message = _get_tree(entry, "message")
-    contents = [_get_tree(each, "message_content") for each in _list_trees(message, "contents")]
+    contents = [_get_tree(part, "message_content") for part in _list_trees(message, "contents")]
     texts = [message.get("content"), *(content.get("text") for content in contents)]
-    calls = [_get_tree(each, "tool_call") for each in _list_trees(message, "tool_calls")]
+    calls = [_get_tree(part, "tool_call") for part in _list_trees(message, "tool_calls")]
     return _build_message(
         message,
         texts,
