@@ -1,0 +1,158 @@
+"""The session of an agent as targets see it: its earlier calls and their results, and the texts that it read."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+MAX_TEXT_CHARS = 400_000
+"""Characters of messages and results that a session keeps for `seen`; with more, every value counts as seen."""
+MAX_CALL_KEYS = 10_000
+"""Different calls that a session keeps for `repeats`."""
+_MAX_KEY_CHARS = 20_000
+
+_WORD = re.compile(r"[a-z0-9]+")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?")
+_YES = re.compile(
+    r"\b(?:yes|yeah|yep|yup|ok|okay|sure|confirm(?:ed|s)?|proceed|go ahead|please do|do it|correct|agreed?|approved?"
+    r"|sounds good|that works|that's right|absolutely|definitely)\b"
+    r"|はい|ええ|お願いします|了解|承知|進めて|確認しました|大丈夫です|それで",
+    re.IGNORECASE,
+)
+_NO = re.compile(
+    r"^\W*(?:no|nope|not|don't|do not|wait|stop|never|hold on)\b|\b(?:don't|do not|not) (?:proceed|confirm|go ahead)\b"
+    r"|^\W*(?:いいえ|いや|待って|やめて)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class ToolCallRequest:
+    """A tool call that an agent is about to make. `args` is an object of JSON."""
+
+    tool: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """Return a text that is equal for calls of the same tool with the same arguments."""
+        return f"{self.tool} {_encode(self.args)}"
+
+
+@dataclass(slots=True)
+class SessionHistory:
+    """The earlier calls of a session, and the texts of its user, its instructions and its results."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    successes: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
+    results: dict[str, Any] = field(default_factory=dict)
+    is_confirmed: bool = False
+    _texts: list[str] = field(default_factory=list)
+    _words: set[str] = field(default_factory=set)
+    _numbers: set[float] = field(default_factory=set)
+    _found: dict[str, bool] = field(default_factory=dict)
+    _size: int = 0
+
+    def add_message(self, text: str, *, is_user: bool = True) -> None:
+        """Add a message of the user, or with `is_user` false one of the instructions."""
+        self._add_text(text)
+        if is_user:
+            self.is_confirmed = bool(_YES.search(text)) and not _NO.search(text)
+
+    def add_call(self, call: ToolCallRequest, result: Any, *, is_success: bool) -> None:
+        """Add a call that was made, with its result: a value of JSON, or a text, that of a JSON document is parsed."""
+        value = _parse_result(result)
+        self.counts[call.tool] += 1
+        self.successes[call.tool] += is_success
+        if len(self.repeats) < MAX_CALL_KEYS:
+            self.repeats[call.key] += 1
+        self.results[call.tool] = value
+        self._add_text(result if isinstance(result, str) else _encode(result))
+
+    def has_seen(self, value: Any) -> bool:
+        """Return whether a value occurs in a message or a result.
+
+        A number occurs as a number of any notation, a text in any case and as whole words. A list or an object occurs
+        if all its values do. True, false, null and the empty text always occur.
+        """
+        if self._size > MAX_TEXT_CHARS or value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, int | float):
+            return float(value) in self._numbers
+        if isinstance(value, str):
+            return self._has_text(value)
+        return all(self.has_seen(item) for item in (value.values() if isinstance(value, dict) else value))
+
+    @property
+    def size(self) -> int:
+        """Return the number of characters that `has_seen` searches."""
+        return min(self._size, MAX_TEXT_CHARS)
+
+    def _has_text(self, value: str) -> bool:
+        found = self._found.get(value)
+        if found is None:
+            found = self._found[value] = self._search(_normalize(value))
+        return found
+
+    def _search(self, wanted: str) -> bool:
+        if not wanted:
+            return True
+        # A run of letters and digits is a whole word of the text, so most values that never occur need no search.
+        words = _WORD.findall(wanted)
+        if not self._words.issuperset(words):
+            return False
+        if [wanted] == words:
+            return True
+        before, after = _is_word(wanted[0]), _is_word(wanted[-1])
+        for text in self._texts:
+            start = text.find(wanted)
+            while start >= 0:
+                end = start + len(wanted)
+                if not ((before and _is_word(text[start - 1 : start])) or (after and _is_word(text[end : end + 1]))):
+                    return True
+                start = text.find(wanted, end)
+        return False
+
+    def _add_text(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > MAX_TEXT_CHARS:
+            for store in (self._texts, self._words, self._numbers, self._found):
+                store.clear()
+            return
+        normalized = _normalize(text)
+        self._texts.append(normalized)
+        self._words.update(_WORD.findall(normalized))
+        self._found.clear()
+        for found in _NUMBER.findall(text):
+            number = float(found.replace(",", ""))
+            if math.isfinite(number):
+                self._numbers.add(number)
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_word(character: str) -> bool:
+    # Scripts without spaces between words have no word boundaries.
+    return character.isascii() and character.isalnum()
+
+
+def _encode(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}{len(text)}{hash(text)}"
+
+
+def _parse_result(result: Any) -> Any:
+    if not isinstance(result, str) or result.lstrip()[:1] not in ("{", "["):
+        return result
+    try:
+        return json.loads(result)
+    except (ValueError, RecursionError):
+        return result

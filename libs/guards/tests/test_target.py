@@ -1,0 +1,209 @@
+"""Targets: what they can say, how they agree with CEL, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import celpy
+import pytest
+from celpy.adapter import json_to_cel
+
+from libs.guards.errors import EvaluationFailed, InvalidTarget
+from libs.guards.session import MAX_TEXT_CHARS, SessionHistory, ToolCallRequest
+from libs.guards.syntax import MAX_NESTING, MAX_NODES, MAX_SOURCE_CHARS
+from libs.guards.target import MAX_STEPS, Target
+
+ARGS = {
+    "id": "A-1",
+    "amount": 12.5,
+    "count": 3,
+    "items": ["x", "y"],
+    "deep": {"ok": True},
+    "none": None,
+    "text": "Añ b",
+}
+
+
+def is_match(source: str, *, tool: str = "refund", args: dict[str, Any] | None = None, history: SessionHistory) -> bool:
+    """Return whether a target matches a call."""
+    return Target(source).matches(ToolCallRequest(tool, ARGS if args is None else args), history)
+
+
+@pytest.fixture
+def history() -> SessionHistory:
+    """Return a session with three calls."""
+    session = SessionHistory()
+    session.add_message("Orders are refunded to CARD-9 only.", is_user=False)
+    session.add_message("Please refund my order A-1, it cost $1,299.00.")
+    session.add_call(ToolCallRequest("get_order", {"id": "A-1"}), '{"status": "sent", "owner": "u7"}', is_success=True)
+    session.add_call(ToolCallRequest("refund", {"id": "A-1", "n": 1}), "Error: no", is_success=False)
+    session.add_call(ToolCallRequest("refund", {"n": 1, "id": "A-1"}), "Error: no", is_success=False)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("call.tool == 'refund'", True),
+        ("called('get_order') && !called('get_user')", True),
+        ("succeeded('get_order')", True),
+        ("succeeded('refund')", False),
+        ("count('refund') == 2", True),
+        ("last_result('get_order').status == 'sent'", True),
+        ("last_result('refund').contains('no')", True),
+        ("last_result('get_user') == null", True),
+        ("seen('A-1') && seen('a-1') && seen('CARD-9') && seen('u7')", True),
+        ("seen('A')", True),
+        ("seen('A-')", True),
+        ("seen('rder')", False),
+        ("seen('A-2')", False),
+        ("seen(1299) && seen(1299.0) && seen(true) && seen('') && seen(null)", True),
+        ("seen(129)", False),
+        ("seen(['A-1', 'u7'])", True),
+        ("seen(['A-1', 'u8'])", False),
+        ("user_confirmed()", False),
+        ("repeats() > 0", False),
+        ("has(call.args.missing) && call.args.missing == 1", False),
+        ("call.args.items.exists(item, item == 'y')", True),
+        ("call.args.items.all(item, seen(item))", False),
+    ],
+)
+def test_the_vocabulary(source: str, expected: bool, history: SessionHistory) -> None:
+    assert is_match(source, history=history) is expected
+
+
+def test_the_order_of_arguments_makes_no_difference_to_a_repeated_call(history: SessionHistory) -> None:
+    assert is_match("repeats() == 2", args={"id": "A-1", "n": 1}, history=history)
+    assert not is_match("repeats() == 2", tool="get_order", args={"id": "A-1", "n": 1}, history=history)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Yes, go ahead.", True),
+        ("OK", True),
+        ("はい、お願いします。", True),
+        ("No, that is not correct.", False),
+        ("Please do not proceed yet.", False),
+        ("I want to cancel my flight.", False),
+        ("いいえ、確認しましたが違います。", False),
+    ],
+)
+def test_the_last_message_of_the_user_confirms(text: str, expected: bool, history: SessionHistory) -> None:
+    history.add_message("Yes.")
+    history.add_message(text)
+    assert is_match("user_confirmed()", history=history) is expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "call.args.amount > 12.0 && call.args.amount <= 12.5",
+        "call.args.id == 'A-1' ? call.args.count == 3.0 : false",
+        "call.args.id in ['A-1', \"B\"] || call.args.none == 1",
+        "!(call.args.deep.ok) || call.args.deep['ok']",
+        "call.args.none == null && call.args.id != null",
+        "size(call.args.items) == 2 && call.args.items.size() == 2",
+        "call.args.items[0] == 'x' && call.args.items == ['x', 'y']",
+        "'ok' in call.args.deep && has(call.args.deep.ok) && !has(call.args.deep.no)",
+        "call.args.text.startsWith('\\u00f1') && call.args.text.endsWith(' b') && call.args.text.contains('\\u00f1')",
+        "1 + 2 * 3 - 4 / 3 == 6 && 7 % 4 == 3 && -7 / 2 == -3 && -7 % 2 == -1",
+        "call.args.missing == 1 || call.args.id == 'A-1'",
+        "call.args.missing == 1 && call.args.id == 'B'",
+        "call.args.items.exists(i, i == 'y') && !call.args.items.all(i, i == 'y')",
+        "'a' + 'b' == 'ab' && 'a' < 'b' && true != false && 2 >= 1",
+        "true == call.args.deep.ok && 'true' != 'false'",
+    ],
+)
+def test_the_subset_agrees_with_cel(source: str, history: SessionHistory) -> None:
+    environment = celpy.Environment()
+    program = environment.program(environment.compile(source))
+    args = {**ARGS, "count": 3.0}
+    expected = bool(program.evaluate({"call": json_to_cel({"tool": "refund", "args": args})}))
+    assert is_match(source, args=args, history=history) is expected
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("", "where a value should be"),
+        ("call.tool ==", "where a value should be"),
+        ("call.tool == 'a' 'b'", "where the expression should end"),
+        ("call.tool = 'a'", "at character 9"),
+        ("tool == 'a'", "the unknown name 'tool'"),
+        ("call.user == 'a'", "the unknown field call.user"),
+        ("open('/etc/passwd')", "the unknown function 'open'"),
+        ("call.args.__class__.mro()", "the unknown function 'mro'"),
+        ("call.tool.matches('(a+)+$')", "regular expressions are not supported"),
+        ("called()", "it takes 1"),
+        ("has(called('a'))", "write has(call.args.name)"),
+        ("99999999999999999999 == 1", "at most 9223372036854775807"),
+        ("'\\q' == ''", "the unknown escape"),
+        ("x" * (MAX_SOURCE_CHARS + 1), f"at most {MAX_SOURCE_CHARS}"),
+        ("1 == 1 || " * 3 + "x" * 1_000_000, f"at most {MAX_SOURCE_CHARS}"),
+        ("(" * 500 + "true" + ")" * 500, f"deeper than {MAX_NESTING} levels"),
+        ("[" * 500 + "]" * 500, f"deeper than {MAX_NESTING} levels"),
+        ("!" * 500 + "true", f"at most {MAX_NESTING} are allowed"),
+        ("1" + "+1" * 500 + " > 1", f"more than {MAX_NESTING} operators"),
+        ("call" + ".args" * 300, f"more than {MAX_NESTING} fields"),
+        ("true" + "||1<2" * 200, f"more than {MAX_NODES} parts"),
+    ],
+)
+def test_a_target_that_breaks_a_rule_is_refused(source: str, rule: str) -> None:
+    with pytest.raises(InvalidTarget) as failure:
+        Target(source)
+    assert rule in failure.value.message
+    assert failure.value.violations[0].field == "target.cel"
+    assert len(failure.value.message) < 500
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "call.args.l.exists(x, call.args.l.exists(y, call.args.l.exists(z, x + y + z == -1)))",
+        "call.args.t.contains('b')",
+        "call.args.l.exists(x, call.args.t.contains('b'))",
+        "call.args == call.args && call.args == call.args",
+        "call.args.l.exists(x, " + " || ".join(f"x == -{number}" for number in range(1, 80)) + ")",
+        " || ".join("call.args.l.exists(x, x == -1)" for _ in range(30)),
+        "call.args.l.exists(x, seen('never seen'))",
+    ],
+)
+def test_an_expensive_target_stops_after_its_steps(source: str) -> None:
+    session = SessionHistory()
+    session.add_message("a never b seen " * (MAX_TEXT_CHARS // 20))
+    call = ToolCallRequest("refund", {"l": list(range(5_000)), "t": "a" * 2_000_000})
+    with pytest.raises(EvaluationFailed, match=f"more than {MAX_STEPS} steps"):
+        Target(source).matches(call, session)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["call.args.missing == 1", "call.args.amount", "call.args.id < 3", "call.args.id.x == 1", "call.args.items[7] == 1",
+     "9223372036854775807 + 1 > 0", "1 / 0 == 1", "!call.args.id", "size(3) == 1", "'a' in 'abc'"],
+)  # fmt: skip
+def test_an_evaluation_that_fails_names_the_reason(source: str, history: SessionHistory) -> None:
+    with pytest.raises(EvaluationFailed) as failure:
+        is_match(source, history=history)
+    assert str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "tools"),
+    [
+        ("call.tool == 'a' && called('b')", {"a"}),
+        ("called('b') && call.tool in ['a', 'c']", {"a", "c"}),
+        ("call.tool == 'a' || call.tool == 'c'", {"a", "c"}),
+        ("call.tool == 'a' || called('c')", None),
+        ("!(call.tool == 'a')", None),
+        ("repeats() > 1", None),
+    ],
+)
+def test_a_target_names_the_tools_that_can_match(source: str, tools: set[str] | None) -> None:
+    assert Target(source).tools == tools
+
+
+def test_a_session_with_more_text_than_it_keeps_has_seen_everything() -> None:
+    session = SessionHistory()
+    session.add_message("b" * (MAX_TEXT_CHARS + 1))
+    assert is_match("seen('A-1') && seen(4)", history=session)
