@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from operator import ge, gt, le, lt
 from typing import Any, NoReturn
 
-from libs.guards.errors import EvaluationFailed, InvalidTarget
-from libs.guards.session import SessionHistory, ToolCallRequest
-from libs.guards.syntax import (
+from chassis.targets.errors import EvaluationFailed, InvalidTarget
+from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.syntax import (
     MAX_INTEGER,
     Binary,
     Conditional,

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
-from libs.guards.errors import InvalidTarget
+from chassis.targets.errors import InvalidTarget
 
 MAX_SOURCE_CHARS = 2_000
 MAX_NODES = 400

@@ -8,10 +8,10 @@ import celpy
 import pytest
 from celpy.adapter import json_to_cel
 
-from libs.guards.errors import EvaluationFailed, InvalidTarget
-from libs.guards.session import MAX_TEXT_CHARS, SessionHistory, ToolCallRequest
-from libs.guards.syntax import MAX_NESTING, MAX_NODES, MAX_SOURCE_CHARS
-from libs.guards.target import MAX_STEPS, Target
+from chassis.targets.errors import EvaluationFailed, InvalidTarget
+from chassis.targets.session import MAX_TEXT_CHARS, SessionHistory, ToolCallRequest
+from chassis.targets.syntax import MAX_NESTING, MAX_NODES, MAX_SOURCE_CHARS
+from chassis.targets.target import MAX_STEPS, Target
 
 ARGS = {
     "id": "A-1",
