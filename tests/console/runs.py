@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FILES = Path(__file__).parents[2] / "services/reflector/tests/files"
+EXAMPLES = Path(__file__).parents[2] / "examples/formats"
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
 MESSAGES: list[dict[str, Any]] = [
     {"role": "user", "content": "add 1"},
@@ -51,6 +52,7 @@ BY_NAME: Mapping[str, str] = {
     "ATIF": (FILES / "atif.json").read_text(encoding="utf-8"),
     "OpenTelemetry GenAI spans": json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}),
     "tau-bench": json.dumps({"task_id": 3, "trial": 1, "reward": 0.0, "traj": MESSAGES}),
+    "STATE-Bench": (EXAMPLES / "state_bench.json").read_text(encoding="utf-8"),
     "Who&When": json.dumps(LOG),
 }
 """By what the console calls them."""

@@ -29,6 +29,7 @@ def test_the_lines_of_a_page_work(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(ROOT / "examples/trajectories", tmp_path / "examples/trajectories")
+    shutil.copytree(ROOT / "examples/formats", tmp_path / "examples/formats")
     shutil.copytree(ROOT / "examples/transcripts/claude-code", tmp_path / ".claude/projects/-src-shop")
     shutil.copytree(ROOT / "examples/transcripts/codex", tmp_path / ".codex/sessions/2026/11/02")
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ Format = Literal[
     "codex",
     "openai_responses",
     "pydantic_ai",
+    "state_bench",
 ]
 
 

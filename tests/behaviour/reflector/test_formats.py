@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, mess
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
+from services.reflector.adapters.importers.files import FORMATS
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 from tests.support.commands import Hansei, bullets, dataset, hansei
@@ -102,7 +103,7 @@ def test_a_file_of_no_known_format_is_told_what_was_tried(hansei: Hansei, datase
     assert refused.code == 2
     assert "its fields are events, traj [UNKNOWN_TRAJECTORY_FORMAT]" in refused.err
     assert "as tau_bench: trajectory.traj: 'lost' must be a list" in refused.err
-    assert refused.err.count("  as ") == 13
+    assert refused.err.count("  as ") == len(FORMATS)
 
 
 def test_where_a_failed_run_went_wrong_is_told_as_the_place_in_its_file(

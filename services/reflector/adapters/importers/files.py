@@ -23,6 +23,7 @@ from services.reflector.adapters.importers import (
     otel,
     pydantic_ai,
     response_items,
+    state_bench,
     swe_agent,
     tau_bench,
     who_and_when,
@@ -65,6 +66,7 @@ _READERS: Mapping[Format, _Reader] = {
     "claude_code": _Reader(claude_code.check_format, claude_code.read_runs),
     "codex": _Reader(codex.check_format, codex.read_runs),
     "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
+    "state_bench": _Reader(state_bench.check_format, _read_each_record(state_bench.read)),
     "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
     "pydantic_ai": _Reader(pydantic_ai.check_format, _read_each_record(pydantic_ai.read)),
     "openai_responses": _Reader(openai_responses.check_format, _read_each_record(openai_responses.read)),
@@ -74,6 +76,9 @@ _READERS: Mapping[Format, _Reader] = {
     "who_and_when": _Reader(who_and_when.check_format, _read_each_record(who_and_when.read)),
     "hansei": _Reader(hansei.check_format, _read_each_record(hansei.read)),
 }
+
+FORMATS = tuple(_READERS)
+"""The names of the formats, in the order in which they are tried."""
 
 
 def read_trajectories(content: bytes, dataset: str, format: Format | None = None) -> TrajectoryFile:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from services.reflector.adapters.importers.json_records import Record, build_model
 from services.reflector.adapters.importers.messages import find_last_answer, find_query
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.reflection import Signal
 from services.reflector.domain.trajectory import MAX_TEXT_CHARS, Role, Step, ToolCall, Trajectory
 
 _FAILED = "Error: "
@@ -67,12 +69,39 @@ def mark_as_error(text: str) -> str:
     return text if text.lstrip().lower().startswith("error") else f"{_FAILED}{text}"
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedOutcome:
+    """An outcome that a file records, and the `source` that says so, a sentence without its period."""
+
+    is_success: bool
+    source: str
+    signal: Signal = "test_report"
+    reward: float | None = None
+
+    @property
+    def report(self) -> str:
+        """Return the test report, from which a reader sees how the outcome was derived."""
+        return f"{'Passed' if self.is_success else 'Failed'}.\nSource: {self.source}."
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """Return the fields of the trajectory."""
+        status = "success" if self.is_success else "failure"
+        return {"status": status, "signal": self.signal, "reward": self.reward}
+
+
 def build_recorded_trajectory(
-    record: Record, dataset: str, steps: tuple[Step, ...], **overrides: object
+    record: Record,
+    dataset: str,
+    steps: tuple[Step, ...],
+    outcome: RecordedOutcome | None = None,
+    /,
+    **overrides: object,
 ) -> RecordedTrajectory:
     """Return the trajectory with these steps; `overrides` take precedence over the fields of `record`.
 
-    `status` is the record's own, else by `reward`, else success. Raise MalformedTrajectory with the field.
+    `outcome` takes precedence over both; without one, `status` is the record's own, else by `reward`, else success.
+    Raise MalformedTrajectory with the field.
     """
     reward = record.number("reward")
     is_success = reward is None or reward > REWARD_OF_SUCCESS
@@ -88,8 +117,10 @@ def build_recorded_trajectory(
         "error_message": record.text("error_message") or None,
         "reward": reward,
         **overrides,
+        **(outcome.fields if outcome else {}),
     }
     if "query" not in fields:
         fields["query"] = find_query(record, steps)
     trajectory = build_model(Trajectory, record.location, steps=steps, **fields)
-    return RecordedTrajectory(trajectory, record.text("ground_truth"), record.text("test_report"))
+    report = outcome.report if outcome else record.text("test_report")
+    return RecordedTrajectory(trajectory, record.text("ground_truth"), report)

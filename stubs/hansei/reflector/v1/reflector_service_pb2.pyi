@@ -56,6 +56,8 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     """Items of OpenAI's Responses API or Agents SDK: a list, an object with `items`, or a response with its `input`."""
     TRAJECTORY_FORMAT_PYDANTIC_AI: _TrajectoryFormat.ValueType  # 13
     """Messages of Pydantic AI: a list, or an object with `messages`."""
+    TRAJECTORY_FORMAT_STATE_BENCH: _TrajectoryFormat.ValueType  # 14
+    """A result of STATE-Bench: an object with `conversation`, one a file or one a line."""
 
 class TrajectoryFormat(_TrajectoryFormat, metaclass=_TrajectoryFormatEnumTypeWrapper):
     """A file format of trajectories."""
@@ -88,6 +90,8 @@ TRAJECTORY_FORMAT_OPENAI_RESPONSES: TrajectoryFormat.ValueType  # 12
 """Items of OpenAI's Responses API or Agents SDK: a list, an object with `items`, or a response with its `input`."""
 TRAJECTORY_FORMAT_PYDANTIC_AI: TrajectoryFormat.ValueType  # 13
 """Messages of Pydantic AI: a list, or an object with `messages`."""
+TRAJECTORY_FORMAT_STATE_BENCH: TrajectoryFormat.ValueType  # 14
+"""A result of STATE-Bench: an object with `conversation`, one a file or one a line."""
 Global___TrajectoryFormat: _TypeAlias = TrajectoryFormat  # noqa: Y015
 
 @_typing.final

@@ -1,0 +1,37 @@
+"""Contract, code, console and docs name the same formats of trajectories (issue 24, item 1)."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from hansei.reflector.v1 import reflector_service_pb2 as pb
+from services.reflector.adapters.importers.files import FORMATS
+from services.reflector.domain.recorded_trajectory import Format
+from tests.contract.readmes import ROOT
+
+PREFIX = "TRAJECTORY_FORMAT_"
+BY_CONTRACT = {name.removeprefix(PREFIX).lower() for name, number in pb.TrajectoryFormat.items() if number}
+
+
+def test_each_format_of_the_contract_has_a_reader() -> None:
+    assert set(get_args(Format)) == BY_CONTRACT
+    assert set(FORMATS) == BY_CONTRACT
+
+
+def test_the_console_has_a_name_for_each_format() -> None:
+    script = (ROOT / "gateway/console/page/js/runs.js").read_text(encoding="utf-8")
+    assert {name.lower() for name in re.findall(rf"^  {PREFIX}(\w+):", script, re.MULTILINE)} == BY_CONTRACT
+
+
+def test_the_readme_of_the_reflector_says_how_each_format_is_detected() -> None:
+    readme = (ROOT / "services/reflector/README.md").read_text(encoding="utf-8")
+    section = readme.partition("## Trajectory files")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == BY_CONTRACT
+
+
+def test_the_page_of_formats_has_a_section_for_each() -> None:
+    page = (ROOT / "docs/tasks/formats.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^## .+ \(`(\w+)`\)$", page, re.MULTILINE)
+    assert len(documented) == len(set(documented))
+    assert set(documented) == BY_CONTRACT
