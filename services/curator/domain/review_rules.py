@@ -7,6 +7,7 @@ import re
 from services.curator.domain.curation import Proposal
 from services.curator.domain.policy import Policy, ReviewMode, Trust
 
+WAITS_ON_REQUEST = "its request asks for a review"
 WAITS_FOR_ALL = "every change of this dataset waits for review"
 WAITS_AS_EDIT = "{type} waits for review in this dataset"
 WAITS_FOR_TRUST = "the trust in its author is low"

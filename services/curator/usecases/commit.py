@@ -16,7 +16,7 @@ from services.curator.domain.log import Origin, RevisionKind, StoredBullet
 from services.curator.domain.merge import UNKNOWN_BULLET, MergeTerms, count_votes, merge_deltas, summarize_changes
 from services.curator.domain.policy import Policy, Trust
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.review_rules import find_wait_reason
+from services.curator.domain.review_rules import WAITS_ON_REQUEST, find_wait_reason
 from services.curator.domain.upkeep import evict, retire
 from services.curator.domain.word_neighbours import WordNeighbours
 from services.curator.usecases.ports import DatasetTransaction
@@ -35,7 +35,7 @@ class EditBatch:
     The proposals are based on `base_revision` (None = the newest). `served` are the ids of the bullets that were served
     to their trajectory. `is_reliable` is False if only the agent itself reports the outcome. `threshold` is the
     similarity of words from which a new lesson equals one that was added after `base_revision` (None = only the policy
-    decides).
+    decides). With `hold_for_review` every proposal waits for review, whatever the policy is.
     """
 
     origin: Origin
@@ -45,6 +45,7 @@ class EditBatch:
     served: frozenset[str] = frozenset()
     is_reliable: bool = True
     threshold: float | None = None
+    hold_for_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,9 @@ def _merge_terms(dataset: DatasetTransaction, policy: Policy, batch: EditBatch) 
         base_revision=batch.base_revision,
         served=batch.served,
         find_similar=_DuplicateFinder(dataset, policy, batch),
-        wait_reason=lambda proposal: find_wait_reason(policy, trust, proposal),
+        wait_reason=lambda proposal: (
+            WAITS_ON_REQUEST if batch.hold_for_review else find_wait_reason(policy, trust, proposal)
+        ),
     )
 
 

@@ -81,6 +81,26 @@ async def test_under_review_changes_wait_and_votes_pass(stub: Stub) -> None:
         await decide(stub, [waiting[0].id], service_pb.DECISION_APPROVE)
 
 
+async def test_a_request_may_hold_its_deltas_for_review_under_any_policy(stub: Stub) -> None:
+    """Issue 24, item 3: a hand edit of an exported file is offered for review."""
+    await apply(stub, add("one"), add("two"))
+    request = service_pb.ApplyDeltasRequest(
+        request_id=new_id(),
+        dataset="d",
+        deltas=[add("three"), update("gene-00001", "ONE"), add("two")],
+        votes=[vote("gene-00001", "run")],
+        hold_for_review=True,
+    )
+    answer = await stub.ApplyDeltas(request)
+    assert [change.waits_because for change in answer.pending] == ["its request asks for a review"] * 2
+    assert answer.operations[2].skipped_reason == "the same lesson is already there: gene-00002"
+    assert answer.votes[0].applied
+    assert await contents(stub) == ["one", "two"]
+    assert await stub.ApplyDeltas(request) == answer
+    await decide(stub, [change.id for change in answer.pending], service_pb.DECISION_APPROVE)
+    assert await contents(stub) == ["ONE", "two", "three"]
+
+
 async def test_waiting_changes_are_listed_in_the_order_they_were_proposed(stub: Stub) -> None:
     await set_policy(stub, review_mode=review_pb2.REVIEW_MODE_REVIEW)
     await apply(stub, *(add(f"lesson {number}") for number in range(12)))

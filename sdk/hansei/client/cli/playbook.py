@@ -147,6 +147,7 @@ def _decide(
 
 
 app.command("export")(playbook_files.export_playbook)
+app.command("sync")(playbook_files.sync_exports)
 command(app, "playbooks.render_import", name="import", connect_with=connect_or_embed)(playbook_files.import_playbook)
 
 

@@ -44,6 +44,7 @@ class PlaybookEdits:
             proposals=[convert.decode_proposal(delta, request.source_trajectory) for delta in request.deltas],
             votes=[convert.decode_vote(vote) for vote in request.votes],
             base_revision=request.base_revision if request.HasField("base_revision") else None,
+            hold_for_review=request.hold_for_review,
         )
 
         def work(transaction: DatasetTransaction) -> service_pb.ApplyDeltasResponse:

@@ -522,6 +522,7 @@ class ApplyDeltasRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SOURCE_TRAJECTORY_FIELD_NUMBER: _builtins.int
+    HOLD_FOR_REVIEW_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID of this change. A repeat returns the stored answer and changes nothing."""
     dataset: _builtins.str
@@ -536,6 +537,8 @@ class ApplyDeltasRequest(_message.Message):
     """Why, in a sentence."""
     source_trajectory: _builtins.str
     """The trajectory the deltas were learned from; empty for none."""
+    hold_for_review: _builtins.bool
+    """True: every delta waits for review, whatever the policy of the dataset is. Votes pass. Default false."""
     @_builtins.property
     def deltas(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Delta]:
         """At most 1,000 deltas, applied in order."""
@@ -555,10 +558,11 @@ class ApplyDeltasRequest(_message.Message):
         author: _builtins.str = ...,
         reason: _builtins.str = ...,
         source_trajectory: _builtins.str = ...,
+        hold_for_review: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_base_revision", b"_base_revision", "base_revision", b"base_revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_base_revision", b"_base_revision", "author", b"author", "base_revision", b"base_revision", "dataset", b"dataset", "deltas", b"deltas", "reason", b"reason", "request_id", b"request_id", "source_trajectory", b"source_trajectory", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_base_revision", b"_base_revision", "author", b"author", "base_revision", b"base_revision", "dataset", b"dataset", "deltas", b"deltas", "hold_for_review", b"hold_for_review", "reason", b"reason", "request_id", b"request_id", "source_trajectory", b"source_trajectory", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__base_revision: _TypeAlias = _typing.Literal["base_revision"]  # noqa: Y015
     _WhichOneofArgType__base_revision: _TypeAlias = _typing.Literal["_base_revision", b"_base_revision"]  # noqa: Y015
