@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from services.evidence.domain.discoveries import find_block, select_discoveries
 from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
 from services.evidence.domain.effects import EffectStatistics, update
+from services.evidence.domain.intervals import compute_interval
 from services.evidence.domain.policy import TrialPolicy
 
 HERE = Path(__file__).parent
@@ -82,7 +83,7 @@ def simulate(world: SimulatedWorld, datasets: int, sessions: int, seed: int) -> 
             pending[position] = others_served, np.where(is_chosen, pending[-1][1], others_outcome)
         pending.pop()
         present = (random.random((datasets, 1)) >= world.missing) & np.isinf(decided)
-        grown = update(statistics, reported[0], SERVED, reported[1], ERROR)
+        grown = update(statistics, reported[0], SERVED, reported[1])
         statistics = EffectStatistics(
             *(np.where(present, new, old) for new, old in zip(grown, statistics, strict=True))
         )
@@ -156,7 +157,7 @@ def simulate_single(withheld: float, served: float, runs: int, sessions: int) ->
     for session in range(1, sessions + 1):
         is_served = (random.random(runs) < SERVED).astype(float)
         outcome = (random.random(runs) < np.where(is_served > 0, served, withheld)).astype(float)
-        statistics = update(statistics, is_served, SERVED, outcome, ERROR)
+        statistics = update(statistics, is_served, SERVED, outcome)
         decided[(statistics.evidence >= -np.log(ERROR)) & np.isinf(decided)] = session
     return decided
 
@@ -190,6 +191,59 @@ def measure_drift(runs: int) -> Rows:
         )
         print(rows[-1], flush=True)
     return rows
+
+
+LOOKS = 25, 50, 100, 200, 500, 1000, 2000
+
+
+def measure_intervals(runs: int) -> Rows:
+    """Return how wide intervals are, and how often one misses the effect at any of forty looks.
+
+    The other interval is the normal one of a difference of two rates, which promises 95 % for a single look only.
+    """
+    rows: Rows = []
+    for base, effect in ((0.6, 0.35), (0.4, 0.2), (0.1, 0.05), (0.5, 0.0)):
+        random = np.random.default_rng(19)
+        statistics = EffectStatistics(*(np.full(runs, value) for value in EffectStatistics()))
+        missed = {"ours": np.zeros(runs, bool), "normal": np.zeros(runs, bool)}
+        widths: dict[int, str] = {}
+        for session in range(1, LOOKS[-1] + 1):
+            is_served = (random.random(runs) < SERVED).astype(float)
+            outcome = (random.random(runs) < base + effect * is_served).astype(float)
+            statistics = update(statistics, is_served, SERVED, outcome)
+            if session % 50 and session not in LOOKS:
+                continue
+            intervals = {
+                "ours": compute_interval(statistics, SERVED, ERROR),
+                "normal": compute_normal_interval(statistics),
+            }
+            for name, (lower, upper) in intervals.items():
+                missed[name] |= (lower > effect) | (upper < effect)
+            if session in LOOKS:
+                ours, normal = (np.median(upper - lower) for lower, upper in intervals.values())
+                widths[session] = f"{ours:.2f} ({normal:.2f})"
+        rows.append(
+            {
+                "rates": f"{base:.2f} to {base + effect:.2f}",
+                **{f"{look:,}": widths[look] for look in LOOKS},
+                "misses": percent(missed["ours"].mean()),
+                "95 % interval": interval(int(missed["ours"].sum()), runs),
+                "the normal one misses": percent(missed["normal"].mean()),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def compute_normal_interval(statistics: EffectStatistics) -> tuple[Floats, Floats]:
+    """Return the interval of the difference of two rates that a normal approximation gives for one look."""
+    arms = ((statistics.served, statistics.served_total), (statistics.withheld, statistics.withheld_total))
+    rates = [total / np.maximum(sessions, 1.0) for sessions, total in arms]
+    variances = [
+        rate * (1.0 - rate) / np.maximum(sessions, 1.0) for rate, (sessions, _) in zip(rates, arms, strict=True)
+    ]
+    difference, half = rates[0] - rates[1], 1.96 * np.sqrt(sum(variances))
+    return difference - half, difference + half
 
 
 def sessions_row(name: str, bullets: str, decided: Floats, goal: int) -> dict[str, Any]:
@@ -244,6 +298,7 @@ def main() -> None:
         {
             "sessions": measure_sessions(arguments.datasets),
             "drift": measure_drift(arguments.datasets),
+            "intervals": measure_intervals(arguments.datasets),
             "false decisions": measure_false_decisions(arguments.datasets),
         }
     )

@@ -6,7 +6,8 @@ from math import ceil
 
 import numpy as np
 
-from services.evidence.domain.effects import compute_interval, estimate_effect
+from services.evidence.domain.effects import estimate_effect
+from services.evidence.domain.intervals import compute_interval
 from services.evidence.domain.trials import INTERVAL_ERROR, DatasetTrials
 
 SMALLEST_ARM = 20
