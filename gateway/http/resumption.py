@@ -57,6 +57,12 @@ def _parse_sequence(response: Any) -> int:
     return number
 
 
+def _parse_decision_number(response: Any) -> int:
+    """Return the number of a decision."""
+    number: int = response.decision.number
+    return number
+
+
 RESUMPTIONS: Mapping[str, Resumption] = {
     "hansei.playbook.v1.PlaybookService.WatchPlaybook": Resumption(
         _parse_revision, "from_revision", first_call_fields=("snapshot",)
@@ -64,5 +70,6 @@ RESUMPTIONS: Mapping[str, Resumption] = {
     "hansei.planner.v1.PlannerService.ExecutePlan": Resumption(_parse_sequence),
     "hansei.planner.v1.PlannerService.ResumePlan": Resumption(_parse_sequence),
     "hansei.planner.v1.PlannerService.WatchExecution": Resumption(_parse_sequence, "after_sequence"),
+    "hansei.evidence.v1.EvidenceService.WatchDecisions": Resumption(_parse_decision_number, "after_number"),
 }
 """The resumption of each stream that has one, by the full name of its method."""

@@ -36,6 +36,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         while True:
             try:
                 await store.delete_responses(settings.response_retention)
+                metrics.report_failed_checks(await store.count_failed_checks())
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -207,6 +207,8 @@ class EvidenceServiceClient(ServiceClient[M]):
     recall = bind_unary(evidence.RecallRequest, evidence.RecallResponse)
     report_outcome = bind_unary(evidence.ReportOutcomeRequest, evidence.ReportOutcomeResponse)
     get_effects = bind_unary(evidence.GetEffectsRequest, evidence.GetEffectsResponse)
+    get_effect_history = bind_unary(evidence.GetEffectHistoryRequest, evidence.GetEffectHistoryResponse)
+    watch_decisions = bind_server_stream(evidence.WatchDecisionsRequest, evidence.WatchDecisionsResponse)
     get_lift = bind_unary(evidence.GetLiftRequest, evidence.GetLiftResponse)
     list_decisions = bind_unary(evidence.ListDecisionsRequest, evidence.ListDecisionsResponse)
 

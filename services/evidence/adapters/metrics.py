@@ -17,6 +17,17 @@ _decisions = meter.create_counter(
     "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."
 )
 
+_failed_checks = meter.create_gauge(
+    "hansei.evidence.failed.checks",
+    unit="{dataset}",
+    description="Datasets whose random assignment does not fit their policy, so that nothing is decided.",
+)
+
+
+def report_failed_checks(datasets: int) -> None:
+    """Report the number of datasets with a failed check."""
+    _failed_checks.set(datasets)
+
 
 def count_serving(is_randomized: bool) -> None:
     """Count one recall."""

@@ -13,13 +13,29 @@ from services.evidence.domain.assignment import draw, make_serving_id
 from services.evidence.domain.assignment_check import FAILURE_EVIDENCE, compute_mismatch
 from services.evidence.domain.discoveries import Block, find_block, select_discoveries
 from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
-from services.evidence.domain.effects import EffectStatistics, compute_interval, estimate_effect, update
+from services.evidence.domain.effects import EffectStatistics, estimate_effect, update
+from services.evidence.domain.intervals import is_within
 from services.evidence.domain.policy import TrialPolicy
 
 INTERVAL_ERROR = 0.05
 """Error probability of the intervals that are shown."""
 NO_SESSIONS = EffectStatistics()
 NO_AUDITS = DriftStatistics()
+WHOLE_PLAYBOOK = 0
+"""The id of the whole playbook in the history, where a bullet has that of its trial; those begin at 1."""
+
+
+class EffectPoint(NamedTuple):
+    """The measurements of a trial, or of the whole playbook, after a session that the history keeps."""
+
+    trial_id: int
+    statistics: EffectStatistics
+    time: datetime
+
+    @property
+    def sessions(self) -> int:
+        """Return the number of sessions with an outcome."""
+        return round(self.statistics.served + self.statistics.withheld)
 
 
 class BulletState(Enum):
@@ -160,7 +176,7 @@ class DatasetTrials:
         self.reports.add(has_playbook)
         if self.policy.playbook_holdout:
             share = 1.0 - self.policy.playbook_holdout
-            self.lift = update(self.lift, float(has_playbook), share, outcome, INTERVAL_ERROR)
+            self.lift = update(self.lift, float(has_playbook), share, outcome)
         changed: dict[int, BulletTrial] = {}
         decisions: list[BulletDecision] = []
         trials = bullet_trials(exposure.trial_id for exposure in exposures)
@@ -169,9 +185,7 @@ class DatasetTrials:
             if trial is None or abs(trial.serving_probability(self.policy) - exposure.probability) > 1e-6:
                 continue
             if trial.state is BulletState.TRIAL:
-                trial.statistics = update(
-                    trial.statistics, float(exposure.is_served), exposure.probability, outcome, INTERVAL_ERROR
-                )
+                trial.statistics = update(trial.statistics, float(exposure.is_served), exposure.probability, outcome)
                 changed[trial.id] = trial
             elif trial.state is BulletState.PROVEN:
                 trial.drift = watch(trial.drift, float(exposure.is_served), exposure.probability, outcome)
@@ -181,6 +195,16 @@ class DatasetTrials:
                 changed[trial.id] = trial
         self.decisions += len(decisions)
         return list(changed.values()), decisions
+
+    def list_points(self, changed: Iterable[BulletTrial], now: datetime) -> list[EffectPoint]:
+        """Return the points that the history keeps after a report: every session up to 99, every tenth up to 990, …
+
+        A point without sessions says that a bullet is measured again from the start.
+        """
+        points = [EffectPoint(trial.id, trial.statistics, now) for trial in changed]
+        if self.policy.playbook_holdout:
+            points.append(EffectPoint(WHOLE_PLAYBOOK, self.lift, now))
+        return [point for point in points if point.sessions % _history_step(point.sessions) == 0]
 
     def _decide(
         self,
@@ -207,9 +231,10 @@ class DatasetTrials:
                 yield self._change(trial, BulletState.NO_EFFECT, now, decisions)
 
     def _is_without_effect(self, trial: BulletTrial) -> bool:
-        probability = trial.serving_probability(self.policy)
-        lower, upper = compute_interval(trial.statistics, probability, self.policy.false_discovery_rate)
-        return bool(-self.policy.margin <= lower and upper <= self.policy.margin)
+        margin, error = self.policy.margin, self.policy.false_discovery_rate
+        if abs(estimate_effect(trial.statistics)) > margin:
+            return False
+        return is_within(trial.statistics, trial.serving_probability(self.policy), margin, error)
 
     def _change(
         self, trial: BulletTrial, after: BulletState, now: datetime, decisions: list[BulletDecision]
@@ -220,6 +245,11 @@ class DatasetTrials:
             trial.statistics, trial.position = NO_SESSIONS, self.enrol()
         trial.drift = NO_AUDITS
         return trial
+
+
+def _history_step(sessions: int) -> int:
+    """Return the power of ten that leaves two digits."""
+    return int(10 ** max(len(str(sessions)) - 2, 0))
 
 
 _EXPOSURE = struct.Struct("<I?f")

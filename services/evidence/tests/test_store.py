@@ -236,3 +236,76 @@ def test_without_the_database_the_ranking_is_served_as_it_is(tmp_path: Path) -> 
         assert (recalled.serving_id, recalled.note) == ("", NOT_STORED)
 
     asyncio.run(run())
+
+
+def test_the_history_keeps_every_session_at_first_and_fewer_later(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.1))
+            ids = await run_sessions(store, range(135), lambda served: float(len(served) % 2))
+            points = await store.list_points(DATASET, "")
+            assert [point.sessions for point in points] == [*range(1, 100), 100, 110, 120, 130]
+            trials = await store.find_trials(DATASET)
+            assert trials is not None
+            bullet = await store.list_points(DATASET, "b-1")
+            trial = next(trial for trial in await store.list_bullet_trials(DATASET) if trial.bullet_id == "b-1")
+            measured = trial.statistics.served + trial.statistics.withheld
+            assert bullet[-1].sessions == (measured if measured < 100 else measured - measured % 10)
+            assert await store.list_points(DATASET, "b-99") == []
+            served = next(ids[number] for number in range(135) if trials.gets_playbook(f"s{number}"))
+            await store.report(DATASET, OutcomeReport(served, 0.5, True))
+            corrected = await store.list_points(DATASET, "")
+            assert [point.sessions for point in corrected] == [point.sessions for point in points]
+            assert corrected[-1] != points[-1]
+            await store.start(start_key(), DATASET, TrialPolicy())
+            assert await store.list_points(DATASET, "") == []
+
+    asyncio.run(run())
+
+
+def test_a_bullet_that_goes_back_on_trial_begins_its_history_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))
+            await run_sessions(store, range(150), lambda served: float("b-0" in served))
+            first = await store.list_points(DATASET, "b-0")
+            await run_sessions(store, range(150, 450), lambda served: float("b-0" not in served))
+            decisions = [
+                made for _, made in await store.list_later_decisions(DATASET, 0, 100) if made.bullet_id == "b-0"
+            ]
+            assert [made.after for made in decisions][:2] == [BulletState.PROVEN, BulletState.TRIAL]
+            again = await store.list_points(DATASET, "b-0")
+            assert again[0].sessions == 1
+            assert again[0] != first[0]
+
+    asyncio.run(run())
+
+
+def test_later_decisions_are_in_their_order(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))
+            await run_sessions(store, range(200), lambda served: float("b-0" in served))
+            await run_sessions(store, range(200, 500), lambda served: float("b-1" not in served))
+            newest_first = await store.list_decisions(DATASET, None, 100)
+            assert len(newest_first) >= 2
+            assert await store.list_later_decisions(DATASET, 0, 100) == newest_first[::-1]
+            assert await store.list_later_decisions(DATASET, 1, 1) == [newest_first[-2]]
+
+    asyncio.run(run())
+
+
+def test_failed_checks_are_counted_while_trials_run(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.5))
+            recall = Recall(FixedSearch(), store)
+            for number in range(100):
+                recalled = await recall(RecallQuery(DATASET, f"s{number}", "q"))
+                if recalled.results:  # sessions without a playbook never report
+                    await store.report(DATASET, OutcomeReport(recalled.serving_id, 1.0, False))
+            assert await store.count_failed_checks() == 1
+            await store.stop(start_key(), DATASET)
+            assert await store.count_failed_checks() == 0
+
+    asyncio.run(run())

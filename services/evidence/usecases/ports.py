@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from libs.storage.idempotency import IdempotencyKey
 from services.evidence.domain.policy import TrialPolicy
-from services.evidence.domain.trials import BulletDecision, BulletTrial, DatasetTrials, Exposure
+from services.evidence.domain.trials import BulletDecision, BulletTrial, DatasetTrials, EffectPoint, Exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,12 @@ class EvidenceStore(Protocol):
 
     async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[tuple[int, BulletDecision]]:
         """Return at most `limit` decisions with their numbers, the newest first, those before a number."""
+
+    async def list_later_decisions(self, dataset: str, after: int, limit: int) -> list[tuple[int, BulletDecision]]:
+        """Return at most `limit` decisions after a number with their numbers, the oldest first."""
+
+    async def list_points(self, dataset: str, bullet_id: str) -> list[EffectPoint]:
+        """Return the history of the newest trial of a bullet, or with an empty id of the whole playbook."""
 
 
 Clock = Callable[[], Any]

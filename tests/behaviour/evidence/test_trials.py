@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -70,6 +71,23 @@ def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -
     client.evidence.stop_trials(dataset=dataset)
     stopped = client.recall(dataset, "session-1", QUERY)
     assert (len(stopped.results), stopped.serving_id) == (len(TEXTS), "")
+
+
+def test_the_history_of_an_effect_and_decisions_as_they_are_made(client: Client, dataset: str) -> None:
+    assert not client.evidence.get_effect_history(dataset=dataset).points
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.1))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lambda: next(iter(client.evidence.watch_decisions(dataset=dataset))))
+        run_sessions(client, dataset, range(70), TEXTS[0])
+        decision = first.result(30).decision
+    assert decision == client.evidence.list_decisions(dataset=dataset).decisions[0]
+    lift = client.evidence.get_effect_history(dataset=dataset).points
+    assert len(lift) == 70
+    assert lift[-1].effect == client.evidence.get_lift(dataset=dataset).lift
+    assert lift[0].time.ToDatetime() <= lift[-1].time.ToDatetime()
+    assert lift[-1].effect.upper - lift[-1].effect.lower < lift[9].effect.upper - lift[9].effect.lower
+    points = client.evidence.get_effect_history(dataset=dataset, bullet_id=decision.bullet_id).points
+    assert points[-1].effect == decision.effect
 
 
 def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, dataset: str) -> None:

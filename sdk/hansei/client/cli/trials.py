@@ -88,6 +88,15 @@ def effects(
     return {"trials": client.evidence.get_trials(dataset=dataset), "lift": lift, "effects": effects}
 
 
-def decisions(client: Client, dataset: Dataset) -> object:
+def decisions(
+    client: Client,
+    dataset: Dataset,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Print the decisions in their order, then each new one; end with Ctrl-C."),
+    ] = False,
+) -> object:
     """List the decisions about bullets, newest first, with the measurements that led to them."""
+    if follow:
+        return (event.decision for event in client.evidence.watch_decisions(dataset=dataset))
     return list(iterate_items(client.evidence.list_decisions, "decisions", dataset=dataset, page_size=1000))

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, select, update
 
 from libs.storage.engines import insert_for
-from services.evidence.adapters.sql.schema import bullet_trial, dataset_trials, decision, serving
+from services.evidence.adapters.sql.schema import bullet_trial, dataset_trials, decision, effect_point, serving
 from services.evidence.domain.discoveries import Block
 from services.evidence.domain.drift import DriftStatistics
 from services.evidence.domain.effects import EffectStatistics
@@ -22,6 +22,7 @@ from services.evidence.domain.trials import (
     BulletState,
     BulletTrial,
     DatasetTrials,
+    EffectPoint,
     Exposure,
     pack_exposures,
     unpack_exposures,
@@ -36,19 +37,7 @@ def select_trials(connection: Connection, dataset: str, *, lock: bool = False) -
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         return None
-    return DatasetTrials(
-        dataset,
-        bytes(row.assignment_key),
-        TrialPolicy(**json.loads(row.policy)),
-        row.is_running,
-        row.generation,
-        row.began_at,
-        _parse_statistics(row.lift),
-        ArmCounts(row.servings_served, row.servings_withheld),
-        ArmCounts(row.reports_served, row.reports_withheld),
-        row.enrolled,
-        row.decisions,
-    )
+    return _to_trials(row)
 
 
 def upsert_trials(connection: Connection, trials: DatasetTrials) -> None:
@@ -112,9 +101,46 @@ def update_bullet_trials(connection: Connection, trials: Iterable[BulletTrial]) 
         connection.execute(_UPDATE_TRIAL.values({name: bindparam(name) for name in rows[0] if name != "key"}), rows)
 
 
-def delete_bullet_trials(connection: Connection, dataset: str) -> None:
-    """Delete the measurements of all bullets of a dataset."""
+def delete_measurements(connection: Connection, dataset: str) -> None:
+    """Delete the measurements of all bullets of a dataset, and the history of its effects."""
     connection.execute(delete(bullet_trial).where(bullet_trial.c.dataset == dataset))
+    delete_points(connection, dataset)
+
+
+def add_points(connection: Connection, dataset: str, points: Sequence[EffectPoint]) -> None:
+    """Add points to the history; a point without sessions deletes that of its trial.
+
+    The audits of a proven bullet change no effect: a point that is written again stays as it was.
+    """
+    for point in points:
+        if not point.sessions:
+            delete_points(connection, dataset, point.trial_id)
+    rows = [
+        {
+            "dataset": dataset,
+            "trial_id": point.trial_id,
+            "sessions": point.sessions,
+            "statistics": _dump(point.statistics),
+            "time": point.time,
+        }
+        for point in points
+        if point.sessions
+    ]
+    if rows:
+        connection.execute(insert_for(connection.dialect.name)(effect_point).on_conflict_do_nothing(), rows)
+
+
+def select_points(connection: Connection, dataset: str, trial_id: int) -> list[EffectPoint]:
+    """Return the history of a trial, or of the whole playbook, oldest first."""
+    query = select(effect_point).where(effect_point.c.dataset == dataset, effect_point.c.trial_id == trial_id)
+    rows = connection.execute(query.order_by(effect_point.c.sessions))
+    return [EffectPoint(row.trial_id, _parse_statistics(row.statistics), row.time) for row in rows]
+
+
+def delete_points(connection: Connection, dataset: str, trial_id: int | None = None) -> None:
+    """Delete the history of all effects of a dataset, or of one trial."""
+    query = delete(effect_point).where(effect_point.c.dataset == dataset)
+    connection.execute(query if trial_id is None else query.where(effect_point.c.trial_id == trial_id))
 
 
 def select_serving(connection: Connection, dataset: str, serving_id: str) -> Row[Any] | None:
@@ -186,7 +212,24 @@ def select_decisions(
     query = select(decision).where(decision.c.dataset == dataset)
     if before is not None:
         query = query.where(decision.c.number < before)
-    rows = connection.execute(query.order_by(decision.c.number.desc()).limit(limit))
+    return _read_decisions(connection, query.order_by(decision.c.number.desc()).limit(limit))
+
+
+def select_later_decisions(
+    connection: Connection, dataset: str, after: int, limit: int
+) -> list[tuple[int, BulletDecision]]:
+    """Return at most `limit` decisions after a number, the oldest first."""
+    query = select(decision).where(decision.c.dataset == dataset, decision.c.number > after)
+    return _read_decisions(connection, query.order_by(decision.c.number).limit(limit))
+
+
+def select_running_trials(connection: Connection) -> list[DatasetTrials]:
+    """Return all trials that are running."""
+    return [_to_trials(row) for row in connection.execute(select(dataset_trials).where(dataset_trials.c.is_running))]
+
+
+def _read_decisions(connection: Connection, query: Select[Any]) -> list[tuple[int, BulletDecision]]:
+    rows = connection.execute(query)
     return [
         (
             row.number,
@@ -201,6 +244,22 @@ def select_decisions(
         )
         for row in rows
     ]
+
+
+def _to_trials(row: Row[Any]) -> DatasetTrials:
+    return DatasetTrials(
+        row.dataset,
+        bytes(row.assignment_key),
+        TrialPolicy(**json.loads(row.policy)),
+        row.is_running,
+        row.generation,
+        row.began_at,
+        _parse_statistics(row.lift),
+        ArmCounts(row.servings_served, row.servings_withheld),
+        ArmCounts(row.reports_served, row.reports_withheld),
+        row.enrolled,
+        row.decisions,
+    )
 
 
 def _trial_values(trial: BulletTrial) -> dict[str, Any]:

@@ -21,11 +21,13 @@ from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import (
     NO_AUDITS,
     NO_SESSIONS,
+    WHOLE_PLAYBOOK,
     ArmCounts,
     BulletDecision,
     BulletState,
     BulletTrial,
     DatasetTrials,
+    EffectPoint,
     Exposure,
     unpack_exposures,
 )
@@ -50,7 +52,7 @@ class EvidenceRepository:
                     trials.policy, trials.is_running = policy, True
                     queries.upsert_trials(connection, trials)
                     return json.dumps(False).encode()
-                queries.delete_bullet_trials(connection, dataset)
+                queries.delete_measurements(connection, dataset)
                 generation = trials.generation + 1 if trials else 1
                 key_bytes = trials.key if trials else secrets.token_bytes(KEY_BYTES)
                 begun = DatasetTrials(dataset, key_bytes, policy, True, generation, now)
@@ -110,6 +112,29 @@ class EvidenceRepository:
     async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[tuple[int, BulletDecision]]:
         """Return at most `limit` decisions with their numbers, the newest first, those before a number."""
         return await self.database.read(lambda connection: queries.select_decisions(connection, dataset, before, limit))
+
+    async def list_later_decisions(self, dataset: str, after: int, limit: int) -> list[tuple[int, BulletDecision]]:
+        """Return at most `limit` decisions after a number with their numbers, the oldest first."""
+        return await self.database.read(
+            lambda connection: queries.select_later_decisions(connection, dataset, after, limit)
+        )
+
+    async def list_points(self, dataset: str, bullet_id: str) -> list[EffectPoint]:
+        """Return the history of the newest trial of a bullet, or with an empty id of the whole playbook."""
+
+        def read(connection: Connection) -> list[EffectPoint]:
+            if not bullet_id:
+                return queries.select_points(connection, dataset, WHOLE_PLAYBOOK)
+            trials = queries.select_trials_by_bullet_id(connection, dataset, [bullet_id])
+            newest = max((trial.id for trial in trials), default=None)
+            return [] if newest is None else queries.select_points(connection, dataset, newest)
+
+        return await self.database.read(read)
+
+    async def count_failed_checks(self) -> int:
+        """Return in how many datasets a check of the random assignment fails while trials run."""
+        running = await self.database.read(queries.select_running_trials)
+        return sum(any(failed for _, _, failed in trials.list_checks()) for trials in running)
 
     async def delete_responses(self, retention: timedelta) -> None:
         """Delete the stored responses that are older than this."""
@@ -175,6 +200,7 @@ def _report(connection: Connection, dataset: str, report: OutcomeReport, now: da
             row.has_playbook, exposures, report.outcome, *_load_from(connection, dataset), now
         )
         queries.update_bullet_trials(connection, changed)
+        queries.add_points(connection, dataset, trials.list_points(changed, now))
         return _finish(connection, trials, decisions, report.outcome)
     if not report.is_correction or report.outcome == row.outcome:
         return ReportResult(report.outcome == row.outcome, row.outcome, [])
@@ -227,10 +253,12 @@ def _measure_again(connection: Connection, trials: DatasetTrials, now: datetime)
     def load_block(block: Block) -> list[BulletTrial]:
         return [trial for trial in bullets if trial.position in block.positions]
 
+    queries.delete_points(connection, trials.dataset)
     for has_playbook, exposures, outcome, reported_at in queries.select_reports(
         connection, trials.dataset, trials.generation
     ):
-        trials.add_report(has_playbook, exposures, outcome, lambda _: by_id, load_block, reported_at)
+        changed, _ = trials.add_report(has_playbook, exposures, outcome, lambda _: by_id, load_block, reported_at)
+        queries.add_points(connection, trials.dataset, trials.list_points(changed, reported_at))
     queries.update_bullet_trials(connection, bullets)
     changes = [
         BulletDecision(trial.bullet_id, trial.text_version, states[trial.id], trial.state, trial.statistics, now)

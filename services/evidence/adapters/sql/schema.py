@@ -61,6 +61,16 @@ bullet_trial = Table(
     Index("bullet_trial_position", "dataset", "position"),
 )
 
+effect_point = Table(
+    "effect_point",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("trial_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("sessions", BigInteger, primary_key=True, autoincrement=False),
+    Column("statistics", Text, nullable=False),
+    Column("time", Timestamp, nullable=False),
+)
+
 serving = Table(
     "serving",
     metadata,

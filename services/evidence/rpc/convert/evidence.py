@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from hansei.evidence.v1 import evidence_pb2
 from services.evidence.domain.discoveries import find_block
-from services.evidence.domain.effects import EffectStatistics, compute_interval, estimate_effect
+from services.evidence.domain.effects import EffectStatistics, estimate_effect
+from services.evidence.domain.intervals import Interval, compute_interval
 from services.evidence.domain.policy import TrialPolicy
-from services.evidence.domain.trials import INTERVAL_ERROR, BulletDecision, BulletState, BulletTrial, DatasetTrials
+from services.evidence.domain.trials import (
+    INTERVAL_ERROR,
+    BulletDecision,
+    BulletState,
+    BulletTrial,
+    DatasetTrials,
+    EffectPoint,
+)
 
 STATES = {
     BulletState.TRIAL: evidence_pb2.BULLET_STATE_TRIAL,
@@ -41,29 +50,54 @@ def encode_policy(policy: TrialPolicy) -> evidence_pb2.TrialPolicy:
 
 def encode_effect(statistics: EffectStatistics, probability: float) -> evidence_pb2.Effect:
     """Return an effect, measured with this probability of serving."""
-    lower, upper = compute_interval(statistics, probability, INTERVAL_ERROR)
+    return _encode_effect(statistics, compute_interval(statistics, probability, INTERVAL_ERROR))
+
+
+def encode_effects(measured: Sequence[EffectStatistics], probability: float) -> list[evidence_pb2.Effect]:
+    """Return many effects, measured with the same probability of serving; faster than one by one."""
+    if not measured:
+        return []
+    columns = EffectStatistics(*(np.array(column) for column in zip(*measured, strict=True)))
+    lowers, uppers = compute_interval(columns, probability, INTERVAL_ERROR)
+    return [_encode_effect(*each) for each in zip(measured, map(Interval, lowers, uppers), strict=True)]
+
+
+def _encode_effect(statistics: EffectStatistics, interval: Interval) -> evidence_pb2.Effect:
     return evidence_pb2.Effect(
         served=_encode_arm(statistics.served, statistics.served_total),
         withheld=_encode_arm(statistics.withheld, statistics.withheld_total),
         difference=float(estimate_effect(statistics)),
-        lower=float(lower),
-        upper=float(upper),
+        lower=float(interval.lower),
+        upper=float(interval.upper),
         evidence=float(np.exp(min(statistics.evidence, LARGEST_EVIDENCE))),
     )
 
 
-def encode_bullet_effect(trial: BulletTrial, policy: TrialPolicy) -> evidence_pb2.BulletEffect:
-    """Return the effect of a bullet."""
-    block = find_block(trial.position, policy.false_discovery_rate)
-    message = evidence_pb2.BulletEffect(
-        bullet_id=trial.bullet_id,
-        text_version=trial.text_version,
-        state=STATES[trial.state],
-        effect=encode_effect(trial.statistics, 1.0 - policy.bullet_holdout),
-        required_evidence=float(np.exp(block.largest_requirement)),
-    )
-    message.since.FromDatetime(trial.since)
-    return message
+def encode_bullet_effects(trials: Sequence[BulletTrial], policy: TrialPolicy) -> list[evidence_pb2.BulletEffect]:
+    """Return the effects of bullets."""
+    effects = encode_effects([trial.statistics for trial in trials], 1.0 - policy.bullet_holdout)
+    messages = []
+    for trial, effect in zip(trials, effects, strict=True):
+        block = find_block(trial.position, policy.false_discovery_rate)
+        message = evidence_pb2.BulletEffect(
+            bullet_id=trial.bullet_id,
+            text_version=trial.text_version,
+            state=STATES[trial.state],
+            effect=effect,
+            required_evidence=float(np.exp(block.largest_requirement)),
+        )
+        message.since.FromDatetime(trial.since)
+        messages.append(message)
+    return messages
+
+
+def encode_points(points: Sequence[EffectPoint], probability: float) -> list[evidence_pb2.EffectPoint]:
+    """Return the points of a history, measured with this probability of serving."""
+    effects = encode_effects([point.statistics for point in points], probability)
+    messages = [evidence_pb2.EffectPoint(effect=effect) for effect in effects]
+    for message, point in zip(messages, points, strict=True):
+        message.time.FromDatetime(point.time)
+    return messages
 
 
 def encode_checks(trials: DatasetTrials) -> list[evidence_pb2.AssignmentCheck]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from hansei.evidence.v1 import evidence_pb2, evidence_service_pb2_grpc
@@ -17,6 +18,8 @@ from services.evidence.usecases.ports import EvidenceStore, OutcomeReport, Recal
 from services.evidence.usecases.recall import Recall
 
 DEFAULT_PAGE_SIZE = 100
+WATCH_SECONDS = 0.5
+"""Pause before a watcher looks for new decisions again; replicas share the database only."""
 
 
 class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
@@ -111,7 +114,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         bullets = await self._store.list_bullet_trials(request.dataset)
         bullets.sort(key=lambda trial: (-trial.statistics.evidence, trial.position))
         return pb.GetEffectsResponse(
-            effects=[convert.encode_bullet_effect(trial, trials.policy) for trial in bullets[start:end]],
+            effects=convert.encode_bullet_effects(bullets[start:end], trials.policy),
             next_page_token=encode_page_token(request, end) if end < len(bullets) else "",
         )
 
@@ -124,6 +127,15 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         lift = convert.encode_effect(trials.lift, share) if share < 1.0 else None
         return pb.GetLiftResponse(lift=lift, conclusion=conclude(trials))
 
+    async def GetEffectHistory(self, request: pb.GetEffectHistoryRequest, context: Any) -> pb.GetEffectHistoryResponse:
+        """Return how the effect of a bullet, or of the whole playbook, developed."""
+        trials = await self._store.find_trials(request.dataset)
+        if trials is None:
+            return pb.GetEffectHistoryResponse()
+        holdout = trials.policy.bullet_holdout if request.bullet_id else trials.policy.playbook_holdout
+        points = await self._store.list_points(request.dataset, request.bullet_id)
+        return pb.GetEffectHistoryResponse(points=convert.encode_points(points, 1.0 - holdout))
+
     async def ListDecisions(self, request: pb.ListDecisionsRequest, context: Any) -> pb.ListDecisionsResponse:
         """List the decisions of a dataset, the newest first."""
         size = request.page_size or DEFAULT_PAGE_SIZE
@@ -132,6 +144,19 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         token = encode_page_token(request, decisions[size - 1][0]) if len(decisions) > size else ""
         encoded = await self._encode_decisions(request.dataset, decisions[:size])
         return pb.ListDecisionsResponse(decisions=encoded, next_page_token=token)
+
+    async def WatchDecisions(
+        self, request: pb.WatchDecisionsRequest, context: Any
+    ) -> AsyncIterator[pb.WatchDecisionsResponse]:
+        """Send the decisions after a number, then each new one."""
+        number = request.after_number
+        while True:
+            decisions = await self._store.list_later_decisions(request.dataset, number, DEFAULT_PAGE_SIZE)
+            for decision in await self._encode_decisions(request.dataset, decisions):
+                yield pb.WatchDecisionsResponse(decision=decision)
+                number = decision.number
+            if not decisions:
+                await asyncio.sleep(WATCH_SECONDS)
 
     async def _encode_decisions(self, dataset: str, decisions: list[Any]) -> list[evidence_pb2.Decision]:
         if not decisions:

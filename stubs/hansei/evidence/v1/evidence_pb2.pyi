@@ -150,9 +150,11 @@ class Effect(_message.Message):
     difference: _builtins.float
     """Success rate of the served less that of the others, -1 to 1; 0 until both have a session."""
     lower: _builtins.float
-    """Lower end of the 95 % confidence sequence of the average effect, valid at every look."""
+    """Lower end of the 95 % confidence sequence of the effect, valid at every look. If the effect changes over time, it is
+    below the largest effect that a session had.
+    """
     upper: _builtins.float
-    """Upper end of it."""
+    """Upper end of it. If the effect changes over time, it is above the smallest effect that a session had."""
     evidence: _builtins.float
     """Evidence against "serving changes nothing": the value of the test martingale. At most 1 in 20 of datasets without
     any effect ever reach 20.
@@ -266,6 +268,36 @@ class AssignmentCheck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AssignmentCheck: _TypeAlias = AssignmentCheck  # noqa: Y015
+
+@_typing.final
+class EffectPoint(_message.Message):
+    """An effect as it was measured at a time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When the last of its sessions was reported."""
+
+    @_builtins.property
+    def effect(self) -> Global___Effect:
+        """The effect of all sessions up to then."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        effect: Global___Effect | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EffectPoint: _TypeAlias = EffectPoint  # noqa: Y015
 
 @_typing.final
 class Decision(_message.Message):

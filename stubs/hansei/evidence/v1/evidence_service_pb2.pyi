@@ -491,6 +491,56 @@ class GetLiftResponse(_message.Message):
 Global___GetLiftResponse: _TypeAlias = GetLiftResponse  # noqa: Y015
 
 @_typing.final
+class GetEffectHistoryRequest(_message.Message):
+    """Request of GetEffectHistory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    BULLET_ID_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    bullet_id: _builtins.str
+    """The bullet, with its newest text that was on trial. Empty: the whole playbook."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        bullet_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEffectHistoryRequest: _TypeAlias = GetEffectHistoryRequest  # noqa: Y015
+
+@_typing.final
+class GetEffectHistoryResponse(_message.Message):
+    """Response of GetEffectHistory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def points(self) -> _containers.RepeatedCompositeFieldContainer[_evidence_pb2.EffectPoint]:
+        """The points of the present measurements, oldest first; none for a bullet that was never on trial."""
+
+    def __init__(
+        self,
+        *,
+        points: _abc.Iterable[_evidence_pb2.EffectPoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEffectHistoryResponse: _TypeAlias = GetEffectHistoryResponse  # noqa: Y015
+
+@_typing.final
 class ListDecisionsRequest(_message.Message):
     """Request of ListDecisions."""
 
@@ -547,3 +597,53 @@ class ListDecisionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListDecisionsResponse: _TypeAlias = ListDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class WatchDecisionsRequest(_message.Message):
+    """Request of WatchDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    AFTER_NUMBER_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    after_number: _builtins.int
+    """Number of the last decision that the caller knows; 0 sends all."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        after_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_number", b"after_number", "dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDecisionsRequest: _TypeAlias = WatchDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class WatchDecisionsResponse(_message.Message):
+    """Response of WatchDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decision(self) -> _evidence_pb2.Decision:
+        """The next decision."""
+
+    def __init__(
+        self,
+        *,
+        decision: _evidence_pb2.Decision | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDecisionsResponse: _TypeAlias = WatchDecisionsResponse  # noqa: Y015

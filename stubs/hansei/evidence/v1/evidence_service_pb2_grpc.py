@@ -70,10 +70,20 @@ class EvidenceServiceStub:
                 request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetLiftRequest.SerializeToString,
                 response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetLiftResponse.FromString,
                 _registered_method=True)
+        self.GetEffectHistory = channel.unary_unary(
+                '/hansei.evidence.v1.EvidenceService/GetEffectHistory',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryResponse.FromString,
+                _registered_method=True)
         self.ListDecisions = channel.unary_unary(
                 '/hansei.evidence.v1.EvidenceService/ListDecisions',
                 request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.SerializeToString,
                 response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.FromString,
+                _registered_method=True)
+        self.WatchDecisions = channel.unary_stream(
+                '/hansei.evidence.v1.EvidenceService/WatchDecisions',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsResponse.FromString,
                 _registered_method=True)
 
 
@@ -131,8 +141,23 @@ class EvidenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetEffectHistory(self, request, context):
+        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
+        sessions, the oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDecisions(self, request, context):
         """Lists the decisions of a dataset, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchDecisions(self, request, context):
+        """Sends the decisions of a dataset in their order: those that there are, then each new one within a second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,10 +201,20 @@ def add_EvidenceServiceServicer_to_server(servicer, server):
                     request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetLiftRequest.FromString,
                     response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetLiftResponse.SerializeToString,
             ),
+            'GetEffectHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEffectHistory,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryResponse.SerializeToString,
+            ),
             'ListDecisions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDecisions,
                     request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.FromString,
                     response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.SerializeToString,
+            ),
+            'WatchDecisions': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchDecisions,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -383,6 +418,33 @@ class EvidenceService:
             _registered_method=True)
 
     @staticmethod
+    def GetEffectHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.EvidenceService/GetEffectHistory',
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.GetEffectHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListDecisions(request,
             target,
             options=(),
@@ -399,6 +461,33 @@ class EvidenceService:
             '/hansei.evidence.v1.EvidenceService/ListDecisions',
             hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.SerializeToString,
             hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hansei.evidence.v1.EvidenceService/WatchDecisions',
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,8 +49,14 @@ class EvidenceServiceStub:
     """Returns the effect of each bullet that was on trial, the strongest evidence first."""
     GetLift: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetLiftRequest, _evidence_service_pb2.GetLiftResponse]
     """Returns what the whole playbook is worth: sessions with it against sessions without it."""
+    GetEffectHistory: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetEffectHistoryRequest, _evidence_service_pb2.GetEffectHistoryResponse]
+    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
+    sessions, the oldest first.
+    """
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]
     """Lists the decisions of a dataset, the newest first."""
+    WatchDecisions: _grpc.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]
+    """Sends the decisions of a dataset in their order: those that there are, then each new one within a second."""
 
 @_typing.type_check_only
 class EvidenceServiceAsyncStub(EvidenceServiceStub):
@@ -73,8 +79,14 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
     """Returns the effect of each bullet that was on trial, the strongest evidence first."""
     GetLift: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetLiftRequest, _evidence_service_pb2.GetLiftResponse]  # type: ignore[assignment]
     """Returns what the whole playbook is worth: sessions with it against sessions without it."""
+    GetEffectHistory: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetEffectHistoryRequest, _evidence_service_pb2.GetEffectHistoryResponse]  # type: ignore[assignment]
+    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
+    sessions, the oldest first.
+    """
     ListDecisions: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]  # type: ignore[assignment]
     """Lists the decisions of a dataset, the newest first."""
+    WatchDecisions: _aio.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]  # type: ignore[assignment]
+    """Sends the decisions of a dataset in their order: those that there are, then each new one within a second."""
 
 class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Measures what serving a bullet changes, by withholding it from some sessions at random."""
@@ -138,11 +150,29 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns what the whole playbook is worth: sessions with it against sessions without it."""
 
     @_abc_1.abstractmethod
+    def GetEffectHistory(
+        self,
+        request: _evidence_service_pb2.GetEffectHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_evidence_service_pb2.GetEffectHistoryResponse, _abc.Awaitable[_evidence_service_pb2.GetEffectHistoryResponse]]:
+        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
+        sessions, the oldest first.
+        """
+
+    @_abc_1.abstractmethod
     def ListDecisions(
         self,
         request: _evidence_service_pb2.ListDecisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.ListDecisionsResponse, _abc.Awaitable[_evidence_service_pb2.ListDecisionsResponse]]:
         """Lists the decisions of a dataset, the newest first."""
+
+    @_abc_1.abstractmethod
+    def WatchDecisions(
+        self,
+        request: _evidence_service_pb2.WatchDecisionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_evidence_service_pb2.WatchDecisionsResponse], _abc.AsyncIterator[_evidence_service_pb2.WatchDecisionsResponse]]:
+        """Sends the decisions of a dataset in their order: those that there are, then each new one within a second."""
 
 def add_EvidenceServiceServicer_to_server(servicer: EvidenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -45,6 +45,14 @@ def upgrade() -> None:
     )
     op.create_index("bullet_trial_position", "bullet_trial", ["dataset", "position"])
     op.create_table(
+        "effect_point",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("trial_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("sessions", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("statistics", sa.Text, nullable=False),
+        sa.Column("time", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
         "serving",
         sa.Column("dataset", sa.Text, primary_key=True),
         sa.Column("serving_id", sa.Text, primary_key=True),
