@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.console.reader import Reader
@@ -36,6 +38,10 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stac
     proven = rows.filter(has_text="proven")
     expect(proven).to_contain_text("(0)")
     expect(proven).to_contain_text("+100")
+    chart = reader.page.get_by_role("img", name="Success with the playbook less success without it")
+    expect(chart).to_have_accessible_name(re.compile(rf"points after {SESSIONS} sessions, 95 % interval .* to .*\."))
+    line = chart.locator(".curve").get_attribute("points") or ""
+    assert 40 < len(line.split()) <= SESSIONS
     decision = reader.main.locator(".decision")
     expect(decision).to_contain_text("trial→proven")
     assert faults(reader, None) == []

@@ -35,7 +35,7 @@ class EffectPoint(NamedTuple):
     @property
     def sessions(self) -> int:
         """Return the number of sessions with an outcome."""
-        return round(self.statistics.served + self.statistics.withheld)
+        return int(self.statistics.served + self.statistics.withheld)
 
 
 class BulletState(Enum):
@@ -249,7 +249,7 @@ class DatasetTrials:
 
 def _history_step(sessions: int) -> int:
     """Return the power of ten that leaves two digits."""
-    return int(10 ** max(len(str(sessions)) - 2, 0))
+    return int("1".ljust(len(str(sessions)) - 1, "0"))
 
 
 _EXPOSURE = struct.Struct("<I?f")

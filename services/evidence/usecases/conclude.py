@@ -29,13 +29,17 @@ def conclude(trials: DatasetTrials) -> str:
         return "No conclusion yet: both arms need sessions with an outcome."
     lower, upper = compute_interval(lift, 1.0 - trials.policy.playbook_holdout, INTERVAL_ERROR)
     if lower > 0:
-        return f"The playbook helps: it adds between {lower:.1%} and {upper:.1%} of success."
+        return f"The playbook helps: it adds {_points(lower)} to {_points(upper)} points to the rate of success."
     if upper < 0:
-        return f"The playbook harms: it costs between {-upper:.1%} and {-lower:.1%} of success."
+        return f"The playbook harms: it takes {_points(-upper)} to {_points(-lower)} points from the rate of success."
     if lift.evidence >= np.log(1.0 / INTERVAL_ERROR):
         word = "helps" if estimate_effect(lift) > 0 else "harms"
-        return f"The playbook {word}; how much is not known yet (between {lower:+.1%} and {upper:+.1%})."
-    return f"No conclusion yet: the difference is between {lower:+.1%} and {upper:+.1%}.{_estimate_sessions(trials)}"
+        span = f"between {_points(lower, '+')} and {_points(upper, '+')} points"
+        return f"The playbook {word}; how much is not known yet ({span})."
+    return (
+        f"No conclusion yet: the difference is between {_points(lower, '+')} and {_points(upper, '+')} points."
+        f"{_estimate_sessions(trials)}"
+    )
 
 
 def _estimate_sessions(trials: DatasetTrials) -> str:
@@ -49,4 +53,9 @@ def _estimate_sessions(trials: DatasetTrials) -> str:
     required = np.log(1.0 / INTERVAL_ERROR)
     sessions = lift.served + lift.withheld
     more = ceil(sessions * (required / lift.evidence - 1.0))
-    return f" If the difference stays {estimate_effect(lift):+.1%}, about {more} more sessions decide."
+    return f" If the difference stays {_points(estimate_effect(lift), '+')} points, about {more} more sessions decide."
+
+
+def _points(difference: float, sign: str = "") -> str:
+    """Return a difference of shares in points of a hundred."""
+    return f"{100.0 * float(difference):{sign}.0f}"

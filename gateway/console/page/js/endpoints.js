@@ -58,6 +58,7 @@ export const trials = (dataset, signal) => get(`${book(dataset)}/trials`, {}, si
 export const startTrials = (dataset) => post(`${book(dataset)}/trials/start`, change());
 export const stopTrials = (dataset) => post(`${book(dataset)}/trials/stop`, change());
 export const effects = (dataset, query, signal) => get(`${book(dataset)}/effects`, query, signal);
+export const effectHistory = (dataset, query, signal) => get(`${book(dataset)}/effects/history`, query, signal);
 export const lift = (dataset, signal) => get(`${book(dataset)}/lift`, {}, signal);
 export const decisions = (dataset, query, signal) => get(`${book(dataset)}/decisions`, query, signal);
 

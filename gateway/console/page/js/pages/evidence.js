@@ -1,10 +1,11 @@
 /** What the playbook and each of its bullets do: effects with their intervals, decisions, and the trials behind them. */
 
 import { fetchAll } from "../api.js";
+import { bandChart } from "../chart.js";
 import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h, s } from "../dom.js";
-import { bullets, decisions, effects, lift, startTrials, stopTrials, trials } from "../endpoints.js";
+import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials } from "../endpoints.js";
 import { count, plural, word } from "../format.js";
 import { head, state, when } from "../parts.js";
 import { link } from "../router.js";
@@ -48,12 +49,20 @@ class Evidence {
     const status = await trials(this.dataset, this.signal);
     if (!status.policy) return { status };
     const pages = (token) => effects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
-    const [measured, worth, decided] = await Promise.all([
+    const [measured, worth, development, decided] = await Promise.all([
       fetchAll(pages, "effects", MOST),
       lift(this.dataset, this.signal),
+      effectHistory(this.dataset, {}, this.signal),
       decisions(this.dataset, { page_size: MOST }, this.signal),
     ]);
-    return { status, measured: measured.slice(0, MOST), worth, decided: decided.decisions, texts: await this.texts(measured) };
+    return {
+      status,
+      measured: measured.slice(0, MOST),
+      worth,
+      points: development.points,
+      decided: decided.decisions,
+      texts: await this.texts(measured),
+    };
   }
 
   /** The present lessons by the ids of their bullets. */
@@ -63,7 +72,7 @@ class Evidence {
     return new Map(found.bullets.map(({ id, content }) => [id, content]));
   }
 
-  draw({ status, measured, worth, decided, texts }) {
+  draw({ status, measured, worth, points, decided, texts }) {
     fill(this.count, status.policy ? plural(status.sessions, "session") : "");
     if (!status.policy) {
       const text =
@@ -76,6 +85,7 @@ class Evidence {
       h("p", { class: "muted" }, describe(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
+      drawWorth(points),
       h("h2", null, "Effects"),
       measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
       h("h2", null, "Decisions"),
@@ -174,8 +184,32 @@ class Evidence {
 }
 
 const points = (difference) => `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
-const shortEvidence = (value) => (Number(value) < MUCH ? Number(value).toPrecision(3) : `over ${count(MUCH)}`);
+const shortEvidence = (value) => {
+  if (Number(value) >= MUCH) return `over ${count(MUCH)}`;
+  return Number(value) < 100 ? Number(value).toPrecision(3) : count(Math.round(Number(value)));
+};
 const rate = ({ sessions, success_rate: share }) => (Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–");
+
+/** What the whole playbook is worth, session by session; nothing before both arms have a session. */
+function drawWorth(history) {
+  const compared = history.filter(({ effect: { served, withheld } }) => Number(served.sessions) && Number(withheld.sessions));
+  if (compared.length < 2) return null;
+  const curve = compared.map(({ effect: { served, withheld, difference, lower, upper } }) => ({
+    x: Number(served.sessions) + Number(withheld.sessions),
+    y: Number(difference),
+    low: Number(lower),
+    high: Number(upper),
+  }));
+  const { x, y, low, high } = curve.at(-1);
+  const label =
+    `Success with the playbook less success without it: ${points(y)} points after ${plural(x, "session")}, ` +
+    `95 % interval ${points(low)} to ${points(high)}.`;
+  return [
+    h("h2", null, "Worth of the playbook"),
+    h("p", { class: "muted" }, label),
+    bandChart({ points: curve, label, unit: "sessions", format: points }),
+  ];
+}
 
 /** The interval from −100 to 100 points as a line, the difference as a dot; the numbers stand beside it. */
 function interval({ difference, lower, upper }) {
