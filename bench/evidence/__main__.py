@@ -1,4 +1,4 @@
-"""Simulate datasets with and without effects: `python -m bench.evidence [--datasets 1000]`.
+"""Simulate datasets with and without effects: `python -m bench.evidence [TABLE …] [--datasets 1000]`.
 
 The measuring functions are those of the service (`services.evidence.domain`); arrays hold many datasets at once. Writes
 `results.json` and the tables of the README.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.evidence.votes import measure_rules
 from services.evidence.domain.discoveries import find_block, select_discoveries
 from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
 from services.evidence.domain.effects import EffectStatistics, update
@@ -278,7 +280,9 @@ def interval(hits: int, total: int) -> str:
 
 def write(tables: dict[str, Rows]) -> None:
     """Write the results and put the tables between their marks in the README."""
-    (HERE / "results.json").write_text(json.dumps(tables, indent=2, ensure_ascii=False) + "\n")
+    results = HERE / "results.json"
+    others = json.loads(results.read_text())
+    results.write_text(json.dumps(others | tables, indent=2, ensure_ascii=False) + "\n")
     readme = HERE / "README.md"
     text = readme.read_text()
     for name, rows in tables.items():
@@ -289,19 +293,22 @@ def write(tables: dict[str, Rows]) -> None:
     readme.write_text(text)
 
 
+TABLES: dict[str, Callable[[int], Rows]] = {
+    "sessions": measure_sessions,
+    "drift": measure_drift,
+    "intervals": measure_intervals,
+    "rules": lambda datasets: measure_rules(datasets // 2),
+    "false decisions": measure_false_decisions,
+}
+
+
 def main() -> None:
     """Simulate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all without any")
     parser.add_argument("--datasets", type=int, default=1000)
     arguments = parser.parse_args()
-    write(
-        {
-            "sessions": measure_sessions(arguments.datasets),
-            "drift": measure_drift(arguments.datasets),
-            "intervals": measure_intervals(arguments.datasets),
-            "false decisions": measure_false_decisions(arguments.datasets),
-        }
-    )
+    write({name: TABLES[name](arguments.datasets) for name in arguments.tables or TABLES})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,179 @@
+"""Simulate three ways to judge bullets while the difficulty of tasks drives both what is served and what fails.
+
+Votes: the filter of search, (helpful + 1) / (helpful + harmful + 2) at least 0.3, where the outcome of each session is
+its vote on the bullets that it was served. Welch: an observational test of the sessions with a bullet against those
+without it, looked at after every 25 sessions, which retires a bullet at p < .05. Trials: this service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from services.evidence.domain.discoveries import find_block, select_discoveries
+from services.evidence.domain.effects import EffectStatistics, estimate_effect, update
+from services.evidence.domain.policy import TrialPolicy
+
+SESSIONS = 1_000
+LOOK_EVERY = 25
+SMALLEST_ARM = 10
+LOWEST_SCORE = 0.3
+POLICY = TrialPolicy()
+SERVED = 1.0 - POLICY.bullet_holdout
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ConfoundedWorld:
+    """Tasks of difficulty 0 to 1 that succeed at `easiest` less their difficulty; difficult tasks are served more.
+
+    Twelve bullets: three add `effect` to the rate of success, three cost it, six change nothing.
+    """
+
+    name: str
+    easiest: float
+    effect: float
+
+    @property
+    def effects(self) -> Floats:
+        """Return the effects of the bullets."""
+        return np.array([self.effect] * 3 + [-self.effect] * 3 + [0.0] * 6)
+
+
+WORLDS = (
+    ConfoundedWorld("most tasks succeed", 1.2, 0.2),
+    ConfoundedWorld("half of the tasks succeed", 0.9, 0.2),
+    ConfoundedWorld("most tasks fail", 0.6, 0.2),
+    ConfoundedWorld("half of the tasks succeed, strong effects", 0.9, 0.35),
+)
+
+
+class Votes:
+    """The counters of search."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._helpful, self._votes = np.zeros(shape), np.zeros(shape)
+
+    def choose(self, eligible: Booleans, random: np.random.Generator) -> Booleans:
+        """Return the bullets to serve."""
+        return eligible & ~self.is_retired()
+
+    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+        """Let the session vote on the bullets that it was served."""
+        self._helpful += served * outcome
+        self._votes += served
+
+    def is_retired(self) -> Booleans:
+        """Return the bullets that the filter hides."""
+        retired: Booleans = (self._helpful + 1.0) / (self._votes + 2.0) < LOWEST_SCORE
+        return retired
+
+
+class Welch:
+    """Welch's test of sessions with a bullet against all others, looked at again and again."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._counts = np.zeros((2, *shape))
+        self._totals = np.zeros((2, *shape))
+        self._retired = np.zeros(shape, bool)
+
+    def choose(self, eligible: Booleans, random: np.random.Generator) -> Booleans:
+        """Return the bullets to serve."""
+        return eligible & ~self._retired
+
+    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+        """Count the session, and test at the end of a day."""
+        for arm, members in enumerate((~served, served)):
+            self._counts[arm] += members
+            self._totals[arm] += members * outcome
+        if session % LOOK_EVERY:
+            return
+        counts = np.maximum(self._counts, 2.0)
+        means = self._totals / counts
+        errors = means * (1.0 - means) * counts / (counts - 1.0) / counts
+        error = np.maximum(errors.sum(axis=0), 1e-12)
+        freedom = error**2 / np.maximum((errors**2 / (counts - 1.0)).sum(axis=0), 1e-24)
+        value = (means[1] - means[0]) / np.sqrt(error)
+        is_significant = 2.0 * stdtr(freedom, -np.abs(value)) < 0.05
+        is_measured = self._counts.min(axis=0) >= SMALLEST_ARM
+        self._retired |= is_measured & is_significant & (value < 0)
+
+    def is_retired(self) -> Booleans:
+        """Return the bullets that a test retired."""
+        return self._retired
+
+
+class Trials:
+    """The decisions of this service."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._statistics = EffectStatistics(*(np.full(shape, value) for value in EffectStatistics()))
+        self._decided = np.zeros(shape, bool)
+        self._block = find_block(0, POLICY.false_discovery_rate)
+
+    def choose(self, eligible: Booleans, random: np.random.Generator) -> Booleans:
+        """Return the bullets to serve: withheld at random until decided."""
+        coins = random.random(eligible.shape) < SERVED
+        return eligible & np.where(self._decided, ~self.is_retired(), coins)
+
+    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+        """Measure the eligible bullets that are not decided."""
+        grown = update(self._statistics, served.astype(float), SERVED, outcome)
+        counts = eligible & ~self._decided
+        pairs = zip(grown, self._statistics, strict=True)
+        self._statistics = EffectStatistics(*(np.where(counts, new, old) for new, old in pairs))
+        for dataset in np.flatnonzero(
+            (counts & (self._statistics.evidence >= self._block.least_requirement)).any(axis=1)
+        ):
+            found = select_discoveries(self._statistics.evidence[dataset].tolist(), self._block)
+            self._decided[dataset, found] = True
+
+    def is_retired(self) -> Booleans:
+        """Return the bullets that were decided as harmful."""
+        retired: Booleans = self._decided & (estimate_effect(self._statistics) < 0)
+        return retired
+
+
+def simulate(world: ConfoundedWorld, rule: Votes | Welch | Trials, datasets: int, seed: int) -> tuple[Booleans, float]:
+    """Return the retired bullets after all sessions, shape (datasets, bullets), and the rate of success."""
+    random = np.random.default_rng(seed)
+    effects = world.effects
+    succeeded = 0.0
+    for session in range(1, SESSIONS + 1):
+        difficulty = random.random((datasets, 1))
+        eligible = random.random((datasets, len(effects))) < 0.15 + 0.6 * difficulty
+        served = rule.choose(eligible, random)
+        rate = np.clip(world.easiest - difficulty + (served * effects).sum(axis=1, keepdims=True), 0.02, 0.98)
+        outcome = (random.random((datasets, 1)) < rate).astype(float)
+        succeeded += float(outcome.mean())
+        rule.learn(eligible, served, outcome, session)
+    return rule.is_retired(), succeeded / SESSIONS
+
+
+def measure_rules(datasets: int) -> list[dict[str, Any]]:
+    """Return what each rule does with bullets that help, harm and change nothing."""
+    rows = []
+    for number, world in enumerate(WORLDS):
+        for name, rule_type in (("votes", Votes), ("Welch, looked at daily", Welch), ("trials", Trials)):
+            shape = datasets, len(world.effects)
+            retired, success = simulate(world, rule_type(shape), datasets, number)
+            without_cause = retired[:, world.effects >= 0.0].sum(axis=1) / np.maximum(retired.sum(axis=1), 1)
+            rows.append(
+                {
+                    "world": world.name,
+                    "rule": name,
+                    "harmful bullets still served": f"{1.0 - retired[:, world.effects < 0].mean():.1%}",
+                    "good bullets retired": f"{retired[:, world.effects > 0].mean():.1%}",
+                    "others retired": f"{retired[:, world.effects == 0].mean():.1%}",
+                    "retired without cause": f"{without_cause.mean():.1%}",
+                    "sessions that succeed": f"{success:.1%}",
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
