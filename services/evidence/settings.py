@@ -18,6 +18,9 @@ class EvidenceSettings(ServiceSettings):
     search_addr: str = create_plain_field("127.0.0.1:50053")
     """Address of search, `host:port`."""
 
+    curator_addr: str = create_plain_field("127.0.0.1:50051")
+    """Address of the curator, `host:port`."""
+
     evidence_database_url: str = Field("data/evidence.db", min_length=1)
     """Database of trials, servings and outcomes: a file name for SQLite, or a PostgreSQL URL."""
 

@@ -208,6 +208,7 @@ class EvidenceServiceClient(ServiceClient[M]):
     report_outcome = bind_unary(evidence.ReportOutcomeRequest, evidence.ReportOutcomeResponse)
     get_effects = bind_unary(evidence.GetEffectsRequest, evidence.GetEffectsResponse)
     get_effect_history = bind_unary(evidence.GetEffectHistoryRequest, evidence.GetEffectHistoryResponse)
+    undo_decision = bind_unary(evidence.UndoDecisionRequest, evidence.UndoDecisionResponse)
     watch_decisions = bind_server_stream(evidence.WatchDecisionsRequest, evidence.WatchDecisionsResponse)
     get_lift = bind_unary(evidence.GetLiftRequest, evidence.GetLiftResponse)
     list_decisions = bind_unary(evidence.ListDecisionsRequest, evidence.ListDecisionsResponse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.errors import NotFound
+from chassis.errors import FailedPrecondition, NotFound
 
 
 class ServingNotFound(NotFound):
@@ -21,3 +21,24 @@ class TrialsNotFound(NotFound):
 
     def __init__(self, dataset: str) -> None:
         super().__init__(f"dataset '{dataset}' has no trials: start them with StartTrials")
+
+
+class DecisionNotFound(NotFound):
+    """The dataset has no decision with this number."""
+
+    reason = "DECISION_NOT_FOUND"
+
+    def __init__(self, dataset: str, number: int) -> None:
+        super().__init__(f"dataset '{dataset}' has no decision {number}: ListDecisions lists them")
+
+
+class DecisionNotCurrent(FailedPrecondition):
+    """A decision cannot be undone, because the bullet has another state or is not measured any more."""
+
+    reason = "DECISION_NOT_CURRENT"
+
+    def __init__(self, dataset: str, number: int, bullet_id: str) -> None:
+        super().__init__(
+            f"decision {number} of dataset '{dataset}' is not the newest one about bullet '{bullet_id}',"
+            " or all measurements began anew since: undo the newest one"
+        )

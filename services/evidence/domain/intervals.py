@@ -81,7 +81,7 @@ def _compute_wealth(counts: Floats, probability: float, sign: float, effect: Flo
         ],
         axis=-1,
     )
-    largest_bets = 1.0 / (np.abs(scores).max(axis=-1) + 1.0)
+    largest_bets = 1.0 / (1.0 - scores.min(axis=-1))
     bets = BET_SHARES * largest_bets[:, None]
     # Shapes: effects, centres, bets, outcomes; the largest bet loses all at the worst score and the effect 1.
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -91,6 +91,8 @@ class BulletDecision:
     after: BulletState
     statistics: EffectStatistics
     time: datetime
+    revision: int = 0
+    is_undone: bool = False
 
 
 @dataclass(slots=True)
@@ -195,6 +197,13 @@ class DatasetTrials:
                 changed[trial.id] = trial
         self.decisions += len(decisions)
         return list(changed.values()), decisions
+
+    def undo(self, trial: BulletTrial, now: datetime) -> BulletDecision:
+        """Put a bullet back on trial; return the decision that says so."""
+        decisions: list[BulletDecision] = []
+        self._change(trial, BulletState.TRIAL, now, decisions)
+        self.decisions += 1
+        return decisions[0]
 
     def list_points(self, changed: Iterable[BulletTrial], now: datetime) -> list[EffectPoint]:
         """Return the points that the history keeps after a report: every session up to 99, every tenth up to 990, …

@@ -71,7 +71,7 @@ def test_the_interval_of_a_worked_example() -> None:
         products = []
         for centre in CENTRES:
             scores = [(1 - centre) / probability, centre / probability]
-            largest = 1 / (max(scores) + 1)
+            largest = 1 / (1 + max((1 - centre) / probability, centre / probability))
             products += [
                 math.prod((1 + largest * share * (score - effect)) ** 12 for score in scores) for share in BET_SHARES
             ]

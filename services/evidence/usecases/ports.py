@@ -99,5 +99,37 @@ class EvidenceStore(Protocol):
     async def list_points(self, dataset: str, bullet_id: str) -> list[EffectPoint]:
         """Return the history of the newest trial of a bullet, or with an empty id of the whole playbook."""
 
+    async def find_decision(self, dataset: str, number: int) -> BulletDecision:
+        """Return a decision. Raises `DecisionNotFound`."""
+
+    async def undo_decision(self, dataset: str, number: int) -> tuple[int, BulletDecision]:
+        """Put the bullet of a decision back on trial; return the decision that says so, with its number.
+
+        A repeated call returns that of the first. Raises `DecisionNotFound`, `DecisionNotCurrent`.
+        """
+
+    async def list_unpublished_removals(self, limit: int) -> list[tuple[str, int, BulletDecision]]:
+        """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
+
+    async def set_published(self, dataset: str, number: int, revision: int) -> None:
+        """Store in which revision a bullet was removed; 0 for a bullet that was not there any more."""
+
+
+class AddedBullet(NamedTuple):
+    """A bullet in a revision of its playbook."""
+
+    bullet_id: str
+    revision: int
+
+
+class PlaybookEditor(Protocol):
+    """Changes playbooks. Every change has a request id, so that a repeated one happens once."""
+
+    async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
+        """Remove a bullet that still has this text; return the revision, 0 if there is none. Raises `HanseiError`."""
+
+    async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
+        """Add the last text of a bullet that was removed. Raises `HanseiError`."""
+
 
 Clock = Callable[[], Any]

@@ -90,6 +90,30 @@ def test_the_history_of_an_effect_and_decisions_as_they_are_made(client: Client,
     assert points[-1].effect == decision.effect
 
 
+def test_a_harmful_bullet_leaves_the_playbook_and_comes_back(client: Client, dataset: str) -> None:
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.0))
+    for number in range(90):
+        with client.serve(dataset, f"session-{number}", QUERY) as serving:
+            serving.report(succeeded=TEXTS[1] not in [bullet.content for bullet in serving.bullets])
+
+    removal = next(
+        event for event in client.playbooks.watch(dataset=dataset, from_revision=1) if event.HasField("revision")
+    )
+    assert removal.revision.author == "evidence"
+    assert removal.revision.reason.startswith("harmful by trials: -100 points of success")
+    assert TEXTS[1] not in [bullet.content for bullet in client.playbooks.list_bullets(dataset=dataset).bullets]
+    (decision,) = client.evidence.list_decisions(dataset=dataset).decisions
+    assert decision.after == evidence_pb2.BULLET_STATE_HARMFUL
+
+    undone = client.evidence.undo_decision(dataset=dataset, number=decision.number, author="ada")
+    added = client.playbooks.list_bullets(dataset=dataset, ids=[undone.added_bullet_id]).bullets
+    assert [bullet.content for bullet in added] == [TEXTS[1]]
+    assert undone.decision.after == evidence_pb2.BULLET_STATE_TRIAL
+    assert client.playbooks.get_history(dataset=dataset, page_size=1).revisions[0].author == "ada"
+    with pytest.raises(HanseiError, match="has no decision 99"):
+        client.evidence.undo_decision(dataset=dataset, number=99)
+
+
 def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, dataset: str) -> None:
     client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(bullet_holdout=0.5))
     answers = [client.recall(dataset, "one session", QUERY) for _ in range(8)]

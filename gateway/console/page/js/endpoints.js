@@ -59,6 +59,7 @@ export const startTrials = (dataset) => post(`${book(dataset)}/trials/start`, ch
 export const stopTrials = (dataset) => post(`${book(dataset)}/trials/stop`, change());
 export const effects = (dataset, query, signal) => get(`${book(dataset)}/effects`, query, signal);
 export const effectHistory = (dataset, query, signal) => get(`${book(dataset)}/effects/history`, query, signal);
+export const undoDecision = (dataset, number) => post(`${book(dataset)}/decisions/${number}/undo`, {});
 export const lift = (dataset, signal) => get(`${book(dataset)}/lift`, {}, signal);
 export const decisions = (dataset, query, signal) => get(`${book(dataset)}/decisions`, query, signal);
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.options import Author
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
@@ -69,6 +70,19 @@ def stop(client: Client, dataset: Dataset) -> object:
 def status(client: Client, dataset: Dataset) -> object:
     """Show the policy, the sessions and the checks of the trials."""
     return client.evidence.get_trials(dataset=dataset)
+
+
+@command(app, "trials.undo")
+def undo(
+    client: Client,
+    dataset: Dataset,
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=1, help="The decision; `hansei decisions` lists them.")
+    ],
+    author: Author = "",
+) -> object:
+    """Undo the newest decision about a bullet: it goes back on trial, and is added again if it was removed."""
+    return client.evidence.undo_decision(dataset=dataset, number=number, author=author)
 
 
 def effects(

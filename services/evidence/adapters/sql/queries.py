@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select, update
 
 from libs.storage.engines import insert_for
 from services.evidence.adapters.sql.schema import bullet_trial, dataset_trials, decision, effect_point, serving
@@ -201,6 +201,8 @@ def insert_decision(connection: Connection, dataset: str, number: int, made: Bul
             after=made.after.value,
             statistics=_dump(made.statistics),
             time=made.time,
+            undone=False,
+            revision=0,
         )
     )
 
@@ -223,27 +225,72 @@ def select_later_decisions(
     return _read_decisions(connection, query.order_by(decision.c.number).limit(limit))
 
 
+def select_unpublished_removals(connection: Connection, limit: int) -> list[tuple[str, int, BulletDecision]]:
+    """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
+    query = select(decision).where(
+        decision.c.after == BulletState.HARMFUL.value, decision.c.published_at.is_(None), decision.c.undone.is_(False)
+    )
+    rows = connection.execute(query.order_by(decision.c.time).limit(limit))
+    return [(row.dataset, row.number, _to_decision(row)) for row in rows]
+
+
+def set_published(connection: Connection, dataset: str, number: int, revision: int, now: datetime) -> None:
+    """Write in which revision a bullet was removed; 0 for a bullet that was not there any more."""
+    query = update(decision).where(decision.c.dataset == dataset, decision.c.number == number)
+    connection.execute(query.values(revision=revision, published_at=now))
+
+
+def set_undone(connection: Connection, dataset: str, number: int) -> None:
+    """Write that somebody undid a decision."""
+    query = update(decision).where(decision.c.dataset == dataset, decision.c.number == number)
+    connection.execute(query.values(undone=True))
+
+
+def select_undo_times(connection: Connection, dataset: str) -> dict[tuple[str, str], datetime]:
+    """Return when decisions were last undone, by bullet and text; the bullets are measured from then on."""
+    undone = decision.alias()
+    query = (
+        select(decision.c.bullet_id, decision.c.text_version, func.max(decision.c.time).label("time"))
+        .join(
+            undone,
+            (undone.c.dataset == decision.c.dataset)
+            & (undone.c.bullet_id == decision.c.bullet_id)
+            & (undone.c.text_version == decision.c.text_version)
+            & (undone.c.number < decision.c.number),
+        )
+        .where(decision.c.dataset == dataset, undone.c.undone.is_(True), decision.c.after == BulletState.TRIAL.value)
+        .group_by(decision.c.bullet_id, decision.c.text_version)
+    )
+    return {(row.bullet_id, row.text_version): row.time for row in connection.execute(query)}
+
+
+def select_decision(connection: Connection, dataset: str, number: int) -> BulletDecision | None:
+    """Return a decision."""
+    query = select(decision).where(decision.c.dataset == dataset, decision.c.number == number)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _to_decision(row)
+
+
 def select_running_trials(connection: Connection) -> list[DatasetTrials]:
     """Return all trials that are running."""
     return [_to_trials(row) for row in connection.execute(select(dataset_trials).where(dataset_trials.c.is_running))]
 
 
 def _read_decisions(connection: Connection, query: Select[Any]) -> list[tuple[int, BulletDecision]]:
-    rows = connection.execute(query)
-    return [
-        (
-            row.number,
-            BulletDecision(
-                row.bullet_id,
-                row.text_version,
-                BulletState(row.before),
-                BulletState(row.after),
-                _parse_statistics(row.statistics),
-                row.time,
-            ),
-        )
-        for row in rows
-    ]
+    return [(row.number, _to_decision(row)) for row in connection.execute(query)]
+
+
+def _to_decision(row: Row[Any]) -> BulletDecision:
+    return BulletDecision(
+        row.bullet_id,
+        row.text_version,
+        BulletState(row.before),
+        BulletState(row.after),
+        _parse_statistics(row.statistics),
+        row.time,
+        row.revision,
+        row.undone,
+    )
 
 
 def _to_trials(row: Row[Any]) -> DatasetTrials:

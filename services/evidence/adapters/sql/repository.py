@@ -16,7 +16,7 @@ from services.evidence.adapters.sql import queries
 from services.evidence.adapters.sql.schema import MIGRATIONS, requests
 from services.evidence.domain.assignment import KEY_BYTES
 from services.evidence.domain.discoveries import Block
-from services.evidence.domain.errors import ServingNotFound, TrialsNotFound
+from services.evidence.domain.errors import DecisionNotCurrent, DecisionNotFound, ServingNotFound, TrialsNotFound
 from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import (
     NO_AUDITS,
@@ -117,6 +117,57 @@ class EvidenceRepository:
         """Return at most `limit` decisions after a number with their numbers, the oldest first."""
         return await self.database.read(
             lambda connection: queries.select_later_decisions(connection, dataset, after, limit)
+        )
+
+    async def find_decision(self, dataset: str, number: int) -> BulletDecision:
+        """Return a decision. Raises `DecisionNotFound`."""
+        found = await self.database.read(lambda connection: queries.select_decision(connection, dataset, number))
+        if found is None:
+            raise DecisionNotFound(dataset, number)
+        return found
+
+    async def undo_decision(self, dataset: str, number: int) -> tuple[int, BulletDecision]:
+        """Put the bullet of a decision back on trial; return the decision that says so, with its number.
+
+        A repeated call returns that of the first. Raises `DecisionNotFound`, `DecisionNotCurrent`.
+        """
+        now = self._clock()
+
+        def run(connection: Connection) -> tuple[int, BulletDecision]:
+            trials = queries.select_trials(connection, dataset, lock=True)
+            undone = queries.select_decision(connection, dataset, number)
+            if trials is None or undone is None:
+                raise DecisionNotFound(dataset, number)
+            later = [
+                (later_number, made)
+                for later_number, made in queries.select_later_decisions(connection, dataset, number, trials.decisions)
+                if made.bullet_id == undone.bullet_id and made.text_version == undone.text_version
+            ]
+            if undone.is_undone and later:
+                return later[0]
+            candidates = queries.select_trials_by_bullet_id(connection, dataset, [undone.bullet_id])
+            trial = next((trial for trial in candidates if trial.text_version == undone.text_version), None)
+            if trial is None or later or trial.state is not undone.after or trial.state is BulletState.TRIAL:
+                raise DecisionNotCurrent(dataset, number, undone.bullet_id)
+            made = trials.undo(trial, now)
+            queries.set_undone(connection, dataset, number)
+            queries.insert_decision(connection, dataset, trials.decisions, made)
+            queries.update_bullet_trials(connection, [trial])
+            queries.add_points(connection, dataset, trials.list_points([trial], now))
+            queries.upsert_trials(connection, trials)
+            return trials.decisions, made
+
+        return await self.database.write(run, key=dataset)
+
+    async def list_unpublished_removals(self, limit: int) -> list[tuple[str, int, BulletDecision]]:
+        """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
+        return await self.database.read(lambda connection: queries.select_unpublished_removals(connection, limit))
+
+    async def set_published(self, dataset: str, number: int, revision: int) -> None:
+        """Store in which revision a bullet was removed; 0 for a bullet that was not there any more."""
+        now = self._clock()
+        await self.database.write(
+            lambda connection: queries.set_published(connection, dataset, number, revision, now), key=dataset
         )
 
     async def list_points(self, dataset: str, bullet_id: str) -> list[EffectPoint]:
@@ -254,10 +305,15 @@ def _measure_again(connection: Connection, trials: DatasetTrials, now: datetime)
         return [trial for trial in bullets if trial.position in block.positions]
 
     queries.delete_points(connection, trials.dataset)
+    undone_at = queries.select_undo_times(connection, trials.dataset)
+    starts = {trial.id: undone_at.get((trial.bullet_id, trial.text_version)) for trial in bullets}
     for has_playbook, exposures, outcome, reported_at in queries.select_reports(
         connection, trials.dataset, trials.generation
     ):
-        changed, _ = trials.add_report(has_playbook, exposures, outcome, lambda _: by_id, load_block, reported_at)
+        measured = [
+            exposure for exposure in exposures if not (start := starts.get(exposure.trial_id)) or reported_at > start
+        ]
+        changed, _ = trials.add_report(has_playbook, measured, outcome, lambda _: by_id, load_block, reported_at)
         queries.add_points(connection, trials.dataset, trials.list_points(changed, reported_at))
     queries.update_bullet_trials(connection, bullets)
     changes = [

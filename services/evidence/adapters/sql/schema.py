@@ -96,6 +96,9 @@ decision = Table(
     Column("after", Text, nullable=False),
     Column("statistics", Text, nullable=False),
     Column("time", Timestamp, nullable=False),
+    Column("undone", Boolean, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("published_at", Timestamp),
 )
 
 requests = IdempotencyTable(metadata, "evidence_request")

@@ -123,6 +123,8 @@ def encode_decision(number: int, decision: BulletDecision, policy: TrialPolicy) 
         before=STATES[decision.before],
         after=STATES[decision.after],
         effect=encode_effect(decision.statistics, 1.0 - policy.bullet_holdout),
+        revision=decision.revision,
+        undone=decision.is_undone,
     )
     message.time.FromDatetime(decision.time)
     return message

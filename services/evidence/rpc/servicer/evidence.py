@@ -14,6 +14,7 @@ from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.trials import BulletDecision, BulletState
 from services.evidence.rpc.convert import evidence as convert
 from services.evidence.usecases.conclude import conclude
+from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.ports import EvidenceStore, OutcomeReport, RecallQuery
 from services.evidence.usecases.recall import Recall
 
@@ -29,12 +30,14 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         self,
         recall: Recall,
         store: EvidenceStore,
+        publisher: DecisionPublisher,
         *,
         count_serving: Callable[[bool], None],
         count_report: Callable[[bool, Sequence[BulletDecision]], None],
     ) -> None:
         self._recall = recall
         self._store = store
+        self._publisher = publisher
         self._count_serving = count_serving
         self._count_report = count_report
 
@@ -144,6 +147,17 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         token = encode_page_token(request, decisions[size - 1][0]) if len(decisions) > size else ""
         encoded = await self._encode_decisions(request.dataset, decisions[:size])
         return pb.ListDecisionsResponse(decisions=encoded, next_page_token=token)
+
+    async def UndoDecision(self, request: pb.UndoDecisionRequest, context: Any) -> pb.UndoDecisionResponse:
+        """Put the bullet of a decision back on trial."""
+        undone = await self._publisher.undo(request.dataset, request.number, request.author)
+        response = pb.UndoDecisionResponse()
+        response.decision.CopyFrom(
+            (await self._encode_decisions(request.dataset, [(undone.number, undone.decision)]))[0]
+        )
+        if undone.added is not None:
+            response.added_bullet_id, response.revision = undone.added
+        return response
 
     async def WatchDecisions(
         self, request: pb.WatchDecisionsRequest, context: Any

@@ -312,6 +312,8 @@ class Decision(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     EFFECT_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    UNDONE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Number of the decision in the dataset, ascending from 1."""
     bullet_id: _builtins.str
@@ -322,6 +324,10 @@ class Decision(_message.Message):
     """State before."""
     after: Global___BulletState.ValueType
     """State after."""
+    revision: _builtins.int
+    """The revision of the playbook in which the bullet was removed; 0 until then, and for decisions that remove nothing."""
+    undone: _builtins.bool
+    """Whether somebody undid it."""
     @_builtins.property
     def effect(self) -> Global___Effect:
         """Effect at that time."""
@@ -340,10 +346,12 @@ class Decision(_message.Message):
         after: Global___BulletState.ValueType = ...,
         effect: Global___Effect | None = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        revision: _builtins.int = ...,
+        undone: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "effect", b"effect", "number", b"number", "text_version", b"text_version", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "effect", b"effect", "number", b"number", "revision", b"revision", "text_version", b"text_version", "time", b"time", "undone", b"undone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -647,3 +647,65 @@ class WatchDecisionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchDecisionsResponse: _TypeAlias = WatchDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class UndoDecisionRequest(_message.Message):
+    """Request of UndoDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    number: _builtins.int
+    """Number of the decision. A repeated call returns the same response and changes nothing."""
+    author: _builtins.str
+    """The author of the change; empty means `api`."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        number: _builtins.int = ...,
+        author: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "dataset", b"dataset", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoDecisionRequest: _TypeAlias = UndoDecisionRequest  # noqa: Y015
+
+@_typing.final
+class UndoDecisionResponse(_message.Message):
+    """Response of UndoDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    ADDED_BULLET_ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    added_bullet_id: _builtins.str
+    """The bullet that was added again; empty if none was removed."""
+    revision: _builtins.int
+    """The revision in which it was added; 0 if none was."""
+    @_builtins.property
+    def decision(self) -> _evidence_pb2.Decision:
+        """The decision that puts the bullet back on trial."""
+
+    def __init__(
+        self,
+        *,
+        decision: _evidence_pb2.Decision | None = ...,
+        added_bullet_id: _builtins.str = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_bullet_id", b"added_bullet_id", "decision", b"decision", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoDecisionResponse: _TypeAlias = UndoDecisionResponse  # noqa: Y015

@@ -80,6 +80,11 @@ class EvidenceServiceStub:
                 request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.SerializeToString,
                 response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.FromString,
                 _registered_method=True)
+        self.UndoDecision = channel.unary_unary(
+                '/hansei.evidence.v1.EvidenceService/UndoDecision',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionResponse.FromString,
+                _registered_method=True)
         self.WatchDecisions = channel.unary_stream(
                 '/hansei.evidence.v1.EvidenceService/WatchDecisions',
                 request_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.WatchDecisionsRequest.SerializeToString,
@@ -156,6 +161,13 @@ class EvidenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UndoDecision(self, request, context):
+        """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchDecisions(self, request, context):
         """Sends the decisions of a dataset in their order: those that there are, then each new one within a second.
         """
@@ -210,6 +222,11 @@ def add_EvidenceServiceServicer_to_server(servicer, server):
                     servicer.ListDecisions,
                     request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.FromString,
                     response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.SerializeToString,
+            ),
+            'UndoDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndoDecision,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionResponse.SerializeToString,
             ),
             'WatchDecisions': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchDecisions,
@@ -461,6 +478,33 @@ class EvidenceService:
             '/hansei.evidence.v1.EvidenceService/ListDecisions',
             hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsRequest.SerializeToString,
             hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.ListDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndoDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.EvidenceService/UndoDecision',
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_evidence__service__pb2.UndoDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

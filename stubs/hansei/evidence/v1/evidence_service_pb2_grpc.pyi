@@ -55,6 +55,8 @@ class EvidenceServiceStub:
     """
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]
     """Lists the decisions of a dataset, the newest first."""
+    UndoDecision: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]
+    """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
     WatchDecisions: _grpc.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]
     """Sends the decisions of a dataset in their order: those that there are, then each new one within a second."""
 
@@ -85,6 +87,8 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
     """
     ListDecisions: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]  # type: ignore[assignment]
     """Lists the decisions of a dataset, the newest first."""
+    UndoDecision: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]  # type: ignore[assignment]
+    """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
     WatchDecisions: _aio.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]  # type: ignore[assignment]
     """Sends the decisions of a dataset in their order: those that there are, then each new one within a second."""
 
@@ -166,6 +170,14 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.ListDecisionsResponse, _abc.Awaitable[_evidence_service_pb2.ListDecisionsResponse]]:
         """Lists the decisions of a dataset, the newest first."""
+
+    @_abc_1.abstractmethod
+    def UndoDecision(
+        self,
+        request: _evidence_service_pb2.UndoDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_evidence_service_pb2.UndoDecisionResponse, _abc.Awaitable[_evidence_service_pb2.UndoDecisionResponse]]:
+        """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
 
     @_abc_1.abstractmethod
     def WatchDecisions(

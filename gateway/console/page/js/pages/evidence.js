@@ -5,7 +5,7 @@ import { bandChart } from "../chart.js";
 import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h, s } from "../dom.js";
-import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials } from "../endpoints.js";
+import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials, undoDecision } from "../endpoints.js";
 import { count, plural, word } from "../format.js";
 import { head, state, when } from "../parts.js";
 import { link } from "../router.js";
@@ -133,6 +133,7 @@ class Evidence {
   }
 
   timeline(decided, texts) {
+    const newest = new Map(decided.toReversed().map((decision) => [decision.bullet_id, decision]));
     return decided.map((decision) =>
       h(
         "article",
@@ -150,10 +151,28 @@ class Evidence {
           "p",
           { class: "muted" },
           `${plural(decision.effect.served.sessions, "session")} with it, ${count(decision.effect.withheld.sessions)} without; ` +
-            `difference ${points(decision.effect.difference)} points`,
+            `difference ${points(decision.effect.difference)} points` +
+            (Number(decision.revision) ? `; removed in revision ${decision.revision}` : "") +
+            (decision.undone ? "; undone" : ""),
         ),
+        newest.get(decision.bullet_id) === decision && decision.after !== "BULLET_STATE_TRIAL" && this.undoButton(decision),
       ),
     );
+  }
+
+  undoButton(decision) {
+    return h("button", { type: "button", onclick: () => this.undo(decision) }, "Undo…");
+  }
+
+  async undo({ number, revision }) {
+    const answer = await ask({
+      title: `Undo decision ${number}?`,
+      text: Number(revision)
+        ? "The bullet is added to the playbook again, and measured from the start."
+        : "The bullet goes back on trial, and is measured from the start.",
+      confirm: "Undo",
+    });
+    if (answer && (await change(() => undoDecision(this.dataset, number), "The bullet is on trial again."))) await this.load();
   }
 
   startButton() {

@@ -21,7 +21,12 @@ from hansei.client.cli.show.words import (
     make_score_table,
 )
 from hansei.evidence.v1 import evidence_pb2 as epb
-from hansei.evidence.v1.evidence_service_pb2 import GetTrialsResponse, StartTrialsResponse, StopTrialsResponse
+from hansei.evidence.v1.evidence_service_pb2 import (
+    GetTrialsResponse,
+    StartTrialsResponse,
+    StopTrialsResponse,
+    UndoDecisionResponse,
+)
 
 STATE_STYLES = {
     epb.BULLET_STATE_TRIAL: CHANGED,
@@ -41,6 +46,15 @@ def start(response: StartTrialsResponse) -> RenderableType:
 def stop(response: StopTrialsResponse) -> RenderableType:
     """Show that trials have stopped."""
     return Text("Trials have stopped: every session gets the bullets of a search. Measurements are kept.")
+
+
+def undo(response: UndoDecisionResponse) -> RenderableType:
+    """Show the bullet that is on trial again."""
+    if response.added_bullet_id:
+        rest = f"; it was added again as {response.added_bullet_id} at revision {response.revision}."
+    else:
+        rest = "."
+    return Text(f"{response.decision.bullet_id} is on trial again, and measured from the start{rest}")
 
 
 def status(trials: GetTrialsResponse) -> RenderableType:
@@ -84,7 +98,10 @@ def decision(made: epb.Decision) -> RenderableType:
     effect = made.effect
     line.append(f"  {_points(effect.difference)} ({_points(effect.lower)} to {_points(effect.upper)}) points")
     sessions = f"{effect.served.sessions} served, {effect.withheld.sessions} withheld"
-    return line.append(f"  {sessions}, evidence {effect.evidence:.4g}", FAINT)
+    line.append(f"  {sessions}, evidence {effect.evidence:.4g}", FAINT)
+    if made.revision:
+        line.append(f", removed in revision {made.revision}", FAINT)
+    return line.append(", undone", CHANGED) if made.undone else line
 
 
 def _policy_rows(policy: epb.TrialPolicy) -> Iterator[RenderableType]:

@@ -73,6 +73,9 @@ def upgrade() -> None:
             for name in ("bullet_id", "text_version", "before", "after", "statistics")
         ),
         sa.Column("time", sa.BigInteger, nullable=False),
+        sa.Column("undone", sa.Boolean, nullable=False),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("published_at", sa.BigInteger),
     )
     op.create_table(
         "evidence_request",

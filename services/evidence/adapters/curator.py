@@ -1,0 +1,67 @@
+"""Changes of playbooks, over gRPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
+from services.evidence.adapters.search import version_text
+from services.evidence.usecases.ports import AddedBullet
+
+AUTHOR = "evidence"
+
+
+class CuratorPlaybooks:
+    """Removes and adds bullets by the playbook service. `channel` is connected to the curator."""
+
+    def __init__(self, channel: Any) -> None:
+        self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
+
+    async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
+        """Remove a bullet that still has this text; return the revision, 0 if there is none. Raises `HanseiError`.
+
+        Under a policy of review the removal waits for a person; the revision is the present one then.
+        """
+        request = playbook_service_pb2.ListBulletsRequest(dataset=dataset, ids=[bullet_id])
+        found = (await self._playbooks.ListBullets(request)).bullets
+        if not found or version_text(found[0].content) != text_version:
+            return 0
+        delta = playbook_pb2.Delta(
+            type=playbook_pb2.DELTA_TYPE_DELETE, section=found[0].section, bullet_id=bullet_id, reasoning=reason
+        )
+        return (await self._apply(request_id, dataset, delta, AUTHOR, reason)).revision
+
+    async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
+        """Add the last text of a bullet that was removed. Raises `HanseiError`."""
+        removed = await self._find_last_text(dataset, bullet_id)
+        delta = playbook_pb2.Delta(
+            type=playbook_pb2.DELTA_TYPE_ADD,
+            section=removed.section,
+            content=removed.content,
+            sources=removed.sources,
+            reasoning=reason,
+        )
+        response = await self._apply(request_id, dataset, delta, author, reason)
+        return AddedBullet("".join(operation.bullet_id for operation in response.operations), response.revision)
+
+    async def _find_last_text(self, dataset: str, bullet_id: str) -> playbook_pb2.Bullet:
+        last, token = playbook_pb2.Bullet(), ""
+        while True:
+            page = await self._playbooks.GetBulletHistory(
+                playbook_service_pb2.GetBulletHistoryRequest(dataset=dataset, bullet_id=bullet_id, page_token=token)
+            )
+            for change in (change for revision in page.revisions for change in revision.changes):
+                last = change.after if change.HasField("after") else change.before
+            token = page.next_page_token
+            if not token:
+                return last
+
+    async def _apply(
+        self, request_id: str, dataset: str, delta: playbook_pb2.Delta, author: str, reason: str
+    ) -> playbook_service_pb2.ApplyDeltasResponse:
+        response: playbook_service_pb2.ApplyDeltasResponse = await self._playbooks.ApplyDeltas(
+            playbook_service_pb2.ApplyDeltasRequest(
+                request_id=request_id, dataset=dataset, deltas=[delta], author=author, reason=reason
+            )
+        )
+        return response
