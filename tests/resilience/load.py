@@ -52,7 +52,7 @@ class Ledger:
             self.refused["nothing learned: the reflection failed"] += 1
         elif not learned.curation.saved:
             assert learned.curation.error
-            self.refused["not saved: the answer says so, and why"] += 1
+            self.refused["saved: false, with the reason"] += 1
         return learned.curation.saved
 
     def refuse(self, error: HanseiError) -> None:
