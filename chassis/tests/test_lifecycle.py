@@ -208,7 +208,7 @@ async def test_a_second_signal_does_not_wait_for_calls_in_progress(connect_probe
         probe = connect_probe(address, retry=False)
         stuck = asyncio.create_task(probe.Wait(pb.WaitRequest()))
         await asyncio.sleep(0)  # Wait goes out first
-        await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Wait has arrived, too
+        await probe.Echo(pb.EchoRequest())  # on one connection, so the server has received Wait, too
         process.terminate()
         await process.read_until("draining")
         process.terminate()

@@ -118,7 +118,7 @@ async def test_no_call_is_made_when_no_time_is_left(start_probe: Serve, connect_
 
 async def test_a_dead_peer_is_unavailable_at_once_and_by_name(connect_probe: Connect) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody can answer there
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no server can respond there
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
         with deadlines.time_limit(20), pytest.raises(errors.Unavailable) as caught:

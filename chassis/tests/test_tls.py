@@ -63,7 +63,7 @@ def test_a_renewed_certificate_is_used_from_the_next_look(tmp_path: Path) -> Non
     assert first.names == ("curator", "curator.hansei.svc")
     assert certificates.current(now=True) is first
     authority.issue(tmp_path, "renewed", valid=timedelta(days=30))
-    assert certificates.current() is first  # they are not looked at more often than every few seconds
+    assert certificates.current() is first  # the files are checked only once every few seconds
     renewed = certificates.current(now=True)
     assert renewed.names == ("renewed",)
     assert renewed.expires - first.expires > timedelta(days=28)

@@ -139,7 +139,7 @@ async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
         headers = {"Authorization": await entry.key("acme", "learn")}
         response = await client.post("/v1/jobs", json=mixed, headers=headers)
         listed = await client.get("/v1/jobs", headers={"Authorization": await entry.key("acme", "read")})
-    assert (response.status_code, listed.status_code) == (404, 404)  # a list without a dataset is the operator's
+    assert (response.status_code, listed.status_code) == (404, 404)  # only the operator may list jobs without a dataset
     assert [request.WhichOneof("part") for request in peers.requests] == ["head"]
 
 

@@ -97,7 +97,7 @@ async def test_a_team_leaves_its_caller_time_for_the_outcome() -> None:
     stage = Stage({"t1": [80]})
     with deadlines.time_limit(60):
         await stage.run(rounds_request(max_rounds=1))
-    assert 50 < stage.limits[0] <= 54  # G-62: a tenth of what is left is kept back
+    assert 50 < stage.limits[0] <= 54  # G-62: a tenth of the remaining time is reserved
 
 
 async def test_an_event_that_nobody_hears_changes_nothing() -> None:

@@ -62,7 +62,7 @@ def test_each_run_has_one_outcome() -> None:
 
 
 def test_so_many_at_a_time_and_no_more() -> None:
-    # The barrier opens only when `jobs` calls are in it at once: fewer would wait for ever.
+    # The barrier opens only when `jobs` calls wait in it at once: fewer would wait until the timeout.
     learner = Learner(jobs=4)
     assert len(learn_records(learner, records(*map(str, range(20))), jobs=4)) == 20
     assert learner.most == 4

@@ -50,7 +50,7 @@ def test_a_result_is_told_once_whether_the_tool_or_a_message_tells_it() -> None:
     run.add_result(call, "2")
     run.add_conversation([RecordedMessage("assistant", calls=(call,)), RecordedMessage("tool", "2", call_id="1")])
     assert [text for _, text in outline(run)] == ["", "2"]
-    run.add_message(RecordedMessage("assistant", calls=(call,)))  # ids may repeat within a run
+    run.add_message(RecordedMessage("assistant", calls=(call,)))  # ids may repeat within a trajectory
     run.add_result(call, "3")
     assert [text for _, text in outline(run)] == ["", "2", "", "3"]
 

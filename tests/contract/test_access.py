@@ -123,7 +123,7 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
 def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
     fields = text_fields(METHODS[path])
     if not OPTIONAL_WITHIN_PREFIX & {get_kind(field) for field in fields} or path.endswith("/DrawPlan"):
-        return  # a drawing looks nowhere
+        return  # a drawing reads no data
     assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {
         get_kind(field) for field in METHODS[path].input_type.fields
     }

@@ -182,7 +182,7 @@ def test_what_was_learned_stays(stack: Stack, learned_run: tuple[str, LearnRespo
             CONTAINERS, 0
         )
     stack.start()
-    if interruption != "restart":  # That one takes PostgreSQL from services that have not ended yet, and they say so.
+    if interruption != "restart":  # It stops PostgreSQL while services still use it, and they log this.
         assert stack.complaints() == []
     with stack.client() as client:
         assert client.playbooks.get(dataset=dataset) == before

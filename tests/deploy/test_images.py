@@ -99,7 +99,7 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
     }
     limits = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]
     variables = [f"--env={key}={value}" for key, value in environment.items()]
-    # The host's network, so that it is reached on loopback with engines that make no bridge.
+    # The host's network, so that loopback works with engines that create no bridge.
     docker("run", "--detach", "--name", container, "--network=host", *limits, *variables, f"hansei/{name}:{VERSION}")
     try:
         yield container, address

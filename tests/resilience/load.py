@@ -118,7 +118,7 @@ class Load:
             return await method(request, timeout=self._seconds)
         except HanseiError as error:
             self.ledger.refuse(error)
-            # As a caller does: after a pause, which differs from that of the others.
+            # Like a real caller: after a random pause.
             await asyncio.sleep(min(error.retry_after or 0.1, 1.0))
             return None
 

@@ -45,7 +45,7 @@ def test_everything_in_one_process_is_killed(tmp_path: Path, database_location: 
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
-            # Submitted each time, as by a caller who does not know whether it arrived.
+            # Submitted each time, like a caller that got no response.
             jobs.submit(dataset, runs(dataset, TOTAL), job_id)
             assert jobs.until_learned(job_id, count).state == bulk.JOB_STATE_RUNNING
             system.processes["allinone"].kill()

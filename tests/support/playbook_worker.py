@@ -94,7 +94,7 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
 
     key = IdempotencyKey(request_id, "ApplyDeltas", b"")
     answers = {await store.write(DATASET, run_once(key, work)) for _ in range(1 + (dice.random() < 0.2))}
-    # One write, because several processes share the pipe.
+    # One write call, because several processes share the pipe.
     os.write(1, (json.dumps([request_id, *(json.loads(answer) for answer in answers)]) + "\n").encode())
 
 

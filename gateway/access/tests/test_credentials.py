@@ -71,7 +71,7 @@ async def test_a_forged_key_opens_nothing_and_learns_nothing(tmp_path: Path) -> 
             "Bearer \u00e9",
         ]
         messages = {str(await refusal(entry, credential)) for credential in forged}
-    assert messages == {str(CredentialInvalid())}  # one answer for all
+    assert messages == {str(CredentialInvalid())}  # the same error for all
 
 
 async def refusal(entry: Entrance, credential: str) -> HanseiError:
@@ -96,7 +96,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(tmp_path
         await elsewhere.guard.authenticate(credential)
         await here.access.keys.revoke_key(who.key_id, "")
         await refusal(here, credential)
-        await elsewhere.guard.authenticate(credential)  # what it knows is still fresh
+        await elsewhere.guard.authenticate(credential)  # its cached keys are still fresh
         elsewhere.clock.move(5)
         await refusal(elsewhere, credential)
 
@@ -271,7 +271,7 @@ async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out
         await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
 
 
-# Where a credential is asked for
+# Calls that require a credential
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ async def test_over_http_the_same_rules_hold(tmp_path: Path) -> None:
         nobody = await client.get("/v1/playbooks/acme--d")
     assert own.status_code == 200
     assert (foreign.status_code, foreign.json()["reason"]) == (404, "NOT_FOUND")
-    assert change.status_code == 400  # its shape is read first; it never reached a handler
+    assert change.status_code == 400  # validation refuses it first; it never reached a handler
     assert (watch.status_code, watch.json()["reason"]) == (404, "NOT_FOUND")
     assert (answer.status_code, answer.json()) == (404, {"detail": "no dataset 'evil--d'"})
     assert (nobody.status_code, nobody.json()) == (401, {"error": "Unauthorized"})  # G-30

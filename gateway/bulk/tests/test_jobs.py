@@ -75,7 +75,7 @@ async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> N
         assert not await desk.batches.has_waiting()
         _, key = await desk.submit(10)
         await desk.learn(key, Book())
-        await desk.submit(10)  # what is learned makes capacity
+        await desk.submit(10)  # learned trajectories free capacity
         await desk.database.close()
 
 
@@ -105,7 +105,7 @@ async def test_what_was_learned_although_it_was_dropped_counts(desk: Desk) -> No
 
 async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
     _, key = await desk.submit(3)
-    assert await desk.batches.overdue() == []  # whoever took it is about to
+    assert await desk.batches.overdue() == []  # the replica that took it is about to
     desk.clock.now += REQUEUE_AFTER
 
     assert await desk.batches.overdue() == [(key, 0)]
@@ -134,7 +134,7 @@ async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) ->
     (left,) = await other.states()
     assert left.owner is None
     await first.renew()
-    await other.delete(left)  # it is back
+    await other.delete(left)  # it is available again
     (back,) = await other.states()
     assert back.owner == "one"
     await other.delete(back)

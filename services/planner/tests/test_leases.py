@@ -322,4 +322,4 @@ async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-
             state = await until_quiet(executions, execution_id)
     assert state is not None
     assert state.replan_count == 2
-    assert state.result is not None  # the third wish finds no replan left: the run ends (P-111)
+    assert state.result is not None  # the third request exceeds the limit of replans: the execution ends (P-111)

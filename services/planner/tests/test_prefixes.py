@@ -108,7 +108,7 @@ async def test_the_model_is_told_of_ones_own_alone() -> None:  # P-16
 async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None:  # P-19, P-22
     model = ScriptedModel(reply("acme--b", foreign))
     made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
-    assert [step.collection for step in made.plan.steps] == ["acme--b", None, None]  # None: all of ones own
+    assert [step.collection for step in made.plan.steps] == ["acme--b", None, None]  # None: all datasets of the prefix
     refined = await Planner(SharedBackend(), model).refine_plan(looking("acme--b", create_plan_id(ACME)), "more")
     assert [step.collection for step in refined.plan.steps] == ["acme--b", None, None]
 

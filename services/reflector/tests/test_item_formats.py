@@ -23,7 +23,7 @@ def steps(run: RecordedTrajectory) -> list[tuple[str, str, str]]:
     return [(step.role, step.name, step.content) for step in run.trajectory.steps]
 
 
-# As `RunResult.to_input_list()` of openai-agents 0.24 writes a run.
+# As `RunResult.to_input_list()` of openai-agents 0.24 writes a trajectory.
 ITEMS: list[dict[str, Any]] = [
     {"content": "invert something", "role": "user"},
     {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Try zero."}]},
@@ -81,7 +81,7 @@ def call_part(call_id: str, divisor: int) -> dict[str, object]:
     return part("tool-call", tool_name="divide", args={"a": 1, "b": divisor}, tool_call_id=call_id)
 
 
-# As `all_messages_json` of pydantic-ai 2.68 writes a run, without the fields that are not read.
+# As `all_messages_json` of pydantic-ai 2.68 writes a trajectory, without the fields that hansei does not read.
 MESSAGES: list[dict[str, Any]] = [
     {"kind": "request", "parts": [part("system-prompt", content="be exact"), part("user-prompt", content="divide 1")]},
     {"kind": "response", "parts": [call_part("c1", 0)]},

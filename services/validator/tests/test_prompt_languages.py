@@ -21,7 +21,7 @@ from services.validator.usecases.run_reports import run_advisor, run_inputs_repo
 
 BRIEF = Brief({"trays": {"in_progress": [{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}, {"id": "n2"}]}})
 BROKEN = organizer("", decomposition_proposals=[decomposition("zz")])
-# Words that a rule is about, and the label of the example option, stay as a report must or must not have them.
+# Words of the rules and the label of the example option stay Japanese, as reports must or must not contain them.
 _QUOTED = re.compile(r"「[^」]*」|A案")
 _JAPANESE = re.compile(r"[぀-ヿ一-鿿（-ﾟ、。]")
 

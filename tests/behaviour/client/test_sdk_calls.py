@@ -318,7 +318,7 @@ async def test_a_playbook_file_travels_in_chunks_and_comes_back_whole(ask: Ask, 
 
 
 async def test_a_search_says_only_what_was_asked_for(ask: Ask, server: Server) -> None:
-    # G-12: what is unset is told apart from what is zero.
+    # G-12: an unset field differs from a zero.
     await ask(lambda client: client.search("books", "snow"))
     await ask(lambda client: client.search("books", "snow", top_k=3, min_confidence=0, alpha=0, sections=["winter"]))
     plain, full = (request.query for request in server.search.received)

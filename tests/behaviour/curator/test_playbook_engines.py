@@ -165,7 +165,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     listening = asyncio.create_task(watcher.listen(feed.advance))
     seen = 0
     while not seen:
-        # The first commits may come before the listener does.
+        # The first commits may precede the listener.
         await write(
             writer,
             EditBatch(

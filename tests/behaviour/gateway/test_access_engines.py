@@ -45,7 +45,7 @@ async def test_a_key_made_here_opens_there_until_it_is_revoked(gateways: list[En
     await here.access.keys.revoke_key(who.key_id, "acme")  # it stays as it is
     (listed_key,) = await there.access.repository.list_keys("acme", "", 10)
     assert listed_key.revoked_at == revoked_at
-    there.clock.move(5)  # what it knows is not fresh any more
+    there.clock.move(5)  # its cached keys are stale
     with pytest.raises(CredentialInvalid):
         await there.guard.authenticate(credential)
 

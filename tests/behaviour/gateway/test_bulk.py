@@ -109,7 +109,7 @@ def test_a_cancelled_job_learns_no_more(jobs: Jobs, dataset: str) -> None:
     assert ended.state == bulk.JOB_STATE_CANCELLED
     assert (ended.waiting, ended.learned + ended.dropped) == (0, 400)
     assert ended.dropped > 0
-    # What was being learned when it was cancelled is finished, and counted, while the next job already runs.
+    # The trajectories in progress at the cancellation are finished and counted while the next job already runs.
     after = jobs.submit(dataset, [run(dataset, 1000)])
     assert jobs.until_ended(after.job_id).state == bulk.JOB_STATE_COMPLETED
     assert jobs.get(job.job_id).learned == len(jobs.sources(dataset)) - 1

@@ -79,7 +79,7 @@ def test_a_job_is_submitted_followed_and_listed(client: httpx.Client, dataset: s
     assert client.post("/v1/jobs", json=messages).json()["job"] == ended  # once per request_id
     assert client.get(f"/v1/jobs/{job_id}").json()["job"] == ended
     assert client.get("/v1/jobs", params={"dataset": dataset}).json()["jobs"] == [ended]
-    # Following again tells where the job is, whatever was seen before: each event is the whole job.
+    # A new stream starts with the current state, because each event is the whole job.
     assert follow_job(client, job_id, **{"Last-Event-ID": "3"}) == [ended]
     book = client.get(f"/v1/playbooks/{dataset}").json()["playbook"]
     assert int(book["revision"]) == int(ended["revision"]) > 0

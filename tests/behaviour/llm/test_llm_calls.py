@@ -250,7 +250,7 @@ async def test_a_backend_without_json_schema_is_asked_in_words(server: OpenAISer
 
 async def test_a_model_that_takes_no_temperature_is_called_without_one(server: OpenAIServer) -> None:
     server.answer_with(without_temperature(chat("hello back")))
-    for _ in range(2):  # the refusal is remembered for the model, not for the client
+    for _ in range(2):  # the refusal is cached for the model, not for the client
         async with client_of(server, llm_temperature=0) as client:
             assert (await client.ainvoke(HUMAN)).content == "hello back"
     async with client_of(server, llm_temperature=0, llm_model="another") as client:

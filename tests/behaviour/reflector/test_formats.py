@@ -72,7 +72,7 @@ def test_what_langchain_said_is_learned(
     (insight, *_) = learned.lines[0]["response"]["reflection"]["insights"]
     assert "unable to auto-detect email address" in insight["error_identification"]
     assert any("auto-detect email" in bullet["content"] for bullet in bullets(hansei, dataset))
-    # The same run is named by its content, so it is learned once.
+    # The id is derived from the content, so the same trajectory is learned once.
     (first,) = learned.lines
     (again,) = hansei("learn", file, "--dataset", dataset, "--json").lines
     assert again == first | {"response": first["response"] | {"already_learned": True}}

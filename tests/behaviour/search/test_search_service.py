@@ -142,7 +142,7 @@ async def test_field_presence_tells_unset_from_zero(models: Models, searching: A
             search_request = pb.SearchRequest(dataset="d", query=query(**fields), min_revision=revision)
             return len((await search.Search(search_request)).results)
 
-        assert await count_results() == 6  # one bad vote hides no bullet
+        assert await count_results() == 6  # one harmful vote hides no bullet
         assert await count_results(min_confidence=0.3) == 5  # S-11
         assert await count_results(min_confidence=0) == 7
         stateless = pb.RankBulletsRequest(query=query(), bullets=[*MAIN_BULLETS, doubted, bad])
@@ -335,7 +335,7 @@ async def test_a_restart_embeds_nothing_again(models: Models, searching: Any) ->
     assert [len(request.texts) for request in models.requests] == [5, 1, 1]
 
 
-@pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine leaves nothing behind
+@pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine stores no snapshot
 async def test_another_model_takes_over_when_it_has_embedded_everything(models: Models, searching: Any) -> None:
     async with searching(embedding_provider="hashing") as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)

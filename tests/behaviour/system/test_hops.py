@@ -33,7 +33,7 @@ def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Pat
             stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
             call = stub.Learn.future(request, timeout=2)
             failure = call.exception()
-            if failure is None:  # the reflector told in time that its model did not answer (R-12, G-43)
+            if failure is None:  # the reflector reported in time that its model did not respond (R-12, G-43)
                 assert not call.result().HasField("curation")
             else:
                 assert failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED

@@ -94,7 +94,7 @@ async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresSer
     assert len(await store.entries("e1", None, 10)) == 2
 
     lone_postgres.stop()
-    pauses.extend([0.0, 0.0])  # so that it does not come back by itself
+    pauses.extend([0.0, 0.0])  # so that it does not reconnect by itself
     with pytest.raises(StoreUnavailable) as raised:
         await store.upsert(request(), submission("t1", 3, 90))
     assert "hansei@" in str(raised.value)

@@ -159,7 +159,7 @@ async def test_model_failures_are_reported_without_the_key(validator: Any, model
     assert message.startswith("OpenAI API error 500: ")
     assert "overloaded" in message
     assert "sk-abcdefgh" not in message
-    assert len(model.requests) == 3  # nothing underneath repeats calls
+    assert len(model.requests) == 3  # no lower layer repeats calls
     assert not run.HasField("best_attempt")
 
 

@@ -30,7 +30,7 @@ async def test_the_former_index_is_not_given_up_before_its_snapshot_was_loaded()
     def current_index() -> object:
         return indexes.get_index("d")
 
-    new.revision = 0  # of an empty playbook, before the former one has read what it holds
+    new.revision = 0  # of an empty playbook, before the former index has read its content
     assert current_index() is former
     former.is_open, former.revision = True, 3
     assert current_index() is former
