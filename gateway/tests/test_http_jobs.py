@@ -48,7 +48,7 @@ async def test_a_body_that_is_no_list_of_messages_is_refused(body: Any) -> None:
     assert peers.requests == []
 
 
-async def test_a_wrong_message_is_told_with_its_place_and_nothing_is_sent() -> None:
+async def test_a_wrong_message_is_an_error_with_its_position_and_nothing_is_sent() -> None:
     wrong = job_for("d")
     wrong[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "a b"
     peers = Peers()

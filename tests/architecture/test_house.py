@@ -49,7 +49,7 @@ def test_the_folders_of_services_are_those_of_the_list() -> None:
     assert sorted([*folders, "gateway"]) == SERVICES
 
 
-def test_no_module_has_a_name_that_says_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     assert [str(path) for path in modules() if {path.stem, path.parent.name} & NAMELESS] == []
 
 

@@ -87,7 +87,7 @@ def test_every_method_has_a_scope(path: str) -> None:
     assert load_policies()["/" + path].scope in SCOPES | {ANY}, f"{path} has no scope in its policy"
 
 
-def test_the_guard_knows_every_method_that_is_served() -> None:
+def test_the_guard_has_every_served_method() -> None:
     assert {path.lstrip("/") for path in guard_methods(load_contract())} == set(METHODS)
 
 

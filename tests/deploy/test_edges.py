@@ -35,7 +35,7 @@ def test_pods_reach_those_they_call_and_no_others(manifests: Manifests) -> None:
     assert found == expected
 
 
-def test_only_who_calls_models_gets_out(manifests: Manifests) -> None:
+def test_only_services_that_call_models_reach_the_internet(manifests: Manifests) -> None:
     for name, listed in SERVICES.items():
         blocks = [
             (peer["ipBlock"]["cidr"], port["port"])

@@ -90,7 +90,7 @@ def test_compose_runs_every_service_and_its_database() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_compose_gives_a_service_what_the_list_says(name: str) -> None:  # G-15, G-17
+def test_compose_configures_a_service_as_in_the_list(name: str) -> None:  # G-15, G-17
     listed, compose_service = SERVICES[name], COMPOSE["services"][name]
     environment = compose_service["environment"]
     assert compose_service["image"] == f"hansei/{name}:{VERSION}"

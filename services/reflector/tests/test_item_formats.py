@@ -123,7 +123,7 @@ def test_retry_prompts_of_older_versions_are_errors() -> None:
         ([*MESSAGES, {"kind": "request", "parts": [{"part_kind": 3.5, "content": []}, 1]}], "messages[6].parts[1]"),
     ],
 )
-def test_broken_conversations_are_refused_with_place_and_field(document: object, problem: str) -> None:
+def test_broken_conversations_are_refused_with_position_and_field(document: object, problem: str) -> None:
     with pytest.raises(MalformedTrajectory) as refused:
         read_trajectories(json.dumps(document).encode(), "given")
     assert problem in str(refused.value)

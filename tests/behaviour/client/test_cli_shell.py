@@ -265,7 +265,7 @@ def test_commands_share_the_data_directory_of_the_platform_and_a_read_creates_no
     assert (share / "hansei/playbooks/playbooks.db").is_file()
 
 
-def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_demo(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, capture_output=True
     )

@@ -122,7 +122,7 @@ def secret_run(dataset: str, secrets: PlantedSecrets) -> trajectory.Trajectory:
     )
 
 
-def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
+def test_the_bundle_has_the_state_of_a_running_hansei_and_no_texts(
     hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secrets: PlantedSecrets
 ) -> None:
     token, metrics, dataset = (
@@ -172,7 +172,7 @@ def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
     assert '"event": "serving"' in found["logs/1-allinone.log"]
 
 
-def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hansei, tmp_path: Path) -> None:
+def test_the_manifest_lists_every_file_and_every_omission(hansei: Hansei, tmp_path: Path) -> None:
     outcome = hansei("doctor", "--bundle", "b.tar.gz")
     assert outcome.code == 1  # the server does not answer
     file = tmp_path / "b.tar.gz"

@@ -108,7 +108,7 @@ async def test_a_text_is_embedded_once_over_curator_and_search(tmp_path: Path, m
     assert sorted(texts) == sorted([LESSON, *lessons, "a question", "another question"])
 
 
-async def test_lessons_are_curated_and_edits_committed_while_search_is_away(
+async def test_lessons_and_edits_are_committed_while_search_is_unavailable(
     tmp_path: Path, models: OpenAIServer
 ) -> None:
     async with curator_and_search(tmp_path, embedding=remote(models), alone=True) as channel:
@@ -134,7 +134,7 @@ async def test_what_is_done_is_not_embedded_again(tmp_path: Path, models: OpenAI
             assert embedded_texts(others) == [["Moor the boat"]]
 
 
-async def test_a_caller_that_goes_away_takes_everything_along(tmp_path: Path, models: OpenAIServer) -> None:
+async def test_cancelling_a_call_cancels_its_calls_to_peers(tmp_path: Path, models: OpenAIServer) -> None:
     models.script_embeddings(stall())
     async with writing(tmp_path, models) as (playbooks, _):
         call = asyncio.ensure_future(playbooks.ApplyDeltas(add_request(LESSON)))

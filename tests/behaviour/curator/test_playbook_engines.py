@@ -140,7 +140,7 @@ def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None: 
     )
 
 
-async def test_a_database_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:
+async def test_a_database_outage_ends_without_a_restart(lone_postgres: PostgresServer) -> None:
     store = SqlPlaybookStore(lone_postgres.database())
     await store.open()
     await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "one")]))

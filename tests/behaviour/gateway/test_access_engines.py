@@ -124,7 +124,7 @@ async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[En
     assert [record for _, record in await here.list_records("", everything[0][0], 1)] == [second]
 
 
-async def test_a_server_that_goes_away_lets_nobody_in_and_comes_back(lone_postgres: PostgresServer) -> None:
+async def test_a_restarting_database_server_admits_no_caller(lone_postgres: PostgresServer) -> None:
     async with entrance(lone_postgres.database("away")) as entry:
         credential = await entry.key("acme", "read")
         lone_postgres.stop()

@@ -160,7 +160,7 @@ def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retrie
         assert len(jobs.sources(dataset)) == 7
 
 
-def test_a_full_queue_says_when_to_come_back_and_keeps_nothing(
+def test_a_full_queue_returns_a_retry_delay_and_stores_nothing(
     system: systems.System, tmp_path: Path, dataset: str
 ) -> None:
     peers = dict.fromkeys(systems.PEERS, system.address)

@@ -37,7 +37,7 @@ def book(gate: Gate) -> str:
     return "acme--book"
 
 
-def test_nobody_passes_without_a_credential(gate: Gate) -> None:
+def test_no_call_passes_without_a_credential(gate: Gate) -> None:
     with gate.client("nobody") as client, pytest.raises(Unauthenticated) as caught:
         client.playbooks.get(dataset="acme--book")
     assert caught.value.reason == "CREDENTIAL_MISSING"
@@ -293,7 +293,7 @@ def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question)
         assert client.planner.get_execution(execution_id=own).execution.status == pb.EXECUTION_STATUS_PAUSED
 
 
-def test_a_request_id_says_nothing_to_another_tenant(gate: Gate) -> None:
+def test_a_request_id_reveals_nothing_to_another_tenant(gate: Gate) -> None:
     """The same id, the same plan: each tenant has an execution of its own, and its own replays follow that."""
     request_id, ids = "6f0d3c1e-25a4-4c0b-9a51-7f2f6f1e0c11", []
     for who in ("acme", "evil", "acme"):
@@ -423,7 +423,7 @@ def test_a_second_authorization_does_not_add_to_the_first(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("module", ["gateway", "allinone"])
-def test_nobody_serves_other_machines_without_asking(tmp_path: Path, module: str) -> None:
+def test_no_service_listens_for_other_machines_by_default(tmp_path: Path, module: str) -> None:
     status, output = systems.failed_start(
         tmp_path, module, HANSEI_LISTEN_ADDRESS="0.0.0.0:0", HANSEI_PLAINTEXT="grpc,http"
     )

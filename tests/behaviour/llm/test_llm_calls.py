@@ -197,7 +197,7 @@ async def test_no_more_calls_are_open_than_allowed(server: OpenAIServer) -> None
         {"prompt_tokens": "many", "completion_tokens": 3, "total_tokens": 3},
     ],
 )
-async def test_usage_that_was_not_told_is_unknown_and_not_zero(server: OpenAIServer, usage: dict[str, object]) -> None:
+async def test_unreported_usage_is_unknown_and_not_zero(server: OpenAIServer, usage: dict[str, object]) -> None:
     server.script(chat("ok", usage=usage))
     async with client_of(server) as client:
         with collect_usage() as total:

@@ -330,7 +330,7 @@ def test_preselection_finds_what_the_exact_ranking_does(admitted: CandidateFilte
     assert found >= 198
 
 
-def test_neighbours_take_up_what_is_added_and_are_left_out_when_they_know_too_little() -> None:
+def test_the_neighbour_index_is_extended_and_unused_while_too_small() -> None:
     index = made_up(1000, LUCENE, 100)
     assert index.build_neighbours()
     query = unit32(np.ones(16))

@@ -50,7 +50,7 @@ async def test_a_former_index_that_holds_nothing_makes_way_at_once() -> None:
     await indexes.close()
 
 
-async def test_the_playbook_asked_for_longest_ago_makes_room() -> None:
+async def test_the_least_recently_used_playbook_is_evicted() -> None:
     async with world(capacity=2) as w:
         first = w.indexes.get_index("a")
         w.indexes.get_index("b")
