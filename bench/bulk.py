@@ -76,7 +76,7 @@ def measure_job(engine: str, count: int, settings: dict[str, str]) -> dict[str, 
         assert (job.state, job.learned) == (bulk.JOB_STATE_COMPLETED, count), job
         idle = idle_cpu(pid)
     seconds = [after.seconds - before.seconds for before, after in pairwise(marks)]
-    # What looking for work costs goes with the time, not with the trajectories: on a busy machine it hides their cost.
+    # Polling costs time per second, not per trajectory: on a busy machine it would hide the cost of trajectories.
     cpu = [after.cpu - before.cpu - idle * (after.seconds - before.seconds) for before, after in pairwise(marks)]
     return {
         "engine": engine,

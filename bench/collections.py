@@ -138,7 +138,7 @@ async def ask(server: SearchServer, queries: list[collection_pb2.CollectionQuery
             approximate = (await answer(queries[0])).approximate
             break
         except chassis.errors.DeadlineExceeded:
-            pass  # the work goes on: the next call waits for the same
+            pass  # the work continues: the next call waits for it
     first = time.perf_counter() - server.began
     while chunks > EXACT_LIMIT and not approximate:
         await asyncio.sleep(1)

@@ -76,7 +76,7 @@ def simulate(world: SimulatedWorld, datasets: int, sessions: int, seed: int) -> 
         pending.append((served, outcome))
         if len(pending) < world.parallel:
             continue
-        # Of the sessions in progress each dataset reports another one.
+        # Each dataset reports another one of its sessions in progress.
         chosen = random.integers(len(pending), size=datasets)
         reported = tuple(np.stack([parts[at] for parts in pending])[chosen, rows] for at in (0, 1))
         for position, (others_served, others_outcome) in enumerate(pending):

@@ -30,7 +30,7 @@ SIZES = (1_000, 10_000, 100_000)
 ROUNDS, BATCH_SECONDS, BATCH = 5, 0.2, 50
 ADDED_A_ROUND = 10
 SLOW_ADD_SECONDS = 1.0
-# At this size its constructor alone takes minutes, and every added document makes it anew.
+# At this size its constructor takes minutes, and every added document needs a new object.
 LARGEST = {"rank_bm25 + FAISS": 10_000}
 
 

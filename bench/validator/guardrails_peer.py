@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# Its packages live in the environment of the peers.
+# Its packages are installed in the environment of the peers.
 """CPU of Guardrails for one report with the rules of the Organizer report. Runs in the environment of the peers."""
 
 from __future__ import annotations

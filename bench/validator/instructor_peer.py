@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# Its packages live in the environment of the peers.
+# Its packages are installed in the environment of the peers.
 """Client CPU of Instructor for one report with one reask. Runs in the environment of the peers."""
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from chassis.errors import ResourceExhausted
 from chassis.server.admission import Admission
 
 
-def test_one_call_too_many_is_refused_and_told_when_to_come_back() -> None:
+def test_a_call_above_the_limit_is_refused_with_a_retry_delay() -> None:
     admission = Admission("calls of x", limit=2, retry_after=0.5)
 
     with admission, admission, pytest.raises(ResourceExhausted) as refused:
@@ -15,7 +15,7 @@ def test_one_call_too_many_is_refused_and_told_when_to_come_back() -> None:
     assert str(refused.value) == "2 calls of x are in flight, the limit is 2; try again later"
 
 
-def test_a_place_is_free_again_after_a_call_however_it_ended() -> None:
+def test_an_admission_slot_is_free_after_every_end_of_a_call() -> None:
     admission = Admission("calls of x", limit=1, retry_after=0.5)
 
     for _ in range(3):

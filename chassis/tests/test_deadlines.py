@@ -48,18 +48,18 @@ def test_a_deadline_only_tightens() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
-def test_a_call_that_comes_too_late_is_refused(seconds: float) -> None:
+def test_a_call_without_remaining_time_is_refused(seconds: float) -> None:
     with pytest.raises(DeadlineExceeded):
         deadlines.begin(seconds)
 
 
 async def test_the_deadline_of_a_call_holds_in_its_task_and_in_the_tasks_it_starts() -> None:
-    async def inner() -> float | None:
+    async def read_deadline_in_task() -> float | None:
         return deadlines.get_remaining(clock=lambda: 0.0)
 
-    async def call() -> float | None:
+    async def read_deadlines() -> float | None:
         deadlines.begin(3.0, clock=lambda: 0.0)
-        return await asyncio.create_task(inner())
+        return await asyncio.create_task(read_deadline_in_task())
 
-    assert await asyncio.create_task(call()) == 3.0
+    assert await asyncio.create_task(read_deadlines()) == 3.0
     assert deadlines.get_remaining() is None

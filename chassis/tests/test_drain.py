@@ -28,7 +28,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 async def test_a_rolling_restart_under_load_fails_no_call(connect_probe: Connect) -> None:
     """Two processes behind one name; one gets SIGTERM while calls that may not be retried keep coming."""
-    lame_duck = {"HANSEI_LAME_DUCK_SECONDS": "1.5"}  # what a loaded machine may need to pass the news on
+    lame_duck = {"HANSEI_LAME_DUCK_SECONDS": "1.5"}  # for a loaded machine
     async with probe_process(**lame_duck) as leaving, probe_process() as staying:
         addresses = [(await process.read_until("serving"))["address"] for process in (leaving, staying)]
         probe = connect_probe("ipv4:" + ",".join(addresses), retry=False)
@@ -74,7 +74,7 @@ async def test_a_call_that_is_open_at_sigterm_is_finished(connect_probe: Connect
 
         answer = asyncio.create_task(probe.Sum(numbers()))
         await half_sent.wait()
-        await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Sum has arrived, too
+        await probe.Echo(pb.EchoRequest())  # on one connection, so the server has received Sum, too
         process.terminate()
 
         assert (await answer).sum == 3

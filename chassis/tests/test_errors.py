@@ -58,7 +58,7 @@ def test_an_unknown_code_is_internal() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASS_OF_CODE.values())
-def test_every_error_says_its_message_and_nothing_else(cls: type[HanseiError]) -> None:
+def test_every_error_prints_only_its_message(cls: type[HanseiError]) -> None:
     error = cls("what went wrong")
 
     assert str(error) == "what went wrong"

@@ -28,7 +28,7 @@ def list_matches(tool: str, **args: object) -> list[str]:
     return [guard.bullet_id for guard in found.matches]
 
 
-def test_the_strictest_guard_comes_first() -> None:
+def test_the_strictest_guard_is_first() -> None:
     assert list_matches("refund", amount=200) == ["amount", "order"]
     assert list_matches("refund", amount=50) == ["order"]
     assert list_matches("search", amount=200) == []

@@ -41,7 +41,7 @@ async def test_health_is_known_by_service_overall_and_as_liveness(start_probe: S
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_service_that_is_starting_says_so_and_refuses_calls() -> None:  # G-14
+async def test_a_starting_service_reports_it_and_refuses_calls() -> None:  # G-14
     own: list[str] = []
     go = asyncio.Event()
 
@@ -152,13 +152,13 @@ async def test_reflection_can_be_off(start_probe: Serve) -> None:
 async def test_health_answers_while_every_processor_is_busy(stack: AsyncExitStack) -> None:
     pool, busy, done = CpuPool("busy", workers=2), threading.Barrier(3), threading.Event()
 
-    def work() -> None:
+    def keep_busy() -> None:
         busy.wait()
         done.wait()
 
     class Computing(Probe):
         async def Wait(self, request: Any, context: Any) -> Any:
-            await pool.run(work)
+            await pool.run(keep_busy)
             return pb.WaitResponse()
 
     running = await stack.enter_async_context(serve(service(Computing())))
@@ -208,7 +208,7 @@ async def test_a_second_signal_does_not_wait_for_calls_in_progress(connect_probe
         probe = connect_probe(address, retry=False)
         stuck = asyncio.create_task(probe.Wait(pb.WaitRequest()))
         await asyncio.sleep(0)  # Wait goes out first
-        await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Wait has arrived, too
+        await probe.Echo(pb.EchoRequest())  # on one connection, so the server has received Wait, too
         process.terminate()
         await process.read_until("draining")
         process.terminate()

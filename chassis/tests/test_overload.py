@@ -13,9 +13,7 @@ from chassis.tests.conftest import Connect, Serve
 from chassis.tests.probe import pb
 
 
-async def test_one_call_too_many_is_refused_with_a_time_to_come_back(
-    start_probe: Serve, connect_probe: Connect
-) -> None:
+async def test_a_call_above_the_limit_is_refused_with_a_retry_delay(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe(max_concurrent_calls=2, overload_retry_seconds=0.25)
     probe = connect_probe(server.address)
     taken = [asyncio.create_task(probe.Wait(pb.WaitRequest())) for _ in range(2)]
@@ -44,7 +42,7 @@ async def test_streams_have_places_of_their_own(start_probe: Serve, connect_prob
     await following.aclose()
 
 
-async def test_health_answers_while_every_place_is_taken(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_health_responds_while_all_admission_slots_are_taken(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe(max_concurrent_calls=1)
     taken = asyncio.create_task(connect_probe(server.address).Wait(pb.WaitRequest()))
     await server.probe.waiting.acquire()

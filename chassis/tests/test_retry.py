@@ -34,12 +34,12 @@ def passes(error: BaseException) -> bool:
 async def run(policy: RetryPolicy, time: Time, *failures: Exception, rng: Callable[[], float] = lambda: 1.0) -> object:
     left = list(failures)
 
-    async def work() -> str:
+    async def fail_then_succeed() -> str:
         if left:
             raise left.pop(0)
         return "done"
 
-    return await policy.run(work, passes, clock=time.clock, sleep=time.sleep, rng=rng)
+    return await policy.run(fail_then_succeed, passes, clock=time.clock, sleep=time.sleep, rng=rng)
 
 
 async def test_ceilings_grow_by_the_factor_up_to_the_longest_pause() -> None:
@@ -79,7 +79,7 @@ async def test_a_pause_that_would_end_after_the_total_time_is_not_made() -> None
     assert time.pauses == [1, 2]
 
 
-async def test_retry_after_comes_on_top_and_is_waited_for_up_to_the_longest_pause() -> None:
+async def test_retry_after_is_added_to_the_pause_up_to_the_longest() -> None:
     time = Time()
     policy = RetryPolicy(longest_pause=5)
     await run(policy, time, Unavailable("busy", retry_after=3), Unavailable("busy", retry_after=60), rng=lambda: 0.5)
@@ -89,12 +89,12 @@ async def test_retry_after_comes_on_top_and_is_waited_for_up_to_the_longest_paus
 def test_without_a_loop_the_same_policy_holds() -> None:
     left = [Unavailable("1"), Unavailable("2")]
 
-    def work() -> str:
+    def fail_then_succeed() -> str:
         if left:
             raise left.pop(0)
         return "done"
 
-    assert RetryPolicy(attempts=3, first_pause=0).run_blocking(work, passes) == "done"
+    assert RetryPolicy(attempts=3, first_pause=0).run_blocking(fail_then_succeed, passes) == "done"
     left += [Unavailable("4"), Unavailable("5")]
     with pytest.raises(Unavailable, match="5"):
-        RetryPolicy(attempts=2, first_pause=0).run_blocking(work, passes)
+        RetryPolicy(attempts=2, first_pause=0).run_blocking(fail_then_succeed, passes)

@@ -35,7 +35,7 @@ async def test_a_deadline_is_handed_down_two_hops_less_a_reserve(start_probe: Se
     assert 0 < third_seconds <= second_seconds - reserve
 
 
-async def test_the_policy_of_a_method_bounds_a_call_nobody_else_does(
+async def test_the_policy_of_a_method_limits_a_call_without_a_deadline(
     start_probe: Serve, connect_probe: Connect
 ) -> None:
     probe = connect_probe((await start_probe()).address, timeout=7)
@@ -85,7 +85,7 @@ async def test_the_policys_timeout_cuts_a_slow_stream(start_probe: Serve, connec
     await wait_until(lambda: server.probe.unwound == ["Follow"])
 
 
-async def test_a_caller_who_leaves_ends_the_work(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_cancelling_a_call_ends_its_work(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe()
     call = asyncio.create_task(connect_probe(server.address).Wait(pb.WaitRequest()))
     await server.probe.waiting.acquire()
@@ -97,7 +97,7 @@ async def test_a_caller_who_leaves_ends_the_work(start_probe: Serve, connect_pro
     await wait_until(lambda: server.probe.unwound == ["Wait"])
 
 
-async def test_a_reader_who_leaves_a_stream_ends_it(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_leaving_a_stream_ends_its_call(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe()
     following = connect_probe(server.address).Follow(pb.FollowRequest())
     await anext(following)
@@ -118,7 +118,7 @@ async def test_no_call_is_made_when_no_time_is_left(start_probe: Serve, connect_
 
 async def test_a_dead_peer_is_unavailable_at_once_and_by_name(connect_probe: Connect) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody can answer there
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no server can respond there
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
         with deadlines.time_limit(20), pytest.raises(errors.Unavailable) as caught:

@@ -74,7 +74,7 @@ async def test_four_hundred_violations_do_not_lose_the_status(start_probe: Serve
     assert int(caught.value.metadata["violations_omitted"]) == 400 - len(caught.value.violations)
 
 
-async def test_an_unexpected_failure_tells_nothing_but_where_to_look(
+async def test_an_unexpected_error_returns_only_its_id(
     start_probe: Serve, connect_probe: Connect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     probe = connect_probe((await start_probe()).address)
@@ -101,7 +101,7 @@ async def test_an_error_after_some_responses_arrives_after_them(start_probe: Ser
     assert [response.number for response in received] == [0, 1, 2]
 
 
-async def test_a_quota_says_when_to_come_back(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_a_quota_error_has_a_retry_delay(start_probe: Serve, connect_probe: Connect) -> None:
     probe = connect_probe((await start_probe()).address)
 
     with pytest.raises(errors.ResourceExhausted) as caught:

@@ -131,7 +131,7 @@ async def test_both_sides_change_certificate_and_authority_without_a_restart(
         await old.Echo(pb.EchoRequest(text="hello"))
 
 
-async def test_a_stream_goes_on_over_a_renewal(
+async def test_a_stream_continues_during_a_renewal(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "_CHECK_SECONDS", 0.0)
@@ -145,7 +145,7 @@ async def test_a_stream_goes_on_over_a_renewal(
     assert seen == [0, 1, 2]
 
 
-async def test_a_process_calls_itself_by_its_own_name(
+async def test_the_own_name_of_a_process_is_an_allowed_caller(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     files = authority.issue(tmp_path, "hansei.example.com")
@@ -177,7 +177,7 @@ async def test_probes_ask_for_health_and_nothing_else_without_tls(
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-async def test_plaintext_beyond_this_machine_is_refused_unless_it_is_meant(stack: AsyncExitStack) -> None:
+async def test_plaintext_beyond_this_machine_needs_the_setting(stack: AsyncExitStack) -> None:
     with pytest.raises(BadSetting, match="HANSEI_PLAINTEXT=grpc"):
         async with serve(service(Probe()), "0.0.0.0:0", settings=ServiceSettings()):
             raise AssertionError("served")
@@ -196,7 +196,7 @@ async def test_callers_cannot_be_known_without_tls() -> None:
             raise AssertionError("served")
 
 
-async def test_a_connection_that_never_shakes_hands_holds_up_nobody(
+async def test_a_connection_without_a_handshake_delays_no_other(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")

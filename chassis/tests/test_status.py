@@ -142,7 +142,7 @@ def test_broken_details_do_not_hide_the_code() -> None:
     assert type(error) is NotFound
 
 
-def test_grpc_does_not_retry_what_says_nothing_of_retrying() -> None:
+def test_grpc_does_not_retry_errors_without_a_retry_delay() -> None:
     assert dict(status.encode(Unavailable("model down"), "x").trailers)[status.PUSHBACK_KEY] == "-1"
     assert dict(status.encode(Unavailable("soon", retry_after=0.1), "x").trailers)[status.PUSHBACK_KEY] == "100"
     assert status.PUSHBACK_KEY not in dict(status.encode(NotFound("x"), "x").trailers)

@@ -63,7 +63,7 @@ def test_a_renewed_certificate_is_used_from_the_next_look(tmp_path: Path) -> Non
     assert first.names == ("curator", "curator.hansei.svc")
     assert certificates.current(now=True) is first
     authority.issue(tmp_path, "renewed", valid=timedelta(days=30))
-    assert certificates.current() is first  # they are not looked at more often than every few seconds
+    assert certificates.current() is first  # the files are checked only once every few seconds
     renewed = certificates.current(now=True)
     assert renewed.names == ("renewed",)
     assert renewed.expires - first.expires > timedelta(days=28)
@@ -81,7 +81,7 @@ def test_files_that_do_not_fit_together_yet_are_passed_over(tmp_path: Path) -> N
     assert certificates.current(now=True).names == ("new",)
 
 
-def test_how_long_it_is_good_for_is_told(tmp_path: Path) -> None:
+def test_the_remaining_time_of_a_certificate_is_measured(tmp_path: Path) -> None:
     certificates = Certificates(*Authority().issue(tmp_path, "a", valid=timedelta(hours=1)).values())
     (observation,) = certificates._observe_remaining(None)  # type: ignore[arg-type]
     assert 3500 < observation.value <= 3600
@@ -129,7 +129,7 @@ def test_what_is_this_machine(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback
 
 
-def test_plaintext_beyond_this_machine_must_be_meant() -> None:
+def test_plaintext_beyond_this_machine_needs_the_setting() -> None:
     require_plaintext_allowed("grpc", "127.0.0.1:1", "X", ())
     require_plaintext_allowed("grpc", "0.0.0.0:1", "X", ("grpc",))
     require_plaintext_allowed("metrics", "", "X", ())

@@ -54,7 +54,7 @@ def test_all_violations_are_reported_and_the_first_is_the_message() -> None:
     assert text_of(request) == "Invalid dataset name: 'a b'"
 
 
-def test_enum_values_nobody_declared_are_refused_wherever_they_are() -> None:
+def test_undeclared_enum_values_are_refused_at_any_depth() -> None:
     request = pb.EchoRequest(steps=[pb.Step(colour=1), pb.Step(steps=[pb.Step(colour=7)])], colours={"a": 1, "b": -3})
 
     assert violations(request) == (

@@ -49,7 +49,7 @@ class ContractMethods:
 def _call_with_deadline(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[bytes]]:
     """Return a function that ends the call at its deadline, as a server does."""
 
-    async def call(request: Any) -> bytes:
+    async def call_unary(request: Any) -> bytes:
         try:
             async with asyncio.timeout(deadlines.get_remaining()) as limit:
                 return _serialize(await behaviour(request, None))
@@ -58,16 +58,16 @@ def _call_with_deadline(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Call
                 raise
             raise DeadlineExceeded("the deadline of this request has passed") from error
 
-    return call
+    return call_unary
 
 
 def _call_stream(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any], AsyncIterator[bytes]]:
-    async def call(request: Any) -> AsyncIterator[bytes]:
+    async def call_stream(request: Any) -> AsyncIterator[bytes]:
         async with aclosing(behaviour(request, None)) as responses:  # type: ignore[type-var]
             async for response in responses:
                 yield _serialize(response)
 
-    return call
+    return call_stream
 
 
 def _serialize(response: Message | bytes) -> bytes:

@@ -42,7 +42,7 @@ def build_routes(calls: ContractCalls) -> APIRouter:
     )
     async def run_organizer(request: Request) -> JSONResponse:
         """Generate an Organizer report. A run without a valid report is not an error; then `ok` is false."""
-        return await run(request, "RunOrganizer", validator.RunOrganizerRequest, validator.RunOrganizerResponse)
+        return await run_report(request, "RunOrganizer", validator.RunOrganizerRequest, validator.RunOrganizerResponse)
 
     @router.post(
         "/advisor/run",
@@ -52,9 +52,9 @@ def build_routes(calls: ContractCalls) -> APIRouter:
     )
     async def run_advisor(request: Request) -> JSONResponse:
         """Generate an Advisor report on the focus node, or on the first node without one."""
-        return await run(request, "RunAdvisor", validator.RunAdvisorRequest, validator.RunAdvisorResponse)
+        return await run_report(request, "RunAdvisor", validator.RunAdvisorRequest, validator.RunAdvisorResponse)
 
-    async def run(request: Request, name: str, kind: Any, response_kind: Any) -> JSONResponse:
+    async def run_report(request: Request, name: str, kind: Any, response_kind: Any) -> JSONResponse:
         try:
             message = kind(brief=decode_brief(parse_object(await request.body())))
             validation.check(message)

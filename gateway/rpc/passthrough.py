@@ -49,15 +49,15 @@ class Passthrough:
         """Return the handler of a method; requests and responses are bytes."""
         kind = get_kind(method)
 
-        def call(request: Any) -> Any:
+        def start_call(request: Any) -> Any:
             return getattr(self.channel_of(self.peer), kind)(get_path(method))(request)
 
         async def forward_unary(request: Any, context: Any) -> bytes:
-            response: bytes = await call(request)
+            response: bytes = await start_call(request)
             return response
 
         async def forward_stream(request: Any, context: Any) -> AsyncIterator[bytes]:
-            async for response in call(request):
+            async for response in start_call(request):
                 yield response
 
         return getattr(grpc, f"{kind}_rpc_method_handler")(forward_stream if method.server_streaming else forward_unary)

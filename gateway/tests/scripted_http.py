@@ -187,7 +187,7 @@ async def client_of(
         guard=guard,
         **options,
     )
-    # What a handler did not foresee is answered and raised again for the server's log; here only the answer counts.
+    # The server returns an unexpected error and raises it again for its log; only the response matters here.
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
         yield client

@@ -80,7 +80,7 @@ async def test_everything_else_is_handed_on() -> None:
         assert (await http.post("/console/")).status_code == 405
 
 
-async def test_files_are_packed_for_those_who_can_unpack() -> None:
+async def test_files_are_compressed_for_clients_that_accept_it() -> None:
     async with client() as http:
         plain = await http.get(PREFIX, headers={"accept-encoding": "identity"})
         async with http.stream("GET", PREFIX, headers={"accept-encoding": "gzip"}) as packed:

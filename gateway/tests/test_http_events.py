@@ -39,7 +39,7 @@ def watch_responses(*numbers: int) -> list[planner.WatchExecutionResponse]:
     return answers
 
 
-async def test_learning_tells_its_stages_and_ends() -> None:
+async def test_learning_reports_its_stages_and_ends() -> None:
     async with client_of(Peers()) as client:
         response = await client.post(
             "/v1/learn/events", json=example_of("gateway.v1.GatewayService/LearnWithProgress")["learn"]
@@ -106,7 +106,7 @@ async def test_what_fails_later_is_told_by_the_last_event() -> None:
     assert events_of(response.text)[1][2]["reason"] == "PEER_UNAVAILABLE"
 
 
-async def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
+async def test_an_unexpected_failure_reveals_no_text() -> None:
     peers = Peers(answers={"WatchExecution": watch_responses(1)}, raises={"WatchExecution": RuntimeError("secret")})
     async with client_of(peers) as client:
         response = await client.get(f"/v1/executions/{EXECUTION}/events")

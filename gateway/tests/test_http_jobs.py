@@ -48,7 +48,7 @@ async def test_a_body_that_is_no_list_of_messages_is_refused(body: Any) -> None:
     assert peers.requests == []
 
 
-async def test_a_wrong_message_is_told_with_its_place_and_nothing_is_sent() -> None:
+async def test_a_wrong_message_is_an_error_with_its_position_and_nothing_is_sent() -> None:
     wrong = job_for("d")
     wrong[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "a b"
     peers = Peers()
@@ -139,7 +139,7 @@ async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
         headers = {"Authorization": await entry.key("acme", "learn")}
         response = await client.post("/v1/jobs", json=mixed, headers=headers)
         listed = await client.get("/v1/jobs", headers={"Authorization": await entry.key("acme", "read")})
-    assert (response.status_code, listed.status_code) == (404, 404)  # a list without a dataset is the operator's
+    assert (response.status_code, listed.status_code) == (404, 404)  # only the operator may list jobs without a dataset
     assert [request.WhichOneof("part") for request in peers.requests] == ["head"]
 
 

@@ -27,7 +27,7 @@ def ending(run: report.ReportRun) -> Peers:
 
 
 @pytest.mark.parametrize(("path", "kind"), [(RUNS[0], "RunOrganizerRequest"), (RUNS[1], "RunAdvisorRequest")])
-async def test_a_run_that_ends_well(path: str, kind: str) -> None:
+async def test_a_report_run_with_a_valid_report(path: str, kind: str) -> None:
     run = report.ReportRun(ok=True, report_json='{"summary": "要約"}', warnings=["w"], rendered="要約\n")
     peers = ending(run)
     body = {
@@ -67,7 +67,7 @@ async def test_what_is_left_out_stays_out() -> None:
 
 
 @pytest.mark.parametrize("path", RUNS)
-async def test_a_run_without_a_valid_report_is_an_answer(path: str) -> None:
+async def test_a_report_run_without_a_valid_report_is_a_response(path: str) -> None:
     run = report.ReportRun(
         ok=False, report_json="", errors=["e"], rendered="never", stop_reason=report.STOP_REASON_ATTEMPTS_EXHAUSTED
     )
@@ -125,7 +125,7 @@ async def test_a_field_of_another_type_is_400_in_the_same_shape(fields: dict[str
 
 
 @pytest.mark.parametrize("path", [*RUNS, VALIDATE])
-async def test_an_unforeseen_failure_is_500_and_tells_only_where_the_log_has_it(path: str) -> None:
+async def test_an_unexpected_error_is_500_with_only_its_id_in_the_log(path: str) -> None:
     failure = RuntimeError("secret")
     raises: dict[str, Exception] = dict.fromkeys(("RunOrganizer", "RunAdvisor", "ValidateReport"), failure)
     async with client_of(Peers(raises=raises)) as client:

@@ -46,7 +46,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("request_", KINDS.values(), ids=KINDS)
-async def test_an_unforeseen_error_tells_nothing_of_itself(request_: dict[str, Any]) -> None:  # G-25
+async def test_an_unexpected_error_reveals_no_text(request_: dict[str, Any]) -> None:  # G-25
     async with client_of(Failing()) as client:
         response = await client.request(**request_)
     assert response.status_code == 500

@@ -216,7 +216,7 @@ async def test_every_method_is_answered(binding: Binding) -> None:
     async with client_of(peers) as client:
         response = await client.request(**request_arguments(binding))
     assert response.status_code == 200, response.text
-    if binding.method.containing_service.name != "GatewayService":  # which is a chain of others
+    if binding.method.containing_service.name != "GatewayService":  # which is a chain of other calls
         assert peers.requests[0].DESCRIPTOR is binding.method.input_type
         assert {name: getattr(peers.requests[0], name) for name in binding.variables} == {
             name: VALUES[name] for name in binding.variables

@@ -94,14 +94,14 @@ async def test_a_failed_generation_is_502() -> None:
     assert (response.status_code, response.json()) == (502, {"detail": "ModelUnavailable: HTTP 503"})  # G-21
 
 
-async def test_an_error_in_a_node_stops_the_run() -> None:
+async def test_an_error_in_a_node_stops_the_workflow() -> None:
     peers = Peers(raises={"search": Unavailable("down")})
     async with client_of(peers) as client:
         await client.post("/workflow/run", json={"query": "Q"})
     assert len(peers.requests) == 2  # G-38
 
 
-async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
+async def test_an_unexpected_error_returns_only_its_id_in_the_log() -> None:
     async with client_of(Peers(raises={"dataset": RuntimeError("secret path")})) as client:
         response = await client.post("/workflow/run", json={"query": "Q"})
     assert response.status_code == 500
@@ -182,7 +182,7 @@ async def test_a_body_that_is_too_large_is_refused_unread(declared: bool) -> Non
     assert peers.requests == []
 
 
-async def test_one_request_too_many_is_told_when_to_come_back() -> None:
+async def test_a_request_above_the_limit_gets_a_retry_delay() -> None:
     peers, began, may_end = Peers(), asyncio.Event(), asyncio.Event()
 
     async def hold(request: Any) -> Any:
@@ -204,7 +204,7 @@ async def test_one_request_too_many_is_told_when_to_come_back() -> None:
     assert (health.status_code, third.status_code) == (200, 200)
 
 
-async def test_a_body_that_does_not_arrive_loses_its_place() -> None:
+async def test_an_incomplete_body_frees_its_admission_slot() -> None:
     async def never() -> Any:
         yield b"{"
         await asyncio.Event().wait()

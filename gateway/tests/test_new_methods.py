@@ -172,7 +172,7 @@ async def test_a_new_method_takes_its_fields_from_path_query_and_body(tmp_path: 
         "event: end",
     ]
     assert [item["language"] for item in both.json()["requests"]] == ["a", "b"]
-    assert absent.status_code == 404  # it has no rule
+    assert absent.status_code == 404  # it has no HTTP rule
 
 
 @pytest.mark.parametrize(

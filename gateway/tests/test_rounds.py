@@ -176,7 +176,7 @@ async def test_teams_run_at_the_same_time() -> None:
     assert result.status == rounds.ROUNDS_STATUS_COMPLETED  # G-49
 
 
-async def test_an_execution_id_is_made_and_told() -> None:
+async def test_an_execution_id_is_generated_and_shown() -> None:
     stage = Stage({"t1": [1]})
     request = rounds_request(max_rounds=1)
     request.ClearField("execution_id")

@@ -97,10 +97,10 @@ async def test_a_team_leaves_its_caller_time_for_the_outcome() -> None:
     stage = Stage({"t1": [80]})
     with deadlines.time_limit(60):
         await stage.run(rounds_request(max_rounds=1))
-    assert 50 < stage.limits[0] <= 54  # G-62: a tenth of what is left is kept back
+    assert 50 < stage.limits[0] <= 54  # G-62: a tenth of the remaining time is reserved
 
 
-async def test_an_event_that_nobody_hears_changes_nothing() -> None:
+async def test_an_error_of_the_listener_changes_nothing() -> None:
     stage = Stage({"t1": [80, 90]})
 
     async def deaf(event: rounds.RoundFinished) -> None:
@@ -111,7 +111,7 @@ async def test_an_event_that_nobody_hears_changes_nothing() -> None:
     assert result.teams[0].error == ""
 
 
-async def test_a_caller_who_leaves_ends_the_teams_with_a_final_row() -> None:
+async def test_cancelling_rounds_ends_the_teams_with_a_final_row() -> None:
     stage = Stage({"a": [80, 90], "b": [70, 60]})
     stage.library.hangs = lambda request, number: number == 2
     teams = [team(name, instruction=name) for name in ("a", "b")]

@@ -58,7 +58,7 @@ def test_one_round_at_most_is_one_at_least() -> None:
     [
         ({"teams": [team("b"), team("a"), team("b"), team("a"), team("c")]}, "Duplicate team ids found: b, a"),  # G-46
         ({"min_rounds": 4, "max_rounds": 3}, "min_rounds (4) must be <= max_rounds (3)"),  # G-47
-        ({"min_rounds": 2, "max_rounds": 1}, "min_rounds (2) must be <= max_rounds (1)"),  # G-48: left out only
+        ({"min_rounds": 2, "max_rounds": 1}, "min_rounds (2) must be <= max_rounds (1)"),  # G-48: only if it is omitted
         ({"min_rounds": 6}, "min_rounds (6) must be <= max_rounds (5)"),
         ({"user_prompt": " 　\n"}, "user_prompt cannot be empty"),
         ({"execution_id": ""}, "execution_id cannot be empty"),

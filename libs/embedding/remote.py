@@ -84,7 +84,7 @@ class RemoteModel:
         return np.concatenate([task.result() for task in tasks])
 
     async def _embed_batch(self, texts: list[str], timeout_seconds: float | None) -> Float32s:
-        async def call() -> Float32s:
+        async def request_vectors() -> Float32s:
             try:
                 vectors = await self._langchain_model.aembed_documents(texts)
                 return check_vectors(vectors, len(texts), self.dimension)
@@ -92,7 +92,7 @@ class RemoteModel:
                 raise ModelReplyMalformed(f"model {self._name} {error}") from error
 
         with model_call("embeddings", self._provider, self._name):
-            vectors, attempts = await self._attempts.run(call, timeout_seconds)
+            vectors, attempts = await self._attempts.run(request_vectors, timeout_seconds)
         self.dimension = vectors.shape[1]
         # LangChain's embedding models do not return the provider's token counts.
         record(Usage(self._name, input_tokens=None, output_tokens=None, cost_usd=None, attempts=attempts))

@@ -24,7 +24,7 @@ def _load_zone(name: str) -> tzinfo:
         return UTC
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, LookupError):  # not found, a path, a folder: whatever keeps it from being loaded
+    except (OSError, ValueError, LookupError):  # any reason why the zone cannot be loaded: not found, a path, a folder
         raise ValueError(
             f"Invalid timezone in TZ environment variable: {name}. "
             "Valid examples: 'UTC', 'Asia/Tokyo', 'America/New_York'"

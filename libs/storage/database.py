@@ -88,11 +88,11 @@ class Database:
         """Return the result of `work`, which sees one state of the database and waits for no writer."""
         self._require_open()
 
-        def run() -> T:
+        def read_in_transaction() -> T:
             with self._read_engine.begin() as connection:
                 return work(connection)
 
-        return await self._run_on_reader(run)
+        return await self._run_on_reader(read_in_transaction)
 
     async def write(
         self, work: Callable[[Connection], T], key: str = "", on_commit: Callable[[T], None] | None = None

@@ -107,7 +107,7 @@ class GroupCommitWriter:
                 unit.error = unit.error or translated
 
     def _run_in_savepoint(self, unit: _Unit[Any], connection: Connection) -> None:
-        # Statements of our own: `begin_nested` compiles three anew for each unit, a tenth of a commit's time.
+        # Own statements: `begin_nested` compiles three statements for each unit, a tenth of a commit's time.
         connection.exec_driver_sql("SAVEPOINT unit")
         try:
             unit.result = unit.work(connection)
@@ -137,4 +137,4 @@ def _resolve(units: list[_Unit[Any]]) -> None:
             unit.done.set_result(unit.result)
         else:
             unit.done.set_exception(unit.error)
-            unit.done.exception()  # a caller that went away does not read it
+            unit.done.exception()  # a cancelled caller does not read it

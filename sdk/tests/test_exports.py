@@ -77,7 +77,7 @@ def edit(file: PlannedFile, *replacements: tuple[str, str]) -> ManagedBlock:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_texts_come_back_and_the_block_is_untouched(texts: list[str]) -> None:
+def test_texts_are_parsed_back_and_the_block_is_unchanged(texts: list[str]) -> None:
     file = plan(build_playbook(*texts))
     block = find_block(build_lines(file), "d")
     assert block

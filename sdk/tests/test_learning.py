@@ -54,7 +54,7 @@ def learn_records(learner: Learner, members: list[TrajectoryRecord], jobs: int =
     return list(learn_all(learner, members, jobs))  # type: ignore[arg-type]
 
 
-def test_each_run_has_one_outcome() -> None:
+def test_each_trajectory_has_one_outcome() -> None:
     learner = Learner()
     outcomes = learn_records(learner, records(*"abcde"))
     assert [outcome.record.source for outcome in outcomes] == list("abcde")
@@ -62,17 +62,17 @@ def test_each_run_has_one_outcome() -> None:
 
 
 def test_so_many_at_a_time_and_no_more() -> None:
-    # The barrier opens only when `jobs` calls are in it at once: fewer would wait for ever.
+    # The barrier opens only when `jobs` calls wait in it at once: fewer would wait until the timeout.
     learner = Learner(jobs=4)
     assert len(learn_records(learner, records(*map(str, range(20))), jobs=4)) == 20
     assert learner.most == 4
 
 
-def test_no_runs_no_outcomes() -> None:
+def test_no_trajectories_have_no_outcomes() -> None:
     assert learn_records(Learner(), []) == []
 
 
-def test_a_refused_run_is_an_outcome_and_the_next_is_learned() -> None:
+def test_a_refused_trajectory_is_an_outcome_and_the_next_is_learned() -> None:
     outcomes = learn_records(Learner(), records("refused", "unsaved", "good"))
     assert [outcome.failure for outcome in outcomes] == ["the dataset is locked", "the model gave no JSON", ""]
 
@@ -84,7 +84,7 @@ def test_a_server_that_is_gone_stops_the_learning() -> None:
     assert learner.learned == ["a", "gone"]
 
 
-def test_leaving_early_starts_no_further_run() -> None:
+def test_leaving_early_starts_no_further_learn_call() -> None:
     learner = Learner()
     for _ in learn_all(learner, records(*"abcde")):  # type: ignore[arg-type]
         break

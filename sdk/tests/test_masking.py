@@ -20,7 +20,7 @@ SECRETS = (
 @given(SECRETS, st.text(), st.text())
 def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, after: str) -> None:
     masked = SecretMask({"OPENAI_API_KEY": secret}, ())(before + secret + after)
-    # Two of its halves may only ever meet around what was put in its place.
+    # Two halves of the secret may be adjacent only around the text that replaced it.
     assume(not any(part and part in secret for part in (REDACTED, REDACTED[:1], REDACTED[-1:])))
     assert secret not in masked
 

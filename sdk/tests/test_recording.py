@@ -20,9 +20,7 @@ def outline(recording: Recording) -> list[tuple[int, str]]:
 
 
 @given(st.lists(messages, min_size=1, max_size=12), st.data())
-def test_a_conversation_sent_again_with_every_message_is_told_once(
-    conversation: list[RecordedMessage], data: st.DataObject
-) -> None:
+def test_a_repeated_conversation_is_recorded_once(conversation: list[RecordedMessage], data: st.DataObject) -> None:
     run = Recording("d")
     sent = 0
     while sent < len(conversation):
@@ -34,7 +32,7 @@ def test_a_conversation_sent_again_with_every_message_is_told_once(
     assert outline(run) == outline(once)
 
 
-def test_a_reply_that_was_said_is_not_heard_again() -> None:
+def test_a_recorded_reply_is_not_recorded_again() -> None:
     run = Recording("d")
     run.add_conversation([RecordedMessage("user", "q")])
     run.add_message(RecordedMessage("assistant", "a"))
@@ -44,13 +42,13 @@ def test_a_reply_that_was_said_is_not_heard_again() -> None:
     assert [text for _, text in outline(run)] == ["q", "a", "q"]
 
 
-def test_a_result_is_told_once_whether_the_tool_or_a_message_tells_it() -> None:
+def test_a_result_is_recorded_once_from_tool_or_message() -> None:
     run, call = Recording("d"), RecordedCall("1", "add", "{}")
     run.add_message(RecordedMessage("assistant", calls=(call,)))
     run.add_result(call, "2")
     run.add_conversation([RecordedMessage("assistant", calls=(call,)), RecordedMessage("tool", "2", call_id="1")])
     assert [text for _, text in outline(run)] == ["", "2"]
-    run.add_message(RecordedMessage("assistant", calls=(call,)))  # ids may repeat within a run
+    run.add_message(RecordedMessage("assistant", calls=(call,)))  # ids may repeat within a trajectory
     run.add_result(call, "3")
     assert [text for _, text in outline(run)] == ["", "2", "", "3"]
 

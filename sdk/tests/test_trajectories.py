@@ -57,7 +57,7 @@ def part_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
     return 200
 
 
-def test_a_long_file_goes_in_pieces_and_comes_back_whole_and_in_order(part_bytes: int) -> None:
+def test_a_long_file_is_sent_in_chunks_and_received_in_order(part_bytes: int) -> None:
     parser, ids = Parser(), [f"run-{number}" for number in range(100)]
     assert ids_of(parser, lines(ids)) == ids
     assert len(parser.parts) > 1
@@ -138,7 +138,7 @@ def test_the_request_id_is_a_uuid_that_only_content_changes(run: Trajectory, tru
     assert TrajectoryRecord("a.json", changed, truth, report).request_id != first.request_id
 
 
-def test_the_request_id_of_a_run_never_changes_between_versions() -> None:
+def test_the_request_id_of_a_trajectory_never_changes_between_versions() -> None:
     # A changed id would make hansei learn old trajectories again.
     run = Trajectory(id="r", query="q", dataset="d", status=TRAJECTORY_STATUS_FAILURE)
     assert TrajectoryRecord("", run, "truth", "report").request_id == "536a9351-2a69-5fb7-9735-0df6fc50b093"
@@ -149,7 +149,7 @@ def record(task: str, number: int, *, good: bool = True, dataset: str = "d") -> 
     return TrajectoryRecord("f", Trajectory(id=f"{task}-{number}", task_id=task, dataset=dataset, status=status))
 
 
-def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_first() -> None:
+def test_siblings_with_the_other_outcome_are_first() -> None:
     records = [
         record("a", 1, good=False),
         record("a", 2, good=False),
@@ -164,7 +164,7 @@ def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_firs
     assert list(other_dataset.siblings) == []
 
 
-def test_runs_without_a_task_have_no_siblings() -> None:
+def test_trajectories_without_a_task_have_no_siblings() -> None:
     assert all(not run.siblings for run in add_siblings([record("", 1), record("", 2, good=False)]))
 
 

@@ -18,7 +18,7 @@ KEEPING_STATE = [
 ]
 
 RPC_BESIDE = {
-    # Access control stands before the methods of all services: what it needs of a call is at the edge, too.
+    # Access control precedes the methods of all services, so its metadata is read at the edge, too.
     "gateway/access": {"guard", "methods", "named_resources"},
 }
 FORMER_NAMES = {"measures", "opening", "writer", "store", "times", "codec", "failures"}

@@ -49,7 +49,7 @@ def test_the_folders_of_services_are_those_of_the_list() -> None:
     assert sorted([*folders, "gateway"]) == SERVICES
 
 
-def test_no_module_has_a_name_that_says_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     assert [str(path) for path in modules() if {path.stem, path.parent.name} & NAMELESS] == []
 
 
@@ -96,5 +96,5 @@ def test_no_service_calls_one_that_calls_it() -> None:
     services = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
     calls = {name: listed["calls"] for name, listed in services.items()}
     assert find_cycle(calls) == []
-    # As it was before the curator embedded for itself.
+    # The calls before the curator embedded texts itself.
     assert set(find_cycle({**calls, "curator": ["search"]})) == {"curator", "search"}

@@ -23,7 +23,7 @@ def stack() -> Iterator[Stack]:
         yield Stack(**vars(found), seeds=Seeds(client, found.address))
 
 
-# Of one file, not of the session: while Playwright runs, its event loop is the thread's, and no other can be.
+# For each file, not for the session: while Playwright runs, its event loop occupies the thread.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -95,7 +95,7 @@ def test_a_playbook_is_read_by_keys_alone(reader: Reader) -> None:
     reader.press("Escape")
     expect(reader.page.get_by_role("region", name="Bullet")).to_have_count(0)
     expect(reader.main.locator(".virtual")).to_be_focused()
-    expect(reader.chosen_row).to_have_attribute("aria-setsize", "1000")  # the list has come to its end
+    expect(reader.chosen_row).to_have_attribute("aria-setsize", "1000")  # the list is at its end
     reader.press("End")
     expect(reader.chosen_row).to_have_attribute("aria-posinset", "1000")
     reader.press("Home", "/")

@@ -120,7 +120,7 @@ def test_addresses(watched_reader: Reader, text: str) -> None:
         watched_reader.open(address)
     watched_reader.open(f"#/playbooks/{quote(text, safe='')}")
     watched_reader.sees("The request failed")
-    watched_reader.complaints.clear()  # that the gateway refuses the name is noted by the browser
+    watched_reader.complaints.clear()  # the browser logs that the gateway refuses the name
 
 
 def test_the_browser_would_stop_it_too(watched_reader: Reader) -> None:

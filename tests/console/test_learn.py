@@ -69,7 +69,7 @@ def file(name: str, text: str) -> Any:
     return {"name": name, "mimeType": "application/octet-stream", "buffer": text.encode()}
 
 
-def test_one_run_is_learned_from_before_ones_eyes(reader: Reader) -> None:
+def test_learning_one_trajectory_shows_its_stages(reader: Reader) -> None:
     reader.open("#/learn/learned")
     expect(reader.page.get_by_role("region", name="Feed")).to_contain_text("Revisions appear here")
     reader.button("Fill in an example").click()
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str,
     reader.expect_only_refusals("400")
 
 
-def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
+def test_the_error_of_a_chosen_format_names_the_missing_part(reader: Reader) -> None:
     reader.open("#/learn/thousand")
     reader.page.get_by_label("Trajectories").fill(BY_NAME["OpenAI messages"])
     reader.page.get_by_label("Format").select_option("TRAJECTORY_FORMAT_TAU_BENCH")
@@ -153,7 +153,7 @@ def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
     expect(reader.page.locator("#toasts")).to_contain_text("There is no trajectory yet")
 
 
-def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
+def test_several_trajectories_become_a_job_with_its_progress(reader: Reader) -> None:
     reader.open("#/learn/many")
     reader.page.get_by_label("Trajectory files").set_input_files(
         [file("many.jsonl", lines(12)), file("one.json", BY_NAME["ATIF"]), file("none.json", "{}")]
@@ -191,7 +191,7 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
         expect(job).to_contain_text("Dropped")
 
 
-def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: str) -> None:
+def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, giving_up: str) -> None:
     with reading(browser, giving_up) as reader:
         job_id = submit_job(giving_up, "dead", runs("dead", 60))
         reader.open(f"#/learn/dead?job={job_id}")
@@ -210,7 +210,7 @@ def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: s
         assert faults(reader, None) == []
 
 
-def test_a_job_that_is_forgotten_says_so(reader: Reader) -> None:
+def test_a_deleted_job_is_not_found(reader: Reader) -> None:
     reader.open(f"#/learn/thousand?job={uuid.uuid4()}")
     reader.sees("No such job")
     reader.expect_only_refusals("404")

@@ -31,7 +31,7 @@ def test_a_playbook_shows_bullets_with_counters_section_and_provenance(reader: R
     expect(detail).to_contain_text("run-shorter")
 
 
-def test_a_bullet_tells_its_history(reader: Reader, stack: Stack) -> None:
+def test_a_bullet_shows_its_history(reader: Reader, stack: Stack) -> None:
     reader.open(f"#/playbooks/thousand?bullet={stack.thousand[1]}")
     story = reader.page.get_by_role("region", name="Bullet").locator(".story > li")
     expect(story).to_have_count(3)
@@ -170,7 +170,7 @@ def test_search_shows_how_scores_came_about(reader: Reader) -> None:
     expect(first).to_contain_text("1.00 · 1.00 + 0.00 ·")
 
 
-def test_search_that_finds_nothing_says_what_to_do(reader: Reader) -> None:
+def test_an_empty_search_names_the_remedy(reader: Reader) -> None:
     reader.open("#/search/thousand?q=database&section=nowhere")
     reader.sees("Nothing found")
 
@@ -200,7 +200,7 @@ def test_a_plan_is_drawn_with_its_states_and_the_question_answered(reader: Reade
     )
 
 
-def test_an_execution_is_modified_told_more_and_cancelled(reader: Reader, stack: Stack) -> None:
+def test_an_execution_is_modified_informed_and_cancelled(reader: Reader, stack: Stack) -> None:
     execution = stack.seeds.execution("Change me", confirm=True)
     reader.open(f"#/executions/{execution}")
     expect(reader.page.get_by_role("region", name="Open question")).to_contain_text("About the plan")
@@ -256,7 +256,7 @@ def test_health_shows_services_and_indexes(reader: Reader) -> None:
     expect(reader.main.locator("tr", has=name)).to_contain_text("1,000")
 
 
-def test_pages_without_anything_say_so(reader: Reader) -> None:
+def test_empty_pages_show_a_notice(reader: Reader) -> None:
     for address, text in (
         ("#/playbooks/nothing-here", "No such dataset"),
         ("#/playbooks/nothing-here/history", "No such dataset"),
@@ -280,7 +280,7 @@ def test_what_the_gateway_refuses_is_told_with_its_reason(reader: Reader) -> Non
     reader.expect_only_refusals("400")
 
 
-def test_a_gateway_that_is_gone_is_told_and_tried_again(reader: Reader) -> None:
+def test_an_unavailable_gateway_is_reported_and_retried(reader: Reader) -> None:
     reader.page.context.route("**/v1/playbooks**", lambda route: route.abort())
     reader.open("#/playbooks")
     reader.sees("The gateway cannot be reached.")

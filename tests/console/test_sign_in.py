@@ -36,7 +36,7 @@ def sign_in(reader: Reader, token: str) -> None:
     reader.button("Sign in").click()
 
 
-def test_a_stranger_signs_in_and_comes_back_to_the_page(stranger: Reader) -> None:
+def test_after_signing_in_the_user_returns_to_the_page(stranger: Reader) -> None:
     stranger.open("#/playbooks/thousand")
     expect(stranger.page.get_by_role("heading", level=1)).to_have_text("Sign in to hansei")
     sign_in(stranger, TOKEN)
@@ -45,7 +45,7 @@ def test_a_stranger_signs_in_and_comes_back_to_the_page(stranger: Reader) -> Non
     expect(stranger.page.get_by_role("heading", level=1)).to_have_text("Sign in to hansei")
 
 
-def test_a_wrong_token_is_told(stranger: Reader) -> None:
+def test_a_wrong_token_is_reported(stranger: Reader) -> None:
     stranger.open("#/playbooks")
     sign_in(stranger, "guessed")
     stranger.sees("The gateway rejects this token.")

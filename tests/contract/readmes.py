@@ -120,7 +120,7 @@ def by_buf(example: Example, address: str) -> str:
     command += [f"http://{address}/{call.method}"] if call.method else ["--list-methods", f"http://{address}"]
     command += ["--data", call.data] if call.data else []
     seconds = call.stopped_after or CALL_SECONDS
-    # It ends before its garbage is worth collecting.
+    # The process ends before garbage collection is worthwhile.
     environment = {**os.environ, "GOGC": "off"}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

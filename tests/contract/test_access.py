@@ -87,7 +87,7 @@ def test_every_method_has_a_scope(path: str) -> None:
     assert load_policies()["/" + path].scope in SCOPES | {ANY}, f"{path} has no scope in its policy"
 
 
-def test_the_guard_knows_every_method_that_is_served() -> None:
+def test_the_guard_has_every_served_method() -> None:
     assert {path.lstrip("/") for path in guard_methods(load_contract())} == set(METHODS)
 
 
@@ -123,7 +123,7 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
 def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
     fields = text_fields(METHODS[path])
     if not OPTIONAL_WITHIN_PREFIX & {get_kind(field) for field in fields} or path.endswith("/DrawPlan"):
-        return  # a drawing looks nowhere
+        return  # a drawing reads no data
     assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {
         get_kind(field) for field in METHODS[path].input_type.fields
     }

@@ -13,7 +13,7 @@ from tests.support.shared_resources import CODE, ROOT
 
 
 def test_the_pages_are_those_of_the_protos(tmp_path: Path) -> None:
-    # In a process of its own: the texts of options depend on the extensions that a process has loaded.
+    # In a separate process: the texts of options depend on the extensions that a process has loaded.
     command = [sys.executable, "-m", "docs.contract_pages", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": CODE}, check=True)
     committed, generated = ({path.name: path.read_text() for path in folder.iterdir()} for folder in (FOLDER, tmp_path))

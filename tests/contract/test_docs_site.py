@@ -80,7 +80,7 @@ def test_browsers_fetch_nothing_from_elsewhere(site: Path) -> None:
         policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
         assert policy, page
         assert "http" not in policy[1]
-        # Mermaid is the one thing the theme would fetch from elsewhere: it would be shown as text.
+        # Mermaid is the only file that the theme would fetch from another host; without it, diagrams are shown as text.
         assert 'class="mermaid"' not in text, page
     for sheet in site.glob("**/*.css"):
         urls = re.findall(r"url\(([^)]*)\)", sheet.read_text(encoding="utf-8"))

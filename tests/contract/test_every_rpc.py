@@ -50,7 +50,7 @@ def test_the_list_of_services_names_every_contract_once() -> None:
     assert sorted(listed) == sorted(contracts.services())
 
 
-def test_the_gateway_knows_who_serves_what_the_list_says() -> None:
+def test_the_gateway_finds_every_service_of_the_list() -> None:
     """`make protos` copies it from the list."""
     service_names = {
         name: [service.full_name for service in services] for name, services in load_contract().services.items()
@@ -68,7 +68,7 @@ def test_reflection_at_the_front_shows_every_service(system: systems.System) -> 
     assert set(contracts.services()) <= set(list_services(system.address))
 
 
-def test_reflection_of_each_service_shows_what_the_list_says(system: systems.System) -> None:
+def test_reflection_of_each_service_shows_the_services_of_the_list(system: systems.System) -> None:
     for name, entry in systems.SERVICES.items():
         assert set(entry["serves"]) <= set(list_services(system.addresses[name]))
 

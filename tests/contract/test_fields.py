@@ -45,7 +45,7 @@ def _is_output(field: FieldDescriptor) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
-def test_a_request_field_says_how_it_behaves(name: str) -> None:
+def test_a_request_field_has_a_field_behavior(name: str) -> None:
     assert _behaviours(FIELDS[name]), f"{name} has no google.api.field_behavior"
 
 

@@ -15,7 +15,7 @@ from tests.contract.reflection import by_reflection
 from tests.support import systems
 from tests.support.commands import runner
 
-# A foreign client against the form that readers start; the others must answer the same lines.
+# grpcurl calls the system that readers start; the other forms must respond to the same lines.
 CLIENTS = {"one process": by_buf, "separate processes": by_reflection, "replicated": by_reflection}
 BY_README = {readme: list(lines) for readme, lines in itertools.groupby(example_lines(), lambda line: line.readme)}
 
@@ -35,7 +35,7 @@ def test_the_lines_of_a_page_work(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HANSEI_ADDR", system.address)
-    # Tools such as curl know one address; clients of gRPC know all.
+    # Tools such as curl use one address; gRPC clients use all.
     address, output = system.replicas("gateway")[0], ""
     for example in BY_README[readme]:
         if example.language == "python":
@@ -49,7 +49,7 @@ def test_the_lines_of_a_page_work(
 
 
 @pytest.mark.parametrize("page", SITE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_of_the_site_has_no_line_that_is_not_run(page: Path) -> None:
+def test_every_command_of_the_site_is_executed(page: Path) -> None:
     """Except what installs, sets up or starts, which the lines are run after."""
     programs = {"grpcurl", "hansei", "make", "export"}
     lines = [example.command for example in all_lines(page) if example.language == "sh"]

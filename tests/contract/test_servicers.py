@@ -129,25 +129,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc_testing.Se
 def _blocking(loop: asyncio.AbstractEventLoop, path: str, handler: Any) -> Callable[..., Any]:
     """Return the handler as a function, or as a generator, that runs it on the loop."""
 
-    def run(request: Any, context: grpc.ServicerContext, start: Callable[[], Any]) -> Any:
-        async def call() -> Any:
+    def run_coroutine(request: Any, context: grpc.ServicerContext, start: Callable[[], Any]) -> Any:
+        async def call_servicer() -> Any:
             current_call.set(Call(path, create_id(), normalize_key(request)))
             return await start()
 
         try:
-            return asyncio.run_coroutine_threadsafe(call(), loop).result(SECONDS)
+            return asyncio.run_coroutine_threadsafe(call_servicer(), loop).result(SECONDS)
         except HanseiError as error:
             wire = status.encode(error, "servicers")
             context.abort(wire.code, str(error))
 
     def unary(request: Any, context: grpc.ServicerContext) -> Any:
-        return run(request, context, lambda: handler.unary_unary(request, context))
+        return run_coroutine(request, context, lambda: handler.unary_unary(request, context))
 
     def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         async def responses() -> list[Any]:
             return [response async for response in handler.unary_stream(request, context)]
 
-        found: list[Any] = run(request, context, responses)
+        found: list[Any] = run_coroutine(request, context, responses)
         yield found[-1]
 
     return stream if handler.response_streaming else unary

@@ -24,7 +24,7 @@ def test_the_console_has_a_name_for_each_format() -> None:
     assert {name.lower() for name in re.findall(rf"^  {PREFIX}(\w+):", script, re.MULTILINE)} == BY_CONTRACT
 
 
-def test_the_readme_of_the_reflector_says_how_each_format_is_detected() -> None:
+def test_the_readme_of_the_reflector_describes_each_format() -> None:
     readme = (ROOT / "services/reflector/README.md").read_text(encoding="utf-8")
     section = readme.partition("## Trajectory files")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == BY_CONTRACT

@@ -150,7 +150,7 @@ def test_prometheus_believes_only_the_name_it_scrapes(production: Manifests) -> 
     assert volumes["authority"]["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
 
 
-def test_the_ingress_speaks_tls_to_the_gateway(production: Manifests) -> None:
+def test_the_ingress_uses_tls_to_the_gateway(production: Manifests) -> None:
     transport = production.manifest("ServersTransport", "gateway")["spec"]
     assert transport["serverName"] in production.manifest("Certificate", "gateway")["spec"]["dnsNames"]
     for name in ("gateway", "gateway-grpc"):
@@ -161,7 +161,7 @@ def test_the_ingress_speaks_tls_to_the_gateway(production: Manifests) -> None:
         }
 
 
-def test_no_service_is_told_to_be_plaintext(production: Manifests) -> None:
+def test_no_service_is_configured_for_plaintext(production: Manifests) -> None:
     protocols = {port.get("appProtocol") for service in production.kind("Service") for port in service["spec"]["ports"]}
     assert protocols == {"https", None}
 

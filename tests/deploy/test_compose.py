@@ -119,7 +119,7 @@ def test_each_came_up_at_the_first_try(stack: Stack, service: str) -> None:
 
 
 @pytest.mark.parametrize("service", CONTAINERS)
-def test_each_is_limited_as_the_file_says(stack: Stack, service: str) -> None:
+def test_each_is_limited_as_in_the_file(stack: Stack, service: str) -> None:
     limits = stack.inspect(service)["HostConfig"]
     assert limits["ReadonlyRootfs"] is True
     assert limits["CapDrop"] == ["ALL"]
@@ -154,7 +154,7 @@ def test_calls_need_the_token(stack: Stack, learned_run: tuple[str, LearnRespons
         client.search(learned_run[0], "What went wrong?")
 
 
-def test_http_answers_who_bears_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:  # G-18, G-30
+def test_http_admits_callers_with_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:  # G-18, G-30
     assert stack.http("GET", "/health").json() == {"status": "ok"}
     request: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned_run[0]}}
     assert stack.http("POST", "/workflow/run", **request).status_code == 401
@@ -164,7 +164,7 @@ def test_http_answers_who_bears_the_token(stack: Stack, learned_run: tuple[str, 
     assert answered.json()["llm_response"]
 
 
-def test_no_secret_is_told(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
+def test_no_secret_is_logged(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
     log = stack.log()
     assert "serving" in log
     secrets = {name for name in stack.env_file_variables if name.endswith(("_PASSWORD", "_TOKEN"))}
@@ -182,7 +182,7 @@ def test_what_was_learned_stays(stack: Stack, learned_run: tuple[str, LearnRespo
             CONTAINERS, 0
         )
     stack.start()
-    if interruption != "restart":  # That one takes PostgreSQL from services that have not ended yet, and they say so.
+    if interruption != "restart":  # It stops PostgreSQL while services still use it, and they log this.
         assert stack.complaints() == []
     with stack.client() as client:
         assert client.playbooks.get(dataset=dataset) == before

@@ -35,7 +35,7 @@ def test_pods_reach_those_they_call_and_no_others(manifests: Manifests) -> None:
     assert found == expected
 
 
-def test_only_who_calls_models_gets_out(manifests: Manifests) -> None:
+def test_only_services_that_call_models_reach_the_internet(manifests: Manifests) -> None:
     for name, listed in SERVICES.items():
         blocks = [
             (peer["ipBlock"]["cidr"], port["port"])
@@ -78,7 +78,7 @@ def _open_ports(manifests: Manifests, source: str, target: str) -> set[int]:
 def _allowed_peers(manifests: Manifests, pod: str, direction: str, side: str, other: str) -> Iterator[Any]:
     for rule in _rules(manifests, pod, direction):
         for peer in rule[side]:
-            # A selector of namespaces alone may name this one only with `{}`, which means all of them.
+            # A selector of namespaces matches this namespace only if it is `{}`, which matches all.
             elsewhere = peer.get("namespaceSelector", {}).get("matchLabels")
             selector = peer.get("podSelector")
             if selector is not None and not elsewhere and _selects(selector, labels(manifests.workloads()[other])):

@@ -52,7 +52,7 @@ def test_it_answers_for_each_of_its_services(running: tuple[str, str, str]) -> N
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_its_own_check_says_so(running: tuple[str, str, str]) -> None:
+def test_the_health_check_of_the_image_passes(running: tuple[str, str, str]) -> None:
     assert docker("exec", running[1], *HEALTHCHECK).strip() == "SERVING"
 
 
@@ -60,7 +60,7 @@ def test_it_has_no_rights(running: tuple[str, str, str]) -> None:
     assert rights(running[1]) == NO_RIGHTS
 
 
-def test_it_says_what_it_is(running: tuple[str, str, str]) -> None:
+def test_an_image_has_its_labels(running: tuple[str, str, str]) -> None:
     image = json.loads(docker("image", "inspect", f"hansei/{running[0]}:{VERSION}"))[0]["Config"]
     assert image["User"] == "10001:10001"
     assert image["Labels"]["org.opencontainers.image.title"] == f"hansei {running[0]}"
@@ -99,7 +99,7 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
     }
     limits = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]
     variables = [f"--env={key}={value}" for key, value in environment.items()]
-    # The host's network, so that it is reached on loopback with engines that make no bridge.
+    # The host's network, so that loopback works with engines that create no bridge.
     docker("run", "--detach", "--name", container, "--network=host", *limits, *variables, f"hansei/{name}:{VERSION}")
     try:
         yield container, address

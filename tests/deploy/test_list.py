@@ -90,7 +90,7 @@ def test_compose_runs_every_service_and_its_database() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_compose_gives_a_service_what_the_list_says(name: str) -> None:  # G-15, G-17
+def test_compose_configures_a_service_as_in_the_list(name: str) -> None:  # G-15, G-17
     listed, compose_service = SERVICES[name], COMPOSE["services"][name]
     environment = compose_service["environment"]
     assert compose_service["image"] == f"hansei/{name}:{VERSION}"
@@ -119,7 +119,7 @@ def test_compose_is_reachable_from_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published["gateway"])
 
 
-# --- what an image holds
+# --- content of an image
 
 
 def test_images_are_pinned_and_run_without_rights() -> None:
@@ -210,7 +210,7 @@ def _files(module: str) -> Iterator[Path]:
         yield from (p for p in (root / relative.with_suffix(".py"), root / relative / "__init__.py") if p.exists())
 
 
-# --- the probe of engines that have none of their own
+# --- the probe for engines without probes
 
 
 @pytest.mark.parametrize("variable", ["HANSEI_LISTEN_ADDRESS", "HANSEI_HEALTH_ADDRESS"])

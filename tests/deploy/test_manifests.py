@@ -13,7 +13,7 @@ from tests.support.systems import SERVICES
 
 CLOSING_SECONDS = 10
 HEALTH_PORT = 9440
-# What an operator makes before production is applied; deploy/README.md says how.
+# Objects that an operator creates before applying production, as deploy/README.md describes.
 SECRETS_OF_PRODUCTION = {
     "gateway-token",
     "gateway-tls",
@@ -53,7 +53,7 @@ def test_ports_are_those_of_the_list(manifests: Manifests, name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_probes_are_asked_by_the_kubelet_itself(manifests: Manifests, name: str) -> None:
     workload = container(manifests.workloads()[name])
-    # Where gRPC is TLS, on the port where health alone is not.
+    # If gRPC uses TLS, the probe calls the port that serves only health, in plaintext.
     port = HEALTH_PORT if _certificates(manifests) else SERVICES[name]["listen"]
     address = _plain(workload).get("HANSEI_HEALTH_ADDRESS")
     assert address == (f"0.0.0.0:{HEALTH_PORT}" if _certificates(manifests) else None)
@@ -108,9 +108,9 @@ def test_names_that_are_referred_to_exist(manifests: Manifests, namespace: str) 
     existing |= {("Secret", certificate["spec"]["secretName"]) for certificate in manifests.kind("Certificate")}
     references = {reference for manifest in manifests.objects for reference in _references(manifest)}
     assert references - existing == set()
-    # Nothing generated is left unused either.
+    # Every generated object is used, too.
     left = {(kind, name) for kind, name in existing if kind in ("ConfigMap", "Secret")} - references
-    assert left - {("ConfigMap", "hansei-dashboard")} == set()  # for a Grafana that is not ours
+    assert left - {("ConfigMap", "hansei-dashboard")} == set()  # for a Grafana outside of the manifests
 
 
 def test_keys_that_are_referred_to_exist(manifests: Manifests, namespace: str) -> None:
@@ -158,7 +158,7 @@ def test_production_scales_every_service() -> None:
         workload = manifests.workloads()[name]
         assert scaler["spec"]["scaleTargetRef"]["kind"] == workload["kind"]
         assert scaler["spec"]["minReplicas"] >= 2
-        # A number here would undo what the autoscaler did, at every apply.
+        # A number here would override the autoscaler at every apply.
         assert "replicas" not in workload["spec"]
 
 
@@ -192,7 +192,7 @@ def _references(value: Any) -> Iterator[tuple[str, str]]:
             elif key in ("scaleTargetRef", "issuerRef"):
                 yield item["kind"], item["name"]
             elif isinstance(item, str) and (key == "secret" or (key == "secretName" and "issuerRef" not in value)):
-                yield "Secret", item  # but a certificate makes its own
+                yield "Secret", item  # but cert-manager creates the Secret of a certificate
             elif key == "serviceAccountName":
                 yield "ServiceAccount", item
             elif key == "service" and isinstance(item, dict):

@@ -37,7 +37,7 @@ QUERIES = {
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", [])
 }
-# Nothing in these runs goes wrong in this way, so only the metric and its labels are asked for.
+# This failure does not occur in the tests, so only the metric and its labels are checked.
 NEVER_HERE = {"Conflicts": 'hansei_playbook_deltas_total{outcome!=""}'}
 
 
@@ -184,10 +184,10 @@ def test_alerts_are_evaluated_and_quiet(use_every_service: None, prometheus: Pro
     def quiet() -> bool:
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         raised = {rule["name"] for rule in rules if rule["state"] != "inactive"}
-        # The certificates of the tests are good for a day, so exactly this alert has to be there.
+        # The certificates of the tests are valid for a day, so exactly this alert must fire.
         return all(rule["health"] == "ok" for rule in rules) and raised == {"HanseiCertificateExpires"}
 
-    # What begins looks for a moment like what is missing, and what has just been done like what waits.
+    # For a moment, a starting process looks absent, and a finished job looks waiting.
     prometheus.wait_for(quiet, "every alert but that of the certificates inactive")
     prometheus.result('ALERTS{alertname="HanseiCertificateExpires", job="curator"}')
 

@@ -52,7 +52,7 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster) -> None:
                 tasks.create_task(load.go_on())
             await asyncio.gather(*(replace_pods(pairs, name, load) for name in SERVICES))
             load.enough = True
-        # What was acknowledged is there: each call that learned is one revision.
+        # All acknowledged lessons are stored: each call that learned is one revision.
         assert await load.revision() == load.learned
     finally:
         await peers.close()

@@ -27,5 +27,5 @@ def test_the_table_keeps_the_limits() -> None:
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES)[: campaign_size(len(SERVICES), 1)])
-def test_an_image_is_as_large_as_the_table_says(service: str) -> None:
+def test_an_image_has_the_size_of_the_table(service: str) -> None:
     assert measure_megabytes(service) == pytest.approx(table()[service], rel=DIFFERENCE)

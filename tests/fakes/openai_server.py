@@ -114,7 +114,7 @@ class OpenAIServer:
             while (request := await read_request(reader)) and await self._exchange(request, reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client went away, or the server stops: nobody is left to be told
+            pass  # the client disconnected, or the server stops: no response is needed
         finally:
             writer.close()
             self._connections.discard(task)

@@ -157,7 +157,7 @@ def test_wheels_share_no_file(wheels: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["hansei", "hansei_server"])
-def test_a_wheel_says_what_it_is(wheels: dict[str, Path], name: str) -> None:
+def test_a_wheel_has_its_metadata(wheels: dict[str, Path], name: str) -> None:
     with zipfile.ZipFile(wheels[name]) as wheel:
         about = f"{name}-{VERSION}.dist-info"
         metadata = wheel.read(f"{about}/METADATA").decode()
@@ -186,7 +186,7 @@ def test_every_module_of_the_client_is_imported_with_what_the_wheel_depends_on(c
     "command",
     ["up", "demo", "search --local x", "config init", f"eval blame {RECORDED}", f"eval retrieval {RECORDED}"],
 )
-def test_a_command_that_needs_the_servers_says_what_to_install(client: Environment, command: str) -> None:
+def test_a_command_without_the_servers_names_the_package_to_install(client: Environment, command: str) -> None:
     done = client.run("hansei", *command.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[0].startswith("Error: the servers of hansei are not installed")

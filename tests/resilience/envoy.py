@@ -24,7 +24,7 @@ ADMIN = 9901
 START_SECONDS = 60
 EXTENSIONS = "type.googleapis.com/envoy.extensions"
 ROUTER = {"@type": f"{EXTENSIONS}.filters.http.router.v3.Router"}
-# Of all calls, none: how many and for how long is said while it runs, by `Envoy.delay`.
+# No call is delayed at first; `Envoy.delay` sets the share and the delay at run time.
 DELAY = {
     "@type": f"{EXTENSIONS}.filters.http.fault.v3.HTTPFault",
     "delay": {"fixed_delay": "1s", "percentage": {"numerator": 0}},

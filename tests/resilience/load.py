@@ -52,7 +52,7 @@ class Ledger:
             self.refused["nothing learned: the reflection failed"] += 1
         elif not learned.curation.saved:
             assert learned.curation.error
-            self.refused["not saved: the answer says so, and why"] += 1
+            self.refused["saved: false, with the reason"] += 1
         return learned.curation.saved
 
     def refuse(self, error: HanseiError) -> None:
@@ -118,7 +118,7 @@ class Load:
             return await method(request, timeout=self._seconds)
         except HanseiError as error:
             self.ledger.refuse(error)
-            # As a caller does: after a pause, which differs from that of the others.
+            # Like a real caller: after a random pause.
             await asyncio.sleep(min(error.retry_after or 0.1, 1.0))
             return None
 

@@ -152,7 +152,7 @@ def network(*names: str) -> Iterator[Network]:
             made.close()
     finally:
         for first in firsts:
-            first.communicate()  # the end of its input is its end
+            first.communicate()  # the process ends when its input ends
 
 
 def _require() -> None:

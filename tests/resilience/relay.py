@@ -58,7 +58,7 @@ class Relay:
                 both.create_task(self._pass_bytes(reader, onward_writer))
                 both.create_task(self._pass_bytes(onward_reader, writer))
         except* (OSError, asyncio.CancelledError):
-            pass  # one side is gone: so is the other
+            pass  # when one side closes, close the other
         finally:
             for writer in writers:
                 writer.close()

@@ -45,7 +45,7 @@ def test_everything_in_one_process_is_killed(tmp_path: Path, database_location: 
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
-            # Submitted each time, as by a caller who does not know whether it arrived.
+            # Submitted each time, like a caller that got no response.
             jobs.submit(dataset, runs(dataset, TOTAL), job_id)
             assert jobs.until_learned(job_id, count).state == bulk.JOB_STATE_RUNNING
             system.processes["allinone"].kill()
@@ -94,7 +94,7 @@ def test_a_job_outlives_a_restart_of_its_database(
         check(jobs, job.job_id, dataset)
 
 
-def test_a_gateway_that_is_killed_while_its_database_restarts_goes_on_under_its_name(
+def test_a_killed_gateway_continues_its_jobs_under_its_name(
     peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
     """DBOS recovers what an executor of its name left, as it starts; here everybody starts at once."""
@@ -114,9 +114,7 @@ def test_a_gateway_that_is_killed_while_its_database_restarts_goes_on_under_its_
         check(jobs, job_id, dataset)
 
 
-def test_a_gateway_that_is_asked_to_leave_finishes_what_it_learns_and_leaves_the_rest(
-    tmp_path: Path, dataset: str
-) -> None:
+def test_a_draining_gateway_finishes_its_trajectories_and_leaves_the_others(tmp_path: Path, dataset: str) -> None:
     """The drain ends with the runs in progress, not with the job, and not with its grace."""
     with systems.one_process(tmp_path, HANSEI_DRAIN_GRACE_SECONDS="60") as system, jobs_at(system.address) as jobs:
         job = jobs.submit(dataset, runs(dataset, TOTAL))

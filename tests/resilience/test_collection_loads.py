@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
         "EMBEDDING_PROVIDER": "hashing",
         "HANSEI_SEARCH_DATABASE_URL": str(tmp_path / "search.db"),
         "HANSEI_SEARCH_SNAPSHOT_DIR": str(tmp_path / "snapshots"),
-        # A life that is killed has kept a snapshot of some earlier state by then.
+        # By then a killed process has written a snapshot of an earlier state.
         "HANSEI_SEARCH_SNAPSHOT_SECONDS": "0.2",
     }
 

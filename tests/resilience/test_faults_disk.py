@@ -67,7 +67,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             ballast = fill(disk)
             number = next(n for n in range(BEFORE, ENOUGH) if not learn(client, ledger, n))
             assert sum(ledger.refused.values()) == 1
-            # Reading goes on, and finds what was acknowledged.
+            # Reads succeed, and return the acknowledged lessons.
             with jobs_at(system.address) as jobs:
                 assert sorted(jobs.sources(ledger.dataset)) == sorted(ledger.acknowledged)
             ballast.unlink()

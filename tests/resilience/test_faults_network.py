@@ -53,7 +53,7 @@ async def test_a_peer_that_takes_connections_and_never_answers(
 ) -> None:
     """Its process hangs; it is ended, and another one takes its place."""
     async with load(gateway, call_seconds=CALL_SECONDS) as callers:
-        await line.end()  # connections are made anew, to one that does not speak
+        await line.end()  # connections are opened again, to a server that never responds
         line.whole.clear()
         began = time.monotonic()
         await refusals(callers.ledger.refused, CALLERS)

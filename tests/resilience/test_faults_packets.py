@@ -50,7 +50,7 @@ def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
     with network(*SERVICES, "postgres", "envoy") as hosts:
         within = tuple(hosts.hosts["postgres"].namespace_command("net", "pid"))
         extra = {
-            # Who may call is not what breaks here.
+            # This test does not concern access control.
             "gateway": {"REFLECTOR_ADDR": hosts.address("envoy", port), "HANSEI_AUTH": "off", "GATEWAY_API_TOKEN": ""},
         }
         data = tmp_path_factory.mktemp("apart")

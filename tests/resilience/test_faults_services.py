@@ -52,7 +52,7 @@ async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None
         assert not callers.ledger.refused, "nobody who learns or searches needs it"
 
 
-async def test_the_database_is_away_and_comes_back(hansei: Hansei) -> None:
+async def test_a_database_outage_and_its_end(hansei: Hansei) -> None:
     async with load(hansei.address) as callers:
         await asyncio.to_thread(hansei.postgres.stop)
         before = len(callers.ledger.acknowledged)

@@ -49,7 +49,7 @@ def hansei(system: systems.System, capfd: pytest.CaptureFixture[str], monkeypatc
 
 
 def runner(capfd: pytest.CaptureFixture[str]) -> Hansei:
-    def run(*arguments: object) -> CommandResult:
+    def run_command(*arguments: object) -> CommandResult:
         capfd.readouterr()
         code = 0
         try:
@@ -59,7 +59,7 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Hansei:
         written = capfd.readouterr()
         return CommandResult(code, written.out, written.err)
 
-    return run
+    return run_command
 
 
 @pytest.fixture

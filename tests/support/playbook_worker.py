@@ -58,12 +58,12 @@ async def stress(url: str, name: str, requests: int) -> None:
     store = SqlPlaybookStore(url)
     await store.open()
 
-    async def task(number: int) -> None:
+    async def send_requests(number: int) -> None:
         dice = random.Random(f"{name}.{number}")
         for index in range(requests // TASKS):
             await _request(store, dice, f"{name}.{number}.{index}")
 
-    await asyncio.gather(*(task(number) for number in range(TASKS)))
+    await asyncio.gather(*(send_requests(number) for number in range(TASKS)))
     await store.close()
 
 
@@ -87,14 +87,14 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
         Origin(RevisionKind.APPLY, "stress", request_id=request_id), proposals, votes, base_revision=snapshot.revision
     )
 
-    def work(transaction: DatasetTransaction) -> bytes:
+    def commit_delta(transaction: DatasetTransaction) -> bytes:
         done = commit(transaction, batch)
         flags = [result.applied for result in done.operations], [result.applied for result in done.votes]
         return json.dumps([done.revision, *flags]).encode()
 
     key = IdempotencyKey(request_id, "ApplyDeltas", b"")
-    answers = {await store.write(DATASET, run_once(key, work)) for _ in range(1 + (dice.random() < 0.2))}
-    # One write, because several processes share the pipe.
+    answers = {await store.write(DATASET, run_once(key, commit_delta)) for _ in range(1 + (dice.random() < 0.2))}
+    # One write call, because several processes share the pipe.
     os.write(1, (json.dumps([request_id, *(json.loads(answer) for answer in answers)]) + "\n").encode())
 
 
@@ -137,11 +137,11 @@ JOBS: dict[str, Job] = {"edit": _edit, "remove": _remove, "restore": _restore, "
 
 
 def return_revision(job: Job) -> Callable[[DatasetTransaction], bytes]:
-    def work(transaction: DatasetTransaction) -> bytes:
+    def read_revision(transaction: DatasetTransaction) -> bytes:
         job(transaction)
         return b"revision %d" % transaction.revision
 
-    return work
+    return read_revision
 
 
 def crash(url: str, rounds: int) -> None:

@@ -19,7 +19,7 @@ from psycopg.sql import SQL, Identifier
 
 from tests.support.shared_resources import get_run, get_shared
 
-# PostgreSQL refuses to run as root; the packages make this account.
+# PostgreSQL refuses to run as root; its packages create this account.
 ACCOUNT = "postgres"
 
 
@@ -58,7 +58,7 @@ class PostgresServer:
     def database(self, name: str = "") -> str:
         """The URL of a new database on this server; its name is one that nobody else has, unless it is given."""
         name = name or f"test-{uuid.uuid4().hex}"
-        # Its socket is a file: it is reached from here whatever network it is on.
+        # Its socket is a file, so that this process reaches it from any network namespace.
         where = f"host={self.folder} port={self.port} user=hansei dbname=postgres"
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
@@ -73,7 +73,7 @@ class PostgresServer:
             trusted.write("host all all samenet trust\n")
 
     def start(self) -> None:
-        # On a host of its own it is there for the others of that network.
+        # On a separate host it serves the other hosts of that network.
         host = "0.0.0.0" if self.within else "127.0.0.1"
         options = f"-p {self.port} -h {host} -k {self.folder} -c fsync=off -c max_connections=200"
         self.control("start", "-l", str(self.folder / "log"), "-o", options)

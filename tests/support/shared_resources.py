@@ -58,7 +58,7 @@ class RunResources:
 
     def start_process(self, target: Callable[..., None], *arguments: object) -> int:
         """Fork a process that calls a function, and return its pid."""
-        # A daemon: what still runs when the manager ends is terminated.
+        # A daemon: the manager terminates it at its own end.
         process = ForkServerProcess(target=target, args=arguments, daemon=True)
         with self._lock:
             process.start()

@@ -34,13 +34,13 @@ PEERS = tuple(f"{name.upper()}_ADDR" for name in SERVICES if name != "gateway")
 START_SECONDS = 240
 LOOK_SECONDS = 5
 STOP_SECONDS = 30
-# A channel otherwise looks once a second, and less often later, whether somebody listens.
+# Otherwise a channel retries to connect once a second, and less often later.
 LOOKING = [
     ("grpc.use_local_subchannel_pool", 1),
     *((f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")),
 ]
 
-# Below those that the system gives to outgoing connections, one of which could take it before a server does.
+# Below the ports of outgoing connections, one of which could use the port before a server does.
 PORTS = range(10_000, 32_768)
 _ports = itertools.count(random.randrange(len(PORTS)))
 

@@ -125,7 +125,7 @@ class IssuerTokens:
         self._fetched_at = now
         try:
             self._keys = dict(_select_signing_keys((await self._fetch_key_set())["keys"]))
-        except Exception as error:  # known keys stay valid: an issuer that is away locks nobody out
+        except Exception as error:  # cached keys stay valid, so an unavailable issuer locks nobody out
             log.warning("key set of the issuer unreadable", error=f"{type(error).__name__}: {error}"[:300])
 
     def _build_principal(self, claims: Mapping[str, Any]) -> Principal:

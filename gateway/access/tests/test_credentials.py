@@ -34,7 +34,7 @@ OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())
 
 
-async def test_a_key_opens_and_says_who_comes(tmp_path: Path) -> None:
+async def test_a_key_authenticates_its_principal(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         who = await entry.guard.authenticate(await entry.key("acme", "read", "learn", calls_per_day=5))
     assert (who.tenant, who.scopes, who.allowance.calls_per_day) == ("acme", {"read", "learn"}, 5)
@@ -71,7 +71,7 @@ async def test_a_forged_key_opens_nothing_and_learns_nothing(tmp_path: Path) -> 
             "Bearer \u00e9",
         ]
         messages = {str(await refusal(entry, credential)) for credential in forged}
-    assert messages == {str(CredentialInvalid())}  # one answer for all
+    assert messages == {str(CredentialInvalid())}  # the same error for all
 
 
 async def refusal(entry: Entrance, credential: str) -> HanseiError:
@@ -80,7 +80,7 @@ async def refusal(entry: Entrance, credential: str) -> HanseiError:
     return caught.value
 
 
-async def test_a_key_ends_when_it_said(tmp_path: Path) -> None:
+async def test_a_key_expires_at_its_expiry(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         credential = await entry.key("acme", "read", seconds=60)
         entry.clock.move(59)
@@ -96,7 +96,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(tmp_path
         await elsewhere.guard.authenticate(credential)
         await here.access.keys.revoke_key(who.key_id, "")
         await refusal(here, credential)
-        await elsewhere.guard.authenticate(credential)  # what it knows is still fresh
+        await elsewhere.guard.authenticate(credential)  # its cached keys are still fresh
         elsewhere.clock.move(5)
         await refusal(elsewhere, credential)
 
@@ -121,12 +121,12 @@ async def test_the_last_use_is_written_down(tmp_path: Path) -> None:
     assert key.last_used_at == used_at
 
 
-async def test_the_process_knows_itself(tmp_path: Path) -> None:
+async def test_the_credential_of_the_process_authenticates_the_system(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         assert await entry.guard.authenticate(OWN_CREDENTIAL) is SYSTEM
 
 
-async def test_a_broken_database_lets_nobody_in(tmp_path: Path) -> None:
+async def test_a_broken_database_admits_no_caller(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         credential = await entry.key("acme", "read")
         with create_engine(f"sqlite:///{tmp_path / 'gateway.db'}").begin() as connection:
@@ -187,7 +187,7 @@ def sign(payload: Mapping[str, Any], key: Any = RSA, alg: str | None = "RS256", 
     return "Bearer " + jwt.encode(dict(payload), key, algorithm=alg, headers={"kid": "one", **header})
 
 
-async def test_a_token_says_who_comes_and_until_when(tmp_path: Path) -> None:
+async def test_a_token_names_the_principal_and_the_expiry(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
         who = await entry.guard.authenticate(sign(claims(entry)))
         listed = await entry.guard.authenticate(sign(claims(entry, scope=["admin", "root"])))
@@ -260,7 +260,7 @@ async def test_only_the_named_tenant_is_the_operator(tmp_path: Path) -> None:
     assert (operator.tenant, tenant.tenant) == ("", "acme")
 
 
-async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out(tmp_path: Path) -> None:
+async def test_new_issuer_keys_are_loaded_and_an_outage_keeps_the_cached_ones(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
         await entry.guard.authenticate(sign(claims(entry)))
         jwks(tmp_path, ("one", RSA), ("new", OTHER))
@@ -271,7 +271,7 @@ async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out
         await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
 
 
-# Where a credential is asked for
+# Calls that require a credential
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out
         ),
     ],
 )
-def test_nobody_serves_others_without_asking_by_accident(
+def test_the_gateway_does_not_serve_others_without_authentication(
     tmp_path: Path, settings: dict[str, Any], address: str, outcome: bool | str
 ) -> None:
     url = parse_location(str(tmp_path / "gateway.db"))

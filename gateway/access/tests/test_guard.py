@@ -51,7 +51,7 @@ async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
     assert caught.value.reason == "OPERATOR_ONLY"
 
 
-async def test_changes_bear_the_name_of_who_makes_them(tmp_path: Path) -> None:
+async def test_changes_have_their_caller_as_author(tmp_path: Path) -> None:
     """Trust in a source depends on its author, so a key for learning must not choose one."""
     learner = Principal("ci.1", "acme", frozenset({"learn"}))
     async with entrance(tmp_path) as entry:
@@ -94,7 +94,7 @@ async def test_an_audit_record_does_not_grow_with_the_names_in_it(tmp_path: Path
     assert (len(record.names), max(map(len, record.names))) == (20, 200)
 
 
-async def test_calls_a_second_are_limited_and_said_when_to_come_back(tmp_path: Path) -> None:
+async def test_calls_a_second_are_limited_with_a_retry_delay(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         who = await entry.guard.authenticate(await entry.key("acme", "read", calls_per_second=2))
         for _ in range(2):
@@ -164,14 +164,14 @@ async def test_over_http_the_same_rules_hold(tmp_path: Path) -> None:
         nobody = await client.get("/v1/playbooks/acme--d")
     assert own.status_code == 200
     assert (foreign.status_code, foreign.json()["reason"]) == (404, "NOT_FOUND")
-    assert change.status_code == 400  # its shape is read first; it never reached a handler
+    assert change.status_code == 400  # validation refuses it first; it never reached a handler
     assert (watch.status_code, watch.json()["reason"]) == (404, "NOT_FOUND")
     assert (answer.status_code, answer.json()) == (404, {"detail": "no dataset 'evil--d'"})
     assert (nobody.status_code, nobody.json()) == (401, {"error": "Unauthorized"})  # G-30
     assert [request.dataset for request in peers.requests] == ["acme--d"]
 
 
-async def test_over_http_a_refusal_says_when_to_come_back(tmp_path: Path) -> None:
+async def test_over_http_a_refusal_has_a_retry_delay(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry, client_of(Peers(), guard=entry.guard) as client:
         reader = {"Authorization": await entry.key("acme", "read", calls_per_second=1)}
         allowed = await client.get("/v1/playbooks/acme--d", headers=reader)

@@ -115,7 +115,7 @@ async def test_a_dataset_left_out_is_not_the_default_one_of_all(tmp_path: Path) 
             await let_in(entry, "/hansei.gateway.v1.RoundsService/RunRounds", ACME, team)
 
 
-async def test_a_list_of_all_is_a_list_of_ones_own(tmp_path: Path) -> None:
+async def test_a_list_of_all_contains_only_the_callers_own(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         request = playbook.ListDatasetsRequest(page_size=5)
         own = await let_in(entry, BOOKS + "ListDatasets", ACME, request.SerializeToString())
@@ -199,7 +199,7 @@ async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp
     assert sum("SELECT" in statement for statement, _ in taken[0][0]) == (1 if family == "job" else 0)
 
 
-async def test_a_job_is_its_makers_and_nobody_else_can_tell_that_it_exists(tmp_path: Path) -> None:
+async def test_other_tenants_cannot_distinguish_a_job_from_an_absent_one(tmp_path: Path) -> None:
     submit, get = (f"/hansei.gateway.v1.BulkService/{name}" for name in ("SubmitTrajectories", "GetJob"))
     made = bulk.SubmitTrajectoriesResponse()
     made.job.job_id = "j-1"

@@ -92,7 +92,7 @@ class DbosQueue:
     async def put(self, batches: Sequence[Batch]) -> None:
         """Queue batches; one whose id was queued before is not queued again."""
 
-        def work() -> None:
+        def enqueue_batches() -> None:
             for batch in batches:
                 options = {
                     "workflow_name": WORKFLOW,
@@ -104,18 +104,18 @@ class DbosQueue:
                 arguments = (batch.batch_id, batch.key, batch.dataset, batch.first, batch.last)
                 self._dbos.enqueue_workflow_with_options(options, *arguments)
 
-        await self._run_in_thread(work)
+        await self._run_in_thread(enqueue_batches)
 
     async def contains(self, prefix: str) -> bool:
         """Return whether a batch whose id has this prefix is queued or runs."""
 
-        def work() -> bool:
+        def find_workflow() -> bool:
             found = self._dbos.list_workflows(
                 workflow_id_prefix=prefix, status=_ACTIVE, limit=1, load_input=False, load_output=False
             )
             return bool(found)
 
-        return await self._run_in_thread(work)
+        return await self._run_in_thread(find_workflow)
 
     async def take_over(self, executor: str) -> int:
         """Queue the batches of a dead replica again, and return their number.
@@ -123,7 +123,7 @@ class DbosQueue:
         Should it live after all, the same trajectories are learned twice at once, and committed once.
         """
 
-        def work() -> int:
+        def resume_workflows() -> int:
             pending = self._dbos.list_workflows(
                 executor_id=executor, status="PENDING", queue_name=QUEUE, load_input=False, load_output=False
             )
@@ -131,7 +131,7 @@ class DbosQueue:
                 self._dbos.resume_workflows([workflow.workflow_id for workflow in pending], queue_name=QUEUE)
             return len(pending)
 
-        return await self._run_in_thread(work)
+        return await self._run_in_thread(resume_workflows)
 
     async def cancel(self, prefix: str) -> None:
         """Take batches whose id has this prefix out of the queue; running ones end by themselves."""

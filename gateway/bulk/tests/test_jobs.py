@@ -65,7 +65,7 @@ async def test_two_submissions_of_one_job_at_once_are_one_job(desk: Desk) -> Non
     assert (await desk.jobs.find(job_id)).total == 30
 
 
-async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> None:
+async def test_capacity_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> None:
     for capacity in (QueueCapacity(10, 10_000), QueueCapacity(1000, 500)):
         desk = Desk(tmp_path / str(capacity.bytes), capacity)
         await desk.database.open()
@@ -75,7 +75,7 @@ async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> N
         assert not await desk.batches.has_waiting()
         _, key = await desk.submit(10)
         await desk.learn(key, Book())
-        await desk.submit(10)  # what is learned makes capacity
+        await desk.submit(10)  # learned trajectories free capacity
         await desk.database.close()
 
 
@@ -105,7 +105,7 @@ async def test_what_was_learned_although_it_was_dropped_counts(desk: Desk) -> No
 
 async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
     _, key = await desk.submit(3)
-    assert await desk.batches.overdue() == []  # whoever took it is about to
+    assert await desk.batches.overdue() == []  # the replica that took it is about to
     desk.clock.now += REQUEUE_AFTER
 
     assert await desk.batches.overdue() == [(key, 0)]
@@ -115,7 +115,7 @@ async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
-async def test_a_replica_that_works_changes_its_mark_whatever_its_clock_does(desk: Desk, moved: timedelta) -> None:
+async def test_a_live_replica_changes_its_heartbeat_during_clock_jumps(desk: Desk, moved: timedelta) -> None:
     first, two = desk.replica("one"), desk.replica("two")
     await first.renew()
     await two.renew()
@@ -134,7 +134,7 @@ async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) ->
     (left,) = await other.states()
     assert left.owner is None
     await first.renew()
-    await other.delete(left)  # it is back
+    await other.delete(left)  # it is available again
     (back,) = await other.states()
     assert back.owner == "one"
     await other.delete(back)
@@ -143,7 +143,7 @@ async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) ->
     assert [state.owner for state in await other.states()] == ["one"]
 
 
-async def test_what_a_clock_put_off_that_ran_ahead_is_looked_after(desk: Desk) -> None:
+async def test_work_postponed_by_a_fast_clock_is_still_done(desk: Desk) -> None:
     desk.clock.now += timedelta(hours=1)
     _, key = await desk.submit(3)
     desk.clock.now -= timedelta(hours=1)

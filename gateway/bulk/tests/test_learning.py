@@ -58,7 +58,7 @@ async def test_what_passes_is_tried_again_and_counted(desk: Desk) -> None:
     assert (await desk.jobs.find(job_id)).state == JobState.COMPLETED
 
 
-async def test_after_the_last_attempt_it_is_a_dead_letter_that_says_why(desk: Desk) -> None:
+async def test_after_the_last_attempt_it_is_a_dead_letter_with_a_reason(desk: Desk) -> None:
     job_id, key = await desk.submit(2)
 
     await desk.learn(key, Book([Unavailable("the reflector is away", reason="PEER_UNAVAILABLE")] * 3))
@@ -99,12 +99,12 @@ def test_nothing_stored_is_never_counted_as_learned(response: gateway.LearnRespo
     assert (outcome.reason, outcome.is_transient) == (reason, True)
 
 
-def test_an_outcome_tells_what_the_curator_applied() -> None:
+def test_an_outcome_shows_the_applied_edits() -> None:
     assert summarize_response(learn_response(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
     assert summarize_response(learn_response(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
 
 
-async def test_a_trajectory_that_ends_its_process_is_given_up_and_the_others_go_on(desk: Desk) -> None:
+async def test_a_trajectory_that_kills_its_process_becomes_a_dead_letter(desk: Desk) -> None:
     job_id, key = await desk.submit(1000 // 8)
     (batch, *_) = await desk.batches.batches(key)
     for _ in range(MAX_STARTS):
@@ -116,7 +116,7 @@ async def test_a_trajectory_that_ends_its_process_is_given_up_and_the_others_go_
     assert (letter.index, letter.reason) == (0, "LEARNING_NEVER_ENDED")
 
 
-async def test_a_learner_that_is_stopped_finishes_what_it_began_and_leaves_the_rest(desk: Desk) -> None:
+async def test_a_stopped_learner_finishes_its_trajectory_and_leaves_the_others(desk: Desk) -> None:
     job_id, key = await desk.submit(1)
     (batch,) = await desk.batches.batches(key)
     wide = Batch(batch.batch_id, key, "d", 0, 9)

@@ -27,11 +27,11 @@ def database(tmp_path: Path) -> Iterator[Engine]:
 
 
 def create_store(database: Engine) -> TableStore:
-    async def run(work: Callable[[Connection], Any]) -> Any:
+    async def run_in_transaction(work: Callable[[Connection], Any]) -> Any:
         with database.begin() as connection:
             return work(connection)
 
-    return TableStore(TABLE, run, run)
+    return TableStore(TABLE, run_in_transaction, run_in_transaction)
 
 
 class Counting:

@@ -104,9 +104,7 @@ def test_eight_bits_say_nearly_the_same(model: minilm.MiniLM, tmp_path: Path) ->
 
 @needs_minilm
 @needs_onnx
-def test_the_quantised_weights_are_made_once_and_made_anew_if_damaged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_weights_are_quantised_once_and_again_if_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = minilm.find_model_folder()
     assert folder
     expected = minilm_int8.MiniLMInt8(folder, tmp_path).compute(["a text"])

@@ -43,7 +43,7 @@ def client_of(model: Any, **options: Any) -> RemoteModel:
 
 
 @given(st.lists(st.text(max_size=5), max_size=20), st.integers(1, 7))
-async def test_vectors_come_in_the_order_of_the_texts_whatever_the_batches(texts: list[str], batch_size: int) -> None:
+async def test_vectors_have_the_order_of_the_texts_for_any_batches(texts: list[str], batch_size: int) -> None:
     model = Lengths()
     vectors = await client_of(model, batch_size=batch_size).embed(texts)
     assert vectors.dtype == np.float32

@@ -108,7 +108,7 @@ async def test_retry_after_is_waited_for() -> None:
     assert time.pauses == [7.5]
 
 
-async def test_a_retry_after_beyond_patience_is_told_instead() -> None:
+async def test_a_retry_after_beyond_the_longest_pause_is_returned() -> None:
     time = Time()
     with pytest.raises(ModelRateLimited) as caught:
         await attempts_with(time).run(Scripted(ModelRateLimited("429", retry_after=31)))
@@ -184,7 +184,7 @@ async def test_a_cancelled_caller_stops_everything() -> None:
 async def test_only_so_many_calls_run_at_once() -> None:
     running, most, go = 0, 0, asyncio.Event()
 
-    async def call() -> None:
+    async def count_concurrent_calls() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -192,7 +192,7 @@ async def test_only_so_many_calls_run_at_once() -> None:
         running -= 1
 
     calls = attempts_with(Time(), concurrency=3)
-    tasks = [asyncio.create_task(calls.run(call)) for _ in range(10)]
+    tasks = [asyncio.create_task(calls.run(count_concurrent_calls)) for _ in range(10)]
     for _ in range(20):
         await asyncio.sleep(0)
     assert running == 3

@@ -127,7 +127,7 @@ async def test_another_refusal_is_raised() -> None:
         await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
 
 
-async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> None:
+async def test_an_invalid_reply_is_requested_again_with_its_errors() -> None:
     model = ScriptedModel('{"answer": 1, "score": 700}', '{"answer": "x", "score": 70}', takes_schema=True)
     assert (await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)).score == 70
     question, reply, correction = model.requests[1]
@@ -135,7 +135,7 @@ async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> 
     assert "answer: must be a text; score: must be at most 100" in correction[1]
 
 
-async def test_a_reply_that_never_fits_is_an_error_that_says_why() -> None:
+async def test_a_reply_that_stays_invalid_is_an_error_with_its_reason() -> None:
     model = ScriptedModel("no JSON", '{"answer": "x"}', "never")
     with pytest.raises(ReplyNotStructured, match="does not fit Verdict: score: is missing"):
         await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
@@ -166,7 +166,7 @@ def test_the_schema_is_strict_where_all_fields_are_known() -> None:
     assert build_response_format(Open)["response_format"]["json_schema"]["strict"] is False
 
 
-async def test_offline_there_is_no_chat_and_it_says_so() -> None:
+async def test_offline_a_chat_call_raises_model_offline() -> None:
     client = LLMClient(OfflineChatModel())
     assert client.is_offline
     assert not LLMClient(ScriptedModel()).is_offline

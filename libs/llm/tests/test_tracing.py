@@ -47,7 +47,7 @@ def test_a_call_is_a_span_with_its_tokens(spans: InMemorySpanExporter, reader: I
     assert (point.count, point.attributes) == (1, CALL)
 
 
-def test_of_an_error_only_its_class_is_told(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+def test_of_an_error_only_its_class_is_logged(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
     with pytest.raises(ValueError, match="secret"), tracing.model_call("chat", "openai", "m"):
         raise ValueError("secret")
     (finished,) = spans.get_finished_spans()

@@ -15,7 +15,7 @@ def usage(sent: int | None = 10, received: int | None = 5, cost: float | None = 
     return Usage("m", sent, received, cost)
 
 
-def test_a_bill_sums_what_was_recorded_inside() -> None:
+def test_usage_sums_the_calls_of_its_block() -> None:
     record(usage())
     with collect_usage() as outer:
         record(usage())

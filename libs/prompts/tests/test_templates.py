@@ -45,7 +45,7 @@ def test_a_text_with_its_braces_doubled_fills_to_itself(text: str) -> None:
         ("{}", "stray '{'"),
     ],
 )
-def test_a_broken_template_says_what_is_wrong(template: str, complaint: str) -> None:
+def test_a_broken_template_is_an_error_with_its_cause(template: str, complaint: str) -> None:
     with pytest.raises(TemplateError) as caught:  # C-48, G-06
         fill(template, {"x": "1"})
     assert complaint in str(caught.value)

@@ -51,11 +51,11 @@ async def test_waiting_units_are_committed_together_in_the_order_of_their_keys(d
     order: list[str] = []
 
     def unit(name: str) -> Callable[[Connection], int]:
-        def work(connection: Connection) -> int:
+        def insert_name(connection: Connection) -> int:
             order.append(name)
             return add_item(connection, name)
 
-        return work
+        return insert_name
 
     async with Gate(database):
         commits = commits_of(database.write_engine)

@@ -69,7 +69,7 @@ def test_two_services_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> 
             connection.execute(text("CREATE TABLE IF NOT EXISTS t (x INTEGER)"))
         engine.dispose()
 
-    # Whether they meet is chance: of 400 files about ten were refused as locked before engines waited for each other.
+    # Collisions are random: of 400 files about ten were refused as locked before engines waited for each other.
     files = campaign_size(400, 160)
     with ThreadPoolExecutor(2) as threads:
         for number in range(files):

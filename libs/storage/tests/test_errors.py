@@ -86,7 +86,7 @@ def test_other_errors_are_returned_as_they_are() -> None:
         assert translate_error(error, STORE) is error
 
 
-def test_only_what_may_pass_says_when_to_try_again() -> None:
+def test_only_transient_errors_have_a_retry_delay() -> None:
     translated = [translate_error(from_server(state), STORE) for state in ("57P01", "23505", "53100", "25006", "XX001")]
     waits = [error.retry_after for error in translated if isinstance(error, HanseiError)]
     assert waits == [1.0, 0.1, None, None, None]

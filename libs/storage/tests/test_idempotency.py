@@ -23,14 +23,14 @@ KEY = IdempotencyKey(ID, "Add", b"digest")
 
 
 async def add_once(database: Database, key: IdempotencyKey | None, name: str, response: bytes = b"added") -> bytes:
-    def work(connection: Connection) -> bytes:
+    def add_unless_stored(connection: Connection) -> bytes:
         def add() -> bytes:
             add_item(connection, name)
             return response
 
         return requests.run_once(connection, key, NOW, add, b"payload")
 
-    return await database.write(work)
+    return await database.write(add_unless_stored)
 
 
 def statements_on(engine: Engine) -> list[str]:
@@ -83,13 +83,13 @@ async def test_ids_of_different_scopes_are_independent(database: Database) -> No
 async def test_a_commit_finds_out_by_its_insert_whether_the_request_is_done(database: Database) -> None:
     """The work is done first; nothing of it stays when the request turns out to be done."""
 
-    def work(connection: Connection) -> bytes:
+    def insert_and_store(connection: Connection) -> bytes:
         add_item(connection, "a")
         requests.store_response(connection, KEY, b"first", NOW)
         return b"first"
 
     statements = statements_on(database.write_engine)
-    await database.write(work)
+    await database.write(insert_and_store)
     assert statements == ["INSERT"]
 
     def repeat(connection: Connection) -> None:

@@ -41,7 +41,7 @@ async def renew(database: Database, lease: Lease, now: datetime = NOW) -> bool:
     return lease.name in await database.write(lambda connection: leases.renew(connection, [lease], now))
 
 
-async def test_of_those_who_saw_the_same_state_one_gets_the_lease(database: Database) -> None:
+async def test_of_observers_of_the_same_state_one_gets_the_lease(database: Database) -> None:
     free = await a_free_row(database)
     assert await acquire(database, free, "one") == Lease("w", "one", 1)
     assert await acquire(database, free, "two") is None
@@ -64,11 +64,11 @@ async def test_an_older_holder_can_neither_renew_nor_write_nor_release(database:
     assert new is not None
 
     async def write_value(lease: Lease) -> int:
-        def work(connection: Connection) -> int:
+        def write_if_held(connection: Connection) -> int:
             guarded = update(worker).where(leases.is_held(lease)).values(state=f"by {lease.fence}")
             return connection.execute(guarded).rowcount
 
-        return await database.write(work)
+        return await database.write(write_if_held)
 
     assert not await renew(database, old)
     assert (await write_value(old), await write_value(new)) == (0, 1)
@@ -97,7 +97,7 @@ async def test_a_renewal_returns_columns_of_the_rows_that_are_held(database: Dat
     assert {name: row.state for name, row in rows.items()} == {"w": "busy"}
 
 
-async def test_registering_takes_the_lease_whoever_holds_it(database: Database) -> None:
+async def test_registering_takes_the_lease_from_any_holder(database: Database) -> None:
     async def register(owner: str) -> Lease:
         return await database.write(lambda connection: leases.register(connection, "w", owner, NOW))
 
@@ -143,7 +143,7 @@ def test_a_lease_is_takeable_once_its_heartbeat_was_the_same_for_its_time() -> N
     assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1), is_held_by("b", 2)]
 
 
-def test_a_free_lease_is_takeable_at_once_and_one_that_was_gone_begins_anew() -> None:
+def test_a_free_lease_can_be_taken_at_once_and_a_released_one_starts_again() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
     free = LeaseState("w", None, 3, None)

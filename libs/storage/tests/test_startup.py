@@ -60,13 +60,13 @@ async def start(database: Database, seconds: float = 30) -> Clock:
     return clock
 
 
-async def test_a_server_that_comes_up_late_is_waited_for() -> None:
+async def test_a_client_waits_for_a_server_that_starts_late() -> None:
     database = Database(refusal(), Unavailable("not yet"), refusal("the database system is starting up", "57P03"))
     clock = await start(database)
     assert (database.attempts, clock.now) == (4, 0.5 + 1 + 2)
 
 
-async def test_a_server_that_stays_away_is_one_line_with_the_setting_and_without_the_password() -> None:
+async def test_an_unavailable_server_is_one_line_with_the_setting_and_no_password() -> None:
     database = Database(*(refusal("geheim is no password of mine\nsecond line") for _ in range(99)))
     with pytest.raises(BadSetting) as caught:
         await start(database, 5)
@@ -140,7 +140,7 @@ async def test_a_file_that_is_no_database_is_not_waited_for(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "location", ["nosuch://me:geheim@db/x", "postgresql://me:geheim@db:port/x", "mysql://me:geheim@db/x", "://geheim"]
 )
-def test_a_place_that_is_no_database_names_the_setting(location: str) -> None:
+def test_a_location_that_is_no_database_names_the_setting(location: str) -> None:
     with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: ") as caught, report_setting("PLANNER_DATABASE_URL"):
         create_database_engine(parse_location(location), "test", writes=True)
     assert "geheim" not in str(caught.value)
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
         create_database_engine(parse_location(str(tmp_path / "file" / "a.db")), "test", writes=True)
 
 
-async def test_an_error_that_is_its_own_cause_ends_the_start_all_the_same() -> None:
+async def test_an_error_with_itself_as_cause_still_ends_the_start() -> None:
     first, other = ValueError("migrations of another version"), KeyError("0009")
     first.__cause__, other.__cause__ = other, first
     failure = DataLoss("the schema is newer than this service", reason="SCHEMA_NEWER")

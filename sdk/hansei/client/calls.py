@@ -125,10 +125,10 @@ def _stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
         async for request in requests:
             yield add_request_id(request)
 
-    def call(requests: Any) -> Any:
+    def send_stream(requests: Any) -> Any:
         return send(add_request_ids(requests) if isinstance(requests, AsyncIterable) else map(add_request_id, requests))
 
-    return call
+    return send_stream
 
 
 def add_request_id(message: Req) -> Req:

@@ -60,11 +60,11 @@ class BlockingChannel(grpc.Channel):
     def _wrap_single(self, path: str, send: Any) -> Any:
         telemetry = MethodTelemetry(path, SpanKind.CLIENT)
 
-        def call(request: Any) -> Any:
+        def send_observed(request: Any) -> Any:
             with self._observe(telemetry) as span:
                 return send(request, **self._call_options(path, span))
 
-        return call
+        return send_observed
 
     def _stream(self, path: str, send: Any) -> Any:
         telemetry = MethodTelemetry(path, SpanKind.CLIENT)

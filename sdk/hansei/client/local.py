@@ -39,7 +39,7 @@ def run_stack_in_background(variables: Mapping[str, str]) -> Iterator[str]:
             address.set_result(running_address)
             await stop.wait()
 
-    def run() -> None:
+    def run_stack() -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(serve())
@@ -49,7 +49,7 @@ def run_stack_in_background(variables: Mapping[str, str]) -> Iterator[str]:
                 raise
             address.set_exception(failure)
 
-    thread = threading.Thread(target=run, name="hansei-stack", daemon=True)
+    thread = threading.Thread(target=run_stack, name="hansei-stack", daemon=True)
     thread.start()
     try:
         yield address.result()

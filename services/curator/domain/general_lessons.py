@@ -262,7 +262,7 @@ def _select_significant(chances: Mapping[str, float], tried: int) -> list[str]:
 
 
 def _derive_examples(evidence: Evidence) -> Iterator[GeneralLesson]:
-    # Lookups complete no run; an example of each of them would only take the room of others.
+    # Lookups complete no task; their examples would only displace others.
     completes = any(example.calls[-1].startswith(f"`{evidence.operation}`") for example in evidence.examples)
     if completes and len(evidence.examples) >= MIN_TASKS:
         heading = f"Example of `{evidence.operation}`: "

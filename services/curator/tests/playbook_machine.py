@@ -85,12 +85,12 @@ class PlaybookMachine(RuleBasedStateMachine):
         number = len(self.requests)
         key = IdempotencyKey(f"{self.dataset}-{number}", "ApplyDeltas", b"%d" % number)
 
-        def work(transaction: DatasetTransaction) -> bytes:
+        def commit_batch(transaction: DatasetTransaction) -> bytes:
             done.append(commit(transaction, batch))
             return str(done[-1].revision).encode()
 
-        answer = self.run(self.store.write(self.dataset, run_once(key, work)))
-        self.requests.append((key, work, answer))
+        answer = self.run(self.store.write(self.dataset, run_once(key, commit_batch)))
+        self.requests.append((key, commit_batch, answer))
         return done[0]
 
     def edit(self, kind: DeltaType, bullet_id: str | None, content: str, base_revision: int | None) -> CommitResult:

@@ -116,7 +116,7 @@ async def with_one(store: SqlPlaybookStore) -> None:
 UNSAVED = "ADD: 0, UPDATE: 0, DELETE: 0"
 
 
-async def test_a_curation_is_told_and_saved(store: SqlPlaybookStore) -> None:  # C-33 to C-36, C-60
+async def test_a_curation_is_reported_and_saved(store: SqlPlaybookStore) -> None:  # C-33 to C-36, C-60
     await with_one(store)
     curator = Scripted(
         edits_of(delta("ADD", "two"), delta("DELETE", bullet_id="nope"), delta("UPDATE", "1", "gene-00001"))
@@ -134,7 +134,7 @@ async def test_a_curation_is_told_and_saved(store: SqlPlaybookStore) -> None:  #
     assert (revision.origin.source_trajectory, revision.origin.model) == ("run-1", "scripted")
 
 
-async def test_no_insights_ask_nobody_and_votes_still_count(store: SqlPlaybookStore) -> None:  # C-37
+async def test_without_insights_no_model_is_called_and_votes_count(store: SqlPlaybookStore) -> None:  # C-37
     await with_one(store)
     curator = Scripted()
     empty = Reflection((), (Evaluation("gene-00001", "harmful"),), "run-1")
@@ -156,13 +156,13 @@ async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure:
     assert again == b"2 ADD: 1, UPDATE: 0, DELETE: 0"
 
 
-async def test_an_unknown_error_is_told_without_its_text(store: SqlPlaybookStore) -> None:
+async def test_an_unknown_error_is_reported_without_its_text(store: SqlPlaybookStore) -> None:
     agent = agent_of(Scripted(RuntimeError("secret detail")), store)
     curation = await agent.run(reflection(), "d")
     assert (curation.saved, curation.error) == (False, "curation failed: RuntimeError")
 
 
-async def test_a_damaged_store_is_told_and_not_touched(store: SqlPlaybookStore) -> None:  # C-40, C-80
+async def test_a_damaged_store_is_reported_and_not_changed(store: SqlPlaybookStore) -> None:  # C-40, C-80
     await with_one(store)
     connection = sqlite3.connect(store.name)
     with connection:
@@ -178,7 +178,7 @@ async def test_a_damaged_store_is_told_and_not_touched(store: SqlPlaybookStore) 
     assert curation.error.startswith("Playbook file is corrupt: d")
 
 
-async def test_a_save_that_fails_is_told(store: SqlPlaybookStore) -> None:  # C-41
+async def test_a_failed_save_is_reported(store: SqlPlaybookStore) -> None:  # C-41
     await with_one(store)
     connection = sqlite3.connect(store.name)
     with connection:
@@ -190,7 +190,7 @@ async def test_a_save_that_fails_is_told(store: SqlPlaybookStore) -> None:  # C-
     assert [bullet.content for bullet in await bullets(store)] == ["one"]
 
 
-async def test_a_commit_that_fails_is_told_also_by_the_response(store: SqlPlaybookStore) -> None:  # C-41, idea 3
+async def test_a_failed_commit_is_reported_in_the_response(store: SqlPlaybookStore) -> None:  # C-41, idea 3
     """The response was encoded inside the transaction; it does not count when the disk does not take it."""
 
     def raise_full(_: object) -> None:
@@ -219,7 +219,7 @@ async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None: 
         await agent_of(Scripted(), store).run(reflection(), "a b")
 
 
-async def test_a_repeated_request_asks_nobody_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
+async def test_a_repeated_request_calls_no_model_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
     curator = Scripted(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
     first = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
@@ -280,7 +280,7 @@ class Meddled(Scripted):
         return edits_of(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
 
 
-async def test_a_conflict_is_proposed_anew_once(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_a_conflict_is_proposed_again_once(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
     curator = Meddled(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
@@ -374,7 +374,7 @@ def lesson(text: str, section: str = "general") -> Lesson:
     return Lesson("r", "e", "c", "a", text, steps=(1,), section=section)
 
 
-async def test_rules_add_what_is_new_and_confirm_what_is_known(store: SqlPlaybookStore) -> None:
+async def test_rules_add_new_lessons_and_confirm_existing_ones(store: SqlPlaybookStore) -> None:
     text = "Set user.name and user.email before the first commit in a new repository."
     other = "Before the first commit in new repositories, set user.name and user.email."
     first = await rules(store).run(reflection(lesson(text), trajectory_id="a"), "d")
@@ -388,7 +388,7 @@ async def test_rules_add_what_is_new_and_confirm_what_is_known(store: SqlPlayboo
     assert all(operation.delta.reasoning for operation in (*first.operations, *second.operations, *third.operations))
 
 
-async def test_rules_keep_the_text_that_says_more(store: SqlPlaybookStore) -> None:
+async def test_rules_keep_the_more_detailed_text(store: SqlPlaybookStore) -> None:
     short = "Check the refund policy before cancelling"
     longer = "Check the refund policy before cancelling; policy codes"
     await rules(store).run(reflection(lesson(short)), "d")
@@ -397,7 +397,7 @@ async def test_rules_keep_the_text_that_says_more(store: SqlPlaybookStore) -> No
     assert [bullet.content for bullet in await bullets(store)] == [longer]
 
 
-async def test_rules_remove_what_is_contradicted_and_out_voted(store: SqlPlaybookStore) -> None:
+async def test_rules_remove_contradicted_bullets_with_more_harmful_votes(store: SqlPlaybookStore) -> None:
     await rules(store).run(reflection(lesson("Use pagination page_size 100 for the orders API")), "d")
     harmful = [Evaluation("gene-00001", "harmful")]
     await rules(store).run(Reflection((), tuple(harmful), "run-2"), "d")

@@ -96,7 +96,7 @@ async def test_what_was_embedded_before_the_model_failed_is_stored() -> None:
     assert set((await embed(texts)).vectors) == {hash_content(text) for text in texts[:BATCH]}
 
 
-async def test_a_caller_that_goes_away_takes_the_call_along() -> None:
+async def test_cancelling_a_call_cancels_the_call_behind_it() -> None:
     model = Model()
     model.open.clear()
     call = asyncio.ensure_future(EmbedNewTexts(TextEmbedder(model))(["a"]))
@@ -161,13 +161,13 @@ async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(st
         batch = EditBatch(Origin(RevisionKind.APPLY, "me"), [proposal("ADD", content)])
         embeddings = await embed([content, f"never added: {content}"])
 
-        def work(
+        def commit_texts(
             transaction: DatasetTransaction, embeddings: NewEmbeddings = embeddings, batch: EditBatch = batch
         ) -> None:
             transaction.store_embeddings(embeddings)
             commit(transaction, batch)
 
-        await store.write(dataset, work)
+        await store.write(dataset, commit_texts)
     removed = (await store.load("d")).bullet_list[1].id
     delta = DeltaContextItem(type="DELETE", section="s", content="", reasoning="r", bullet_id=removed)
     batch = EditBatch(Origin(RevisionKind.APPLY, "me"), [Proposal(delta)])

@@ -92,7 +92,7 @@ async def test_five_hundred_watchers_cost_no_more_reads_than_one(fixture: FeedFi
     assert fixture.store.reads <= 3
 
 
-async def test_a_watcher_that_starts_behind_what_is_kept_reads_the_log(fixture: FeedFixture) -> None:
+async def test_a_watcher_that_starts_behind_the_cache_reads_the_log(fixture: FeedFixture) -> None:
     await fixture.commit(times=4, size=CACHED_CHANGES // 2)
     assert await fixture.revisions(4) == [1, 2, 3, 4]
 
@@ -106,7 +106,7 @@ async def test_a_slow_watcher_misses_nothing(fixture: FeedFixture) -> None:
     assert seen == list(range(1, 10))
 
 
-async def test_a_watcher_that_falls_too_far_behind_is_told_where_to_resume(fixture: FeedFixture) -> None:
+async def test_a_watcher_too_far_behind_gets_the_revision_to_resume_from(fixture: FeedFixture) -> None:
     await fixture.commit()
     async with aclosing(fixture.events()) as events:
         assert (await anext(events)).number == 1
@@ -168,7 +168,7 @@ async def test_what_another_process_commits_is_found_by_polling(fixture: FeedFix
     await other.store.close()
 
 
-async def test_polling_goes_on_when_the_store_is_away_for_a_while() -> None:
+async def test_polling_continues_after_an_outage_of_the_store() -> None:
     class Away:
         polls = 0
 

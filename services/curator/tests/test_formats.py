@@ -89,7 +89,7 @@ def test_the_counted_dialect_as_it_is_written() -> None:
         ("", PlaybookFormat.PLAIN),
     ],
 )
-def test_the_form_is_told_by_the_content(text: str, form: PlaybookFormat) -> None:
+def test_the_format_is_detected_by_the_content(text: str, form: PlaybookFormat) -> None:
     assert formats.detect_format(text) is form
 
 

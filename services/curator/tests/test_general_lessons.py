@@ -59,7 +59,7 @@ def test_two_tasks_make_a_repair_general_with_the_values_that_worked_and_failed(
     ]
 
 
-def test_two_runs_of_one_task_are_one_task() -> None:
+def test_two_trajectories_of_one_task_are_one_task() -> None:
     same = [replace(pays(name, "45.00", "4500"), task_id="t") for name in ("a", "b")]
     assert texts("pay_fee", *same) == []
 
@@ -98,7 +98,7 @@ def test_another_program_is_named_with_the_command_that_worked() -> None:
     ]
 
 
-def test_a_repair_that_a_failed_run_made_and_a_bold_option_of_an_unproven_one_are_no_evidence() -> None:
+def test_repairs_in_failures_and_new_options_in_unproven_trajectories_are_no_evidence() -> None:
     failed = [replace(pays(name, "45.00", "4500"), is_success=False) for name in ("a", "b")]
     assert texts("pay_fee", *failed) == []
     unproven = [
@@ -126,7 +126,7 @@ def five_tasks() -> list[Reflection]:
     return [run for number, value in enumerate(bad) for run in siblings(f"t-{number}", value, "registered")]
 
 
-def test_a_value_that_only_failed_runs_have_is_a_lesson_without_any_error() -> None:
+def test_a_value_of_only_failed_trajectories_is_a_lesson_without_any_error() -> None:
     runs = five_tasks()
     assert texts("send", *runs[:4]) == []
     assert texts("send", *runs) == [
@@ -136,7 +136,7 @@ def test_a_value_that_only_failed_runs_have_is_a_lesson_without_any_error() -> N
     assert texts("send", *unproven) == []
 
 
-def test_a_form_that_only_failed_runs_have_is_a_lesson() -> None:
+def test_a_form_of_only_failed_trajectories_is_a_lesson() -> None:
     runs = [run for number in range(5) for run in siblings(f"t-{number}", f"2031-Q{number}", f"FY31Q{number}")]
     [text] = texts("send", *runs)
     assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in runs that passed; as "2031-Q0" or "2031-Q1"')
@@ -190,7 +190,7 @@ def test_free_text_has_no_form() -> None:
     assert texts("send", *runs) == []
 
 
-def test_a_call_that_failed_runs_lack_counts_when_it_is_significant() -> None:
+def test_a_call_that_failures_lack_counts_when_it_is_significant() -> None:
     def grants(number: int, publishes: bool) -> Reflection:
         extra = [call("publish")] if publishes else []
         return run(f"r{number}", call("grant", plot=number), call("look"), *extra, passed=publishes)
@@ -201,7 +201,7 @@ def test_a_call_that_failed_runs_lack_counts_when_it_is_significant() -> None:
     assert texts("grant", *many) == ["`grant`: also call `publish`; the runs without it failed."]
 
 
-def test_an_operation_that_completes_no_run_has_no_example() -> None:
+def test_an_operation_that_completes_no_task_has_no_example() -> None:
     runs = [run(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
     records = {name: Evidence(name) for name in ("look", "close")}
     for reflection in runs:
@@ -211,7 +211,7 @@ def test_an_operation_that_completes_no_run_has_no_example() -> None:
     assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
 
 
-def test_a_record_is_bounded_and_knows_each_run_once() -> None:
+def test_a_record_is_bounded_and_counts_each_trajectory_once() -> None:
     record = Evidence("send")
     for number in range(100):
         record = add_run(record, siblings(f"t-{number}", "a", "b")[0])
@@ -250,7 +250,7 @@ async def test_what_one_task_shows_waits_as_evidence_and_a_second_updates_the_bu
     assert await curate(store, first, second) == [general, example]
 
 
-async def test_later_runs_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
+async def test_later_trajectories_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
     assert any(text.startswith("`send`: `channel`") for text in await curate(store, *five_tasks()))
     against = run("x", call("send", case="c", channel="email"))
     assert not any(text.startswith("`send`: `channel`") for text in await curate(store, against))
@@ -276,7 +276,7 @@ async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookSt
     assert await curate(store, pays("b", "12.50", "1250")) == []
 
 
-async def test_runs_learned_at_the_same_time_are_all_evidence(store: SqlPlaybookStore) -> None:
+async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore) -> None:
     snapshot = await store.load("d")
     first, second = [await generalize(store, pays(name, "45.00", "4500"), snapshot) for name in ("a", "b")]
     for update, must_match, is_stored in ((first, True, True), (second, True, False), (second, False, True)):

@@ -121,14 +121,14 @@ def test_a_text_contains_another_when_nothing_is_lost() -> None:
     assert not contains(REPAIRED, LIMIT.replace("space requests out", "ask for less"))
 
 
-def test_a_lesson_is_attested_by_what_a_tool_said() -> None:
+def test_a_lesson_is_supported_by_the_response_of_a_tool() -> None:
     assert is_attested(LIMIT, QUERY)
     assert is_attested(TAKEN_JA, QUERY)
     assert not is_attested(HABIT, QUERY)
     assert not is_attested(RECIPE, QUERY)
 
 
-def test_of_one_run_each_lesson_is_told_once_in_its_better_wording() -> None:
+def test_each_lesson_of_a_trajectory_appears_once_in_its_better_wording() -> None:
     remaining = merge_lessons([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")], WORDS)
     assert [(item.key_insight, item.steps) for item in remaining] == [(REPAIRED, (2, 4)), (HABIT, (9,))]
 
@@ -173,7 +173,7 @@ async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once
     assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
 
 
-async def test_a_second_trajectory_lets_in_what_waited(store: SqlPlaybookStore) -> None:
+async def test_a_second_trajectory_confirms_a_pending_lesson(store: SqlPlaybookStore) -> None:
     await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     again = await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     assert [operation.skipped_reason for operation in again.operations] == [WAITS_ALREADY]
@@ -201,7 +201,7 @@ async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> Non
     ]
 
 
-def test_what_one_run_taught_gives_way_before_what_two_did() -> None:
+def test_lessons_of_one_trajectory_are_evicted_before_lessons_of_two() -> None:
     twice, once, praised = bullet(1, NO_EMAIL), bullet(2, NO_NAME), bullet(3, HABIT, helpful=1)
     sources = (Source(trajectory="a"), Source(trajectory="b"))
     twice = replace(twice, bullet=twice.bullet.replace_fields(sources=sources))

@@ -82,7 +82,7 @@ async def test_a_batch_that_changes_nothing_makes_no_revision(store: SqlPlaybook
     assert (outcome.revision, [operation.applied for operation in outcome.operations]) == (0, [False, False])
 
 
-async def test_a_new_bullet_knows_where_it_came_from(store: SqlPlaybookStore) -> None:
+async def test_a_new_bullet_has_its_source(store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     [bullet] = await bullets(store)
     assert bullet == Bullet(
@@ -182,17 +182,17 @@ async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore
     key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
     answers = itertools.count()
 
-    def work(transaction: DatasetTransaction) -> bytes:
+    def add_bullet(transaction: DatasetTransaction) -> bytes:
         commit(transaction, EditBatch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
         return b"answer %d" % transaction.revision
 
-    first = await store.write("d", run_once(key, work, b"payload"))
-    second = await store.write("d", run_once(key, work))
+    first = await store.write("d", run_once(key, add_bullet, b"payload"))
+    second = await store.write("d", run_once(key, add_bullet))
     assert (first, second, await store.stored_response(key)) == (b"answer 1", b"answer 1", b"answer 1")
     assert await store.stored_request("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
     assert len(await bullets(store)) == 1
     with pytest.raises(RequestIdReused):
-        await store.write("d", run_once(IdempotencyKey("id-1", "ApplyDeltas", b"other"), work))
+        await store.write("d", run_once(IdempotencyKey("id-1", "ApplyDeltas", b"other"), add_bullet))
     with pytest.raises(RequestIdReused):
         await store.stored_response(IdempotencyKey("id-1", "Curate", b"digest"))
 
@@ -200,12 +200,12 @@ async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore
 async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlaybookStore) -> None:
     key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
 
-    def work(transaction: DatasetTransaction) -> bytes:
+    def add_and_fail(transaction: DatasetTransaction) -> bytes:
         commit(transaction, EditBatch(ORIGIN, [delta("ADD")]))
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        await store.write("d", run_once(key, work))
+        await store.write("d", run_once(key, add_and_fail))
     assert (await store.load("d")).revision == 0
     assert await store.stored_response(key) is None
 
@@ -224,7 +224,7 @@ async def test_many_writers_lose_nothing(store: SqlPlaybookStore, revisions_seen
     await rebuilt_equals_kept(store, "d")
 
 
-async def test_a_reopened_store_goes_on_where_it_was(database_url: str, store: SqlPlaybookStore) -> None:
+async def test_a_reopened_store_continues_at_its_revision(database_url: str, store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     other = SqlPlaybookStore(database_url)
     await other.open()
@@ -233,7 +233,7 @@ async def test_a_reopened_store_goes_on_where_it_was(database_url: str, store: S
     await other.close()
 
 
-async def test_time_never_runs_backwards_in_a_log(database_url: str) -> None:
+async def test_time_never_decreases_in_a_log(database_url: str) -> None:
     start = datetime(2026, 5, 1, tzinfo=UTC)
     times = iter([start, start - timedelta(hours=1), start + timedelta(hours=1)])
     store = SqlPlaybookStore(database_url, clock=lambda: next(times))
@@ -247,7 +247,7 @@ async def test_time_never_runs_backwards_in_a_log(database_url: str) -> None:
     await store.close()
 
 
-async def test_history_tells_who_why_and_what_became_of_each_delta(store: SqlPlaybookStore) -> None:  # C-24
+async def test_history_shows_author_reason_and_outcome_of_each_delta(store: SqlPlaybookStore) -> None:  # C-24
     await apply(store, delta("ADD", content="one"), delta("DELETE", "nope"))
     await apply(store, delta("UPDATE", "gene-00001", "two"), votes=[Vote("gene-00001", "helpful", "run")])
     newest, oldest = await store.history("d", None, 10)
@@ -301,7 +301,7 @@ async def test_a_damaged_bullet_is_data_loss_and_stays_as_it_is(store: SqlPlaybo
         await apply(store, delta("UPDATE", "gene-00001", "two"))
 
 
-async def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     store = SqlPlaybookStore(f"sqlite:///{tmp_path / 'd' / 'hansei.db'}")
     (tmp_path / "d").rmdir()
@@ -309,7 +309,7 @@ async def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         await store.open()
 
 
-async def test_a_read_only_database_can_be_read_and_says_what_it_is(store: SqlPlaybookStore) -> None:
+async def test_a_read_only_database_can_be_read_and_a_write_names_the_cause(store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     read_only = SqlPlaybookStore(f"sqlite:///file:{store.name}?mode=ro&uri=true")
     await read_only.open()
@@ -319,7 +319,7 @@ async def test_a_read_only_database_can_be_read_and_says_what_it_is(store: SqlPl
     await read_only.close()
 
 
-async def test_a_full_disk_leaves_the_old_revision_and_says_so(store: SqlPlaybookStore) -> None:  # C-18, C-83
+async def test_a_full_disk_keeps_the_old_revision_and_is_reported(store: SqlPlaybookStore) -> None:  # C-18, C-83
     await apply(store, delta("ADD", content="one"))
 
     def limit_pages(connection: Connection) -> None:

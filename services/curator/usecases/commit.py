@@ -70,7 +70,7 @@ def run_once(
 ) -> Callable[[DatasetTransaction], bytes]:
     """Return `work` for one execution: a repeated request gets the stored response and changes nothing."""
 
-    def run(dataset: DatasetTransaction) -> bytes:
+    def run_unless_stored(dataset: DatasetTransaction) -> bytes:
         stored = dataset.stored_response(key)
         if stored is not None:
             return stored
@@ -78,7 +78,7 @@ def run_once(
         dataset.store_response(key, response, payload)
         return response
 
-    return run
+    return run_unless_stored
 
 
 def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = False) -> CommitResult:

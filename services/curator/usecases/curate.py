@@ -220,7 +220,7 @@ class CuratorAgent:
     ) -> tuple[Curation, bytes | None]:
         batch = _edit_batch(request, self._curator.model, snapshot, edits)
 
-        def work(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
+        def commit_edits(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
             if edits.evidence is not None and not edits.evidence.store(transaction, must_match=is_repeatable):
                 raise _PlaybookChanged
             transaction.store_embeddings(embeddings)
@@ -247,7 +247,7 @@ class CuratorAgent:
             transaction.store_response(request.key, response, request.payload)
             return curation, response
 
-        return await self._store.write(snapshot.dataset, work)
+        return await self._store.write(snapshot.dataset, commit_edits)
 
     def _report_failure(self, dataset: str, bullets: int, revision: int, error: Exception) -> Curation:
         _log.error("curation failed; nothing was saved", dataset=dataset, exc_info=error)

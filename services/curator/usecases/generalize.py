@@ -65,7 +65,7 @@ def _build_update(
     proposals: list[Proposal] = []
     subjects: set[Subject] = set()
     examples = {bullet.content.partition(": ")[2] for bullet in playbook.bullet_list if bullet.section == EXAMPLES}
-    # A run that shows several operations is the example of the one that fewest runs call.
+    # A trajectory with several operations is the example of the operation that the fewest trajectories call.
     for name, group in sorted(lessons.items(), key=lambda item: len(records[item[0]].trajectories)):
         chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
         edits, records[name] = _propose(records[name], chosen, playbook.bullet_list, examples)

@@ -150,7 +150,7 @@ def test_a_correction_measures_again_as_if_it_had_been_reported_first(tmp_path: 
     asyncio.run(run())
 
 
-def test_other_holdouts_begin_anew_and_late_reports_of_before_are_stored_but_not_measured(tmp_path: Path) -> None:
+def test_other_holdouts_restart_measurements_and_late_reports_are_stored_but_not_measured(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:
             assert await store.start(start_key(), DATASET, TrialPolicy())

@@ -219,7 +219,7 @@ async def _life(folder: Path, name: str, kill_at: int) -> int:
 
     def commit_and_pass(self: GroupCommitWriter, batch: Any) -> None:
         commit(self, batch)
-        point()  # committed, but nobody knows yet
+        point()  # committed, but not yet acknowledged
 
     GroupCommitWriter._commit = commit_and_pass  # type: ignore[method-assign]
     executions = _executions(folder, scenario, point, lambda: time.monotonic() + waited)
@@ -229,7 +229,7 @@ async def _life(folder: Path, name: str, kill_at: int) -> int:
     if not await store.list_executions(ExecutionFilter()):
         await executions.start(scenario.plan(), None, None)
     await executions.sweep_once()
-    if not executions.driven:  # somebody else's lease: it is over once it was seen unchanged for so long
+    if not executions.driven:  # the lease of another process has to expire
         waited = _LEASE_SECONDS
         await executions.sweep_once()
     while (state := await _quiet(executions)).result is None:

@@ -44,7 +44,7 @@ def reply(rng: random.Random) -> str | Exception:
     if rng.random() < 0.1:
         return rng.choice(["", "no json", "{", "[]", "```json\n{}\n```", "null"])
     steps = [_step(rng, number) for number in range(1, rng.choice([1, 1, 2, 3, 5, 20, 21]) + 1)]
-    if rng.random() < 0.6:  # a valid chain, so that the execution goes on
+    if rng.random() < 0.6:  # a valid chain, so that the execution continues
         steps = [{"step_id": i, "action": "run_legacy_agent", "description": "d"} for i in range(1, len(steps) + 1)]
     return json.dumps({"steps": steps, "requires_confirmation": rng.random() < 0.3})
 

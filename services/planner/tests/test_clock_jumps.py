@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-async def test_a_clock_that_jumps_takes_no_lease_of_one_that_lives(tmp_path: Path, jump: float) -> None:
+async def test_a_clock_jump_ends_no_lease_of_a_live_holder(tmp_path: Path, jump: float) -> None:
     entered, woken = asyncio.Event(), asyncio.Event()
 
     async def long(_: Any) -> ToolResult:
@@ -97,7 +97,7 @@ async def test_a_jump_spends_no_budget_of_time(tmp_path: Path) -> None:
     assert state.result.total_execution_time_ms == 6000
 
 
-async def test_a_clock_put_back_while_somebody_is_asked(tmp_path: Path) -> None:
+async def test_a_clock_that_jumps_back_while_a_question_is_open(tmp_path: Path) -> None:
     clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)

@@ -214,7 +214,7 @@ async def test_a_search_that_finds_nothing_is_no_success() -> None:  # P-31, P-1
     assert (result.overall_status, result.step_results[0].status) == (OverallStatus.FAILED, "failed")
 
 
-async def test_a_broken_executor_ends_the_run_in_order() -> None:  # P-53
+async def test_a_broken_executor_ends_the_execution_in_order() -> None:  # P-53
     made = executor(ScriptedTool())
     made.judge.calculator = None  # type: ignore[assignment]
     made.judge.gate = None  # type: ignore[assignment]
@@ -243,11 +243,11 @@ async def test_a_budget_holds(budget: Budget, calls: int) -> None:
 async def test_a_budget_holds_for_calls_side_by_side(budget: Budget, calls: int) -> None:
     """One call may exceed the budget by its own usage, as if the calls ran one after another."""
 
-    async def work(_: Any) -> ToolResult:
+    async def use_tokens(_: Any) -> ToolResult:
         await asyncio.sleep(0)
         return answer("x", token_usage=10, cost_micro_usd=5)
 
-    tool = ScriptedTool({f"s{i}": work for i in range(1, 9)})
+    tool = ScriptedTool({f"s{i}": use_tokens for i in range(1, 9)})
     result = await executor(tool).execute_plan(agent_plan(*(agent_step(i) for i in range(1, 9))), budget)
     assert (len(tool.calls), result.total_token_usage) == (calls, 10 * calls)
 
@@ -255,7 +255,7 @@ async def test_a_budget_holds_for_calls_side_by_side(budget: Budget, calls: int)
 async def test_calls_without_usage_run_side_by_side_within_a_budget() -> None:
     started, all_started = 0, asyncio.Event()
 
-    async def work(_: Any) -> ToolResult:
+    async def count_concurrent_calls(_: Any) -> ToolResult:
         nonlocal started
         started += 1
         if started == 4:
@@ -264,7 +264,7 @@ async def test_calls_without_usage_run_side_by_side_within_a_budget() -> None:
             await all_started.wait()
         return answer("x")
 
-    tool = ScriptedTool({f"s{i}": work for i in range(1, 5)})
+    tool = ScriptedTool({f"s{i}": count_concurrent_calls for i in range(1, 5)})
     plan = agent_plan(agent_step(1), *(agent_step(i, 1) for i in (2, 3, 4)))
     result = await executor(tool).execute_plan(plan, Budget(max_tokens=10))
     assert result.overall_status is OverallStatus.SUCCESS

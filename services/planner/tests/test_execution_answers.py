@@ -83,7 +83,7 @@ async def test_low_confidence_pauses_and_the_answer_resumes(
     assert [h.response_action for h in done.history] == [Action.PROCEED, Action.PROCEED]  # P-87
 
 
-async def test_a_paused_run_ends_like_one_that_never_paused() -> None:  # P-47
+async def test_a_paused_execution_ends_like_one_without_a_pause() -> None:  # P-47
     def tools() -> ScriptedTool:
         return ScriptedTool({"s1": answer("one", 0.5), "s3": answer("three", 0.6)})
 
@@ -102,7 +102,7 @@ async def test_a_paused_run_ends_like_one_that_never_paused() -> None:  # P-47
     ]
 
 
-async def test_cancel_ends_the_run() -> None:  # P-50, P-136
+async def test_cancel_ends_the_execution() -> None:  # P-50, P-136
     tool = ScriptedTool({"s1": answer("one", 0.5)})
     made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
     paused = (await states_of(made, plan))[-1]
@@ -125,7 +125,7 @@ async def test_input_reaches_later_reasoning_steps() -> None:  # P-40, P-50
     assert reasoning.queries == ["q"]  # P-142: the user's question, not the description
 
 
-async def test_retry_runs_the_step_again_but_not_for_ever() -> None:  # P-50
+async def test_retry_repeats_the_step_up_to_a_limit() -> None:  # P-50
     tool = ScriptedTool({"s1": answer("one", 0.5)})
     made, plan = executor(tool), agent_plan(agent_step(1))
     state = (await states_of(made, plan))[-1]
@@ -235,7 +235,7 @@ async def test_modify_at_a_step_replaces_it_and_what_follows() -> None:  # P-103
     assert done.plan.plan_id == plan.plan_id
 
 
-async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # P-111
+async def test_a_failed_refinement_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # P-111
     class Broken(Planner):
         async def refine_plan(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("no luck")
@@ -249,7 +249,7 @@ async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCapt
     assert "replan failed error=no luck" in caplog.text
 
 
-async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
+async def test_without_an_answer_the_execution_is_cancelled_or_continues() -> None:  # P-85, P-137
     plan = agent_plan(agent_step(1))
     for auto, expected in ((False, OverallStatus.CANCELLED), (True, OverallStatus.SUCCESS)):
         rules = ExecutionRules(policy=InterventionPolicy(auto_proceed_on_timeout=auto))
@@ -258,7 +258,7 @@ async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
         assert result.overall_status is expected
 
 
-async def test_very_low_confidence_replans_when_nobody_is_there() -> None:  # P-86
+async def test_very_low_confidence_replans_without_an_answer() -> None:  # P-86
     tool = ScriptedTool({"s1": answer("one", 0.2)})
     seen: list[ReplanResult] = []
     made = executor(tool, rules=ExecutionRules(replans=ReplanManager(max_replans=1)), on_replan=seen.append)
@@ -309,7 +309,7 @@ async def test_there_are_never_more_replans_than_allowed() -> None:  # P-110, P-
     assert (len(tool.calls), result.replan_count, result.overall_status) == (4, 3, OverallStatus.FAILED)
 
 
-async def test_a_replan_that_fails_ends_the_run() -> None:  # P-100, P-111, P-112
+async def test_a_failed_replan_ends_the_execution() -> None:  # P-100, P-111, P-112
     class NoPlanner(Planner):
         async def create_plan(self, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError("down")
@@ -329,7 +329,7 @@ async def test_a_replan_that_fails_ends_the_run() -> None:  # P-100, P-111, P-11
     assert result.overall_status is OverallStatus.PARTIAL
 
 
-async def test_the_clock_of_the_cooldown_is_the_runs() -> None:  # P-95
+async def test_the_cooldown_uses_the_clock_of_the_execution() -> None:  # P-95
     clock = StandingClock()
     manager = ReplanManager(cooldown_seconds=5)
     tool = ScriptedTool({"s1": answer("one", 0.2), "other": answer("low", 0.2)})
@@ -356,7 +356,7 @@ async def test_offline_a_failed_plan_ends_with_the_reason_instead_of_being_tried
         assert text in result.reason
 
 
-async def test_an_agent_asks_a_person_and_goes_on_with_the_answer() -> None:
+async def test_an_agent_asks_a_person_and_continues_with_the_answer() -> None:
     model = ScriptedModel('{"tool":"ask_user","query":"Which size?"}', '{"answer":"Size 42."}')
     agent = LegacyAgentTool(model, ToolRegistry([AskUserTool()]))
     questions: list[str | None] = []

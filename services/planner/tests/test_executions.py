@@ -55,7 +55,7 @@ def forge_answer(rng: random.Random, own: Bound, other: Bound) -> Bound:
     return other if kind == 3 else (rng.randbytes(rng.randrange(1, 40)).hex(), version, step)
 
 
-async def test_unknown_and_not_paused_runs_are_told_apart(tmp_path: Path) -> None:  # P-130
+async def test_unknown_and_running_executions_are_distinguished(tmp_path: Path) -> None:  # P-130
     async with replica(tmp_path / "p.db", executor(ScriptedTool())) as executions:
         with pytest.raises(ExecutionNotFound, match=r"^Run 0123456789ab not found$"):
             await executions.answer("0123456789ab", PROCEED, "t", 1, 1, None)
@@ -127,7 +127,7 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
         assert await executions.read_log(ids[0]) == log
 
 
-async def test_an_answer_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+async def test_an_answer_after_its_expiry_is_refused(tmp_path: Path) -> None:
     clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)

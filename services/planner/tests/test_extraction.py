@@ -48,7 +48,7 @@ def test_without_bullets_it_says_that_nothing_is_known(query: str, nothing: str)
     assert nothing in line
 
 
-def test_the_work_is_bounded_whatever_comes() -> None:
+def test_the_work_is_bounded_for_any_input() -> None:
     filler = RetrievedBullet("big", "", "word. " * (MAX_CONTENT_CHARS // 6))
     late = RetrievedBullet("late", "", "needle")
     assert "late" not in "".join(lines_of("needle " * 100_000, filler, filler, late))
@@ -72,7 +72,7 @@ def test_every_sentence_is_an_extract_and_the_answer_is_always_the_same(
         assert any(sentence in bullet.content and cited == f"[{bullet.id}]" for bullet in given_bullets)
 
 
-async def test_offline_the_generator_says_what_it_is() -> None:
+async def test_offline_the_generator_names_its_model_offline() -> None:
     outcome = await GeneratorAgent(OfflineAnswerer()).generate(Question("locked database", "d", (GIT, SQL)))
     assert (outcome.model, outcome.status) == ("offline", "success")
     assert outcome.cited_bullet_ids[0] == "er-00002"

@@ -94,7 +94,7 @@ def test_context_entries_carry_id_and_section() -> None:
         ("ja", "What?", "(知識ベースは空です)"),
     ],
 )
-async def test_an_empty_context_says_so(setting: Any, query: str, expected: str) -> None:  # P-115
+async def test_an_empty_context_is_stated_in_the_prompt(setting: Any, query: str, expected: str) -> None:  # P-115
     ((_, prompt),) = await prompt_of(Question(query, "d"), None, setting)
     assert expected in prompt
 

@@ -31,7 +31,7 @@ def test_requests_have_defaults() -> None:  # P-79, P-88
 
 
 @pytest.mark.parametrize("action", list(Action))
-def test_everything_but_a_cancel_goes_on(action: InterventionAction) -> None:  # P-80
+def test_every_answer_except_cancel_continues(action: InterventionAction) -> None:  # P-80
     response = InterventionResponse(action=action)
     assert response.should_continue is (action is not Action.CANCEL)
     assert response.timeout_reached is False
@@ -79,12 +79,12 @@ def test_wishes_for_another_plan(text: str, expected: bool) -> None:  # P-94
     assert wants_replan(text) is expected
 
 
-def test_nobody_there() -> None:  # P-85
+def test_without_an_answer_the_default_is_cancel_or_proceed() -> None:  # P-85
     assert (choose_default(False).action, choose_default(True).action) == (Action.CANCEL, Action.PROCEED)
     assert choose_default(False).timeout_reached
 
 
-async def test_silent_and_notify_go_on() -> None:  # P-81, P-87
+async def test_silent_and_notify_continue() -> None:  # P-81, P-87
     notified: list[str] = []
 
     def notify(message: str) -> None:

@@ -44,7 +44,7 @@ async def test_a_pause_survives_its_process(tmp_path: Path) -> None:  # P-48, P-
     assert state.result.overall_status is OverallStatus.SUCCESS
 
 
-async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
+async def test_without_an_answer_in_time_the_execution_is_cancelled(tmp_path: Path) -> None:  # P-85, P-130
     clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)
@@ -120,7 +120,7 @@ async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
     assert (late.queries, quick.queries) == (["s1"], ["s1", "s2"])
 
 
-async def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
+async def test_a_lease_that_cannot_be_released_is_logged_and_expires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, entered = MachineClock(), asyncio.Event()
@@ -269,11 +269,11 @@ async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, u
     clock = MachineClock()
 
     def five_seconds(confidence: float) -> Any:
-        def work(_: Any) -> ToolResult:
+        def advance_clock(_: Any) -> ToolResult:
             clock.advance(5)
             return answer("x", confidence, token_usage=10, cost_micro_usd=3)
 
-        return work
+        return advance_clock
 
     spent = ScriptedTool({f"s{i}": five_seconds(0.5 if i == 1 else 0.95) for i in range(1, 4)})
     async with replica(tmp_path / "p.db", executor(spent, clock=clock), clock=clock) as executions:
@@ -322,4 +322,4 @@ async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-
             state = await until_quiet(executions, execution_id)
     assert state is not None
     assert state.replan_count == 2
-    assert state.result is not None  # the third wish finds no replan left: the run ends (P-111)
+    assert state.result is not None  # the third request exceeds the limit of replans: the execution ends (P-111)

@@ -3,7 +3,7 @@
 from services.planner.tests.model_answers import check, check_replay, execute_by_chance
 
 
-async def test_an_execution_ends_within_its_budget_and_its_log_tells_all() -> None:
+async def test_an_execution_ends_within_its_budget_and_its_log_is_complete() -> None:
     seen = set()
     for seed in range(150):
         run = await execute_by_chance(seed)

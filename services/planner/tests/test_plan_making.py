@@ -238,7 +238,7 @@ async def test_the_model_may_estimate_the_complexity(reply: Any, expected: float
     assert await planner.estimate_complexity("なぜ空は青い？") == expected
 
 
-async def test_offline_every_plan_is_the_template_and_says_so() -> None:
+async def test_offline_every_plan_is_the_template_and_marked_as_such() -> None:
     made = await Planner(FixedBackend(collections=["notes"])).create_plan(HARD)
     assert (made.from_template, made.template_reason) == (True, "offline: no model is configured")
     assert made.plan.steps[0].collection == "notes"  # P-21

@@ -64,7 +64,7 @@ def reply(*collections: str | None) -> str:
 
 
 @given(st.from_regex(r"\A([A-Za-z0-9_-]{0,127}-)?\Z"))
-def test_for_all_prefixes_an_id_says_its_own(prefix: str) -> None:
+def test_for_all_prefixes_an_id_contains_its_prefix(prefix: str) -> None:
     plan_id = create_plan_id(prefix)
     assert re.fullmatch(r"[0-9a-f]{12}", plan_id.removeprefix(prefix))  # P-06
     assert (parse_prefix(plan_id), prepare_plan(agent_plan(agent_step(1), plan_id=plan_id)).prefix) == (prefix, prefix)
@@ -85,7 +85,7 @@ async def test_a_plan_is_made_of_what_begins_with_its_prefix() -> None:  # P-18,
         assert made.plan.steps[0].collection == expected
 
 
-async def test_the_model_is_told_of_ones_own_alone() -> None:  # P-16
+async def test_the_prompt_names_only_permitted_collections() -> None:  # P-16
     model = ScriptedModel(reply("acme--b"))
     made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
     refined = await Planner(SharedBackend(), model).refine_plan(made.plan, "more")
@@ -108,7 +108,7 @@ async def test_the_model_is_told_of_ones_own_alone() -> None:  # P-16
 async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None:  # P-19, P-22
     model = ScriptedModel(reply("acme--b", foreign))
     made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
-    assert [step.collection for step in made.plan.steps] == ["acme--b", None, None]  # None: all of ones own
+    assert [step.collection for step in made.plan.steps] == ["acme--b", None, None]  # None: all datasets of the prefix
     refined = await Planner(SharedBackend(), model).refine_plan(looking("acme--b", create_plan_id(ACME)), "more")
     assert [step.collection for step in refined.plan.steps] == ["acme--b", None, None]
 
@@ -128,7 +128,7 @@ def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
     assert prepare_plan(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
 
 
-async def test_a_step_without_a_collection_searches_all_of_ones_own() -> None:
+async def test_a_step_without_a_collection_searches_all_permitted_ones() -> None:
     for given_default in (None, "evil--a"):
         backend = SharedBackend()
         tool = RAGSearchTool(backend, default=given_default)

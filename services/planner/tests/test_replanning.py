@@ -68,7 +68,7 @@ def test_what_triggers_a_replan(
         (1, 1, Strategy.PARTIAL),
     ],
 )
-def test_the_place_of_the_failure_decides(failed: int, steps: int, expected: ReplanStrategy) -> None:  # P-96, P-97
+def test_the_position_of_the_failure_decides(failed: int, steps: int, expected: ReplanStrategy) -> None:  # P-96, P-97
     plan = line(steps)
     moved = plan.model_copy(
         update={"steps": tuple(s.model_copy(update={"step_id": s.step_id + 40}) for s in plan.steps)}
@@ -89,7 +89,7 @@ def test_the_first_matching_strategy_wins() -> None:  # P-96, P-98
     assert manager.strategy(plan_change.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
 
 
-def test_the_cooldown_holds_back_only_what_can_wait() -> None:  # P-95
+def test_the_cooldown_delays_only_optional_replans() -> None:  # P-95
     manager, soon, late = ReplanManager(), NOW + timedelta(seconds=4.9), NOW + timedelta(seconds=5)
     waits = {t for t in Trigger if manager.is_cooling_down(t, NOW, soon)}
     assert waits == {Trigger.LOW_CONFIDENCE, Trigger.NEW_INFORMATION}
@@ -134,7 +134,7 @@ def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-1
     assert (merged.plan_id, merged.requires_confirmation) == (plan.plan_id, True)
 
 
-def test_a_full_replan_knows_nothing_of_the_old_steps() -> None:  # P-105, P-133
+def test_a_full_replan_drops_the_old_steps() -> None:  # P-105, P-133
     merged = join_plans(line(3), [], line(2), highest_id=3)
     assert [(s.step_id, s.depends_on) for s in merged.steps] == [(4, ()), (5, (4,))]
 
@@ -144,7 +144,7 @@ def test_the_paused_step_is_not_kept() -> None:  # P-102
     assert select_kept_steps(line(3), [1, 3], dropped=2)[1].depends_on == ()
 
 
-def test_a_fallback_takes_the_place_of_its_action() -> None:  # P-106
+def test_a_fallback_replaces_its_action() -> None:  # P-106
     plan = line(2, fallback="reasoning", description="d")
     step = apply_fallback(plan, 2).steps[1]
     assert (step.step_id, step.action, step.description, step.fallback) == (2, "reasoning", "[代替] d", None)
@@ -158,7 +158,7 @@ def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
     assert [(s.step_id, s.depends_on) for s in left.steps] == [(1, ()), (3, ())]
 
 
-def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
+def test_hints_name_the_event_and_the_remedy() -> None:  # P-101, P-105
     done = {1: StepResult(step_id=1, status="success", output="found", confidence=1)}
     replan_context = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
     plan = line(2)

@@ -72,7 +72,7 @@ async def test_a_search_of_all_survives_the_failure_of_one() -> None:
         await RAGSearchTool(Backend(collections=["broken"])).run(ToolInput("q"))
 
 
-async def test_reasoning_is_told_the_facts_and_the_rules() -> None:  # P-32, P-33
+async def test_the_prompt_of_reasoning_has_facts_and_rules() -> None:  # P-32, P-33
     model = ScriptedModel("青い [b1]", tokens=7)
     tool_input = ToolInput(
         "なぜ？", sources=(Hit(content="x" * 2_000, source="b1"),), context=(("ユーザー入力", "赤"),), language="ja"
@@ -93,7 +93,7 @@ async def test_a_blank_answer_is_a_failure(reply: str) -> None:  # P-33
     assert (found.success, found.error) == (False, "Empty answer")
 
 
-async def test_offline_reasoning_quotes_and_says_so() -> None:
+async def test_offline_reasoning_quotes_and_marks_it() -> None:
     found = await ExtractiveReasoningTool(sentences=1).run(ToolInput("海も何色？", sources=HITS, language="ja"))
     assert found.text == "（オフライン: 資料からの抜粋）海も青い。 [b2]"
     assert not (await ExtractiveReasoningTool().run(ToolInput("q"))).success

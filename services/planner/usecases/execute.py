@@ -88,7 +88,7 @@ class _Driver:
                 pass
         except LeaseLost:
             raise
-        except Exception as error:  # P-53: the execution ends with a result, whatever happened
+        except Exception as error:  # P-53: the execution always ends with a result
             _log.exception("execution failed unexpectedly", execution_id=self._state.execution_id)
             await self._stop()
             self._end(crash=shorten(str(error) or type(error).__name__, 300))

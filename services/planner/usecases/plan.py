@@ -83,7 +83,7 @@ class Planner:
         """Return the collections that can be searched; None if listing them fails (P-18)."""
         try:
             return await list_collections_within(self._backend, prefix)
-        except Exception as error:  # P-18: planning goes on without a search service
+        except Exception as error:  # P-18: planning continues without a search service
             _log.warning("listing collections failed", error=shorten(str(error)))
             return None
 
@@ -153,7 +153,7 @@ class Planner:
             )
             tokens, cost = reply.tokens, reply.cost_micro_usd
             plan = validate_plan(extract_json_object(reply.text), query, rules)
-        except Exception as error:  # P-19: whatever the model does, there is a plan
+        except Exception as error:  # P-19: there is always a plan, even if the model fails
             reason = f"{type(error).__name__}: {shorten(str(error), 300)}"
             _log.warning("planning failed; using the template", error=reason)
             return MadePlan(_template(query, COMPLEXITY_AFTER_ERROR, rules), True, reason, tokens, cost)

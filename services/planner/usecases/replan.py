@@ -76,7 +76,7 @@ class ReplanOrchestrator:
                 raise PlanRepeatedError(context.error_message, made.template_reason)
             plan = join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
             result = replan_result(strategy, context, plan, language=language)
-        except Exception as error:  # P-111: a replan that fails ends the run in order
+        except Exception as error:  # P-111: a replan that fails ends the execution in order
             _log.warning("replan failed", error=shorten(str(error)))
             result = replan_result(strategy, context, error=shorten(str(error), 300), language=language)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)

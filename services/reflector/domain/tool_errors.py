@@ -37,7 +37,7 @@ def detect_tool_error(output: str) -> ToolError | None:
         return None
     line = shorten_first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
     kind = normalize_message(line)
-    # A bare code is all that such a message says: without it, all errors of the tool would be of one kind.
+    # Such a message consists of a bare code: without the code, all errors of the tool would be of one kind.
     return ToolError(line, kind if _TELLING_WORD.search(_PLACEHOLDER.sub("", kind)) else line)
 
 

@@ -73,7 +73,7 @@ makers = st.one_of(
 
 
 @given(st.lists(makers, max_size=12))
-def test_every_call_and_every_result_is_told_exactly_once(log: list[MakeStep]) -> None:
+def test_every_call_and_every_result_is_recorded_exactly_once(log: list[MakeStep]) -> None:
     whole = steps(*log)
     actions = extract_actions(whole)
     results = [action.result_step for action in actions if action.result_step is not None]
@@ -83,7 +83,7 @@ def test_every_call_and_every_result_is_told_exactly_once(log: list[MakeStep]) -
     assert [action.call_step for action in actions] == sorted(action.call_step for action in actions)
 
 
-def test_code_runs_as_its_authors_action_whoever_orders_it() -> None:
+def test_executed_code_is_an_action_of_its_author() -> None:
     log = steps(
         says("```python\nprint(1)\n```", name="Coder"), says("Terminal, run it.", name="Lead"), returns("1"),
         says("Look at it.", name="Lead"), returns("seen", tool="viewer"),

@@ -120,7 +120,7 @@ class TestStateBench:
             ({"error": ["a"]}, "trajectory.error: a list must be text"),
         ],
     )
-    def test_broken_results_are_refused_with_place_and_field(self, change: dict[str, Any], problem: str) -> None:
+    def test_broken_results_are_refused_with_position_and_field(self, change: dict[str, Any], problem: str) -> None:
         assert problem in refusal(load("state_bench.json") | change, "state_bench")
 
     def test_a_truncated_line_is_named_and_nothing_is_read(self) -> None:

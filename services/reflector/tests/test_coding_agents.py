@@ -69,7 +69,7 @@ TRANSCRIPT = [
 ]
 
 
-def test_a_transcript_is_the_conversation_with_what_failed() -> None:
+def test_a_transcript_contains_the_conversation_and_the_failures() -> None:
     (run,) = read(TRANSCRIPT)
     assert run.trajectory.id == SESSION
     assert run.trajectory.query == "make the tests pass"
@@ -128,7 +128,7 @@ def test_results_of_parallel_calls_are_beside_the_branch() -> None:
     assert [tool.id for tool in run.trajectory.steps[1].tool_calls] == ["t1", "t2"]
 
 
-def test_a_compaction_keeps_what_came_before_and_no_summary() -> None:
+def test_a_compaction_keeps_the_earlier_messages_and_no_summary() -> None:
     boundary = line("k", None, "system", "Compacted", logicalParentUuid="e")
     lines = [
         *TRANSCRIPT,

@@ -27,20 +27,20 @@ def ask(tool: str, answer: object, **arguments: object) -> list[MakeStep]:
     return [calls(tool, arguments), returns(answer if isinstance(answer, str) else json.dumps(answer))]
 
 
-def test_one_call_with_two_answers_is_told_with_both_steps() -> None:
+def test_a_call_with_two_results_is_reported_with_both_steps() -> None:
     [finding] = find_in(*ask("get_stock", STOCK, id="p-1"), *ask("get_stock", {**STOCK, "stock": 4}, id="p-1"))
     assert (finding.kind, finding.steps) == ("contradicted_result", (1, 3))
     facts = [finding.facts[name] for name in ("tool", "fact", "before", "after")]
     assert facts == ["get_stock", "stock", "7", "4"]
 
 
-def test_two_tools_that_disagree_on_one_thing_are_told() -> None:
+def test_a_contradiction_between_two_tools_is_reported() -> None:
     [finding] = find_in(*ask("list_products", [STOCK]), *ask("get_product", {**STOCK, "stock": 4}, id="p-1"))
     assert (finding.facts["fact"], finding.steps) == ("stock", (1, 3))
 
 
 @pytest.mark.parametrize("text", ["Seats left: {}", "There are {} seats as of 2026-01-0{} 10:0{}"])
-def test_texts_that_differ_in_a_number_are_told(text: str) -> None:
+def test_texts_that_differ_in_a_number_are_reported(text: str) -> None:
     [finding] = find_in(*ask("get_seats", text.format(3, 1, 1)), *ask("get_seats", text.format(5, 2, 2)))
     assert (finding.facts["before"], finding.facts["after"]) == ("3", "5")
 
@@ -86,13 +86,13 @@ def test_other_arguments_are_another_question() -> None:
     assert find_in(*euros, *dollars) == []
 
 
-def test_a_tool_that_nobody_knows_contradicts_itself_only() -> None:
+def test_an_unknown_tool_contradicts_only_itself() -> None:
     weather = [ask("weather", {"degrees": degrees}, city="Oslo") for degrees in (3, 9)]
     assert [finding.facts["fact"] for finding in find_in(*weather[0], *weather[1])] == ["degrees"]
     assert find_in(*weather[0], *ask("oracle", {"says": 1}), *weather[1]) == []
 
 
-def test_a_fact_is_told_once_and_taught_by_a_failed_run_only() -> None:
+def test_a_fact_is_reported_once_and_only_after_a_failed_trajectory() -> None:
     log = [step for stock in (1, 2, 3) for step in ask("get_stock", {**STOCK, "stock": stock}, id="p-1")]
     assert len(find_in(*log)) == 1
     insights_by_status = [

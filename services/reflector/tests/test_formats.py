@@ -125,7 +125,7 @@ class TestSweAgent:
         )
 
     @pytest.mark.parametrize("status", ["exit_cost", "submitted (exit_context)", None])
-    def test_a_run_that_had_to_stop_has_failed(self, status: str | None) -> None:
+    def test_a_stopped_agent_has_failed(self, status: str | None) -> None:
         file = load("swe_agent.traj")
         file["info"] = {"exit_status": status, "submission": None}
         trajectory = read(file, "swe_agent").trajectory
@@ -173,7 +173,7 @@ class TestAnthropic:
             ('{"city": "Oslo"}', ""),
         ]
 
-    def test_a_bare_list_is_told_from_openais_by_its_blocks(self) -> None:
+    def test_a_bare_list_is_distinguished_from_openais_by_its_blocks(self) -> None:
         assert read(load("anthropic.json")["messages"], "anthropic").trajectory.steps[0].role == "user"
         texts = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
         assert read(texts, "openai").trajectory.generated_answer == "b"
@@ -227,7 +227,7 @@ class TestLangChain:
         assert reasons["as langchain"].startswith("trajectory.messages[5].type: 'remove' must be")
 
 
-def test_a_file_in_no_known_format_is_told_what_was_tried_and_why_each_failed() -> None:
+def test_the_error_of_an_unknown_format_lists_the_reason_of_each_format() -> None:
     with pytest.raises(UnknownFormat) as caught:
         read_trajectories(b'{"steps": "none", "log": [], "schema_version": 4}', "given")
     error = caught.value

@@ -78,7 +78,7 @@ def refusal(content: bytes) -> str:
         (OWN, "hansei"),
     ],
 )
-def test_the_format_is_told_by_the_content(value: object, format_: str) -> None:
+def test_the_format_is_detected_by_the_content(value: object, format_: str) -> None:
     file = read_trajectories(json.dumps(value).encode(), "given")
     assert (file.format, len(file.runs)) == (format_, 1)
 
@@ -106,7 +106,7 @@ def test_the_old_form_of_calls_is_read() -> None:
     assert read(old)[0].trajectory.steps[1].tool_calls[0].name == "f"
 
 
-def test_a_tau_bench_line_tells_task_and_reward() -> None:
+def test_a_tau_bench_line_has_task_and_reward() -> None:
     trajectory = read(TAU)[0].trajectory
     assert (trajectory.id, trajectory.task_id, trajectory.reward) == ("tau-bench-3-1", "3", 0.0)
     assert (trajectory.status, trajectory.query) == ("failure", "add 1")

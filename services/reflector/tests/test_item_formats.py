@@ -23,7 +23,7 @@ def steps(run: RecordedTrajectory) -> list[tuple[str, str, str]]:
     return [(step.role, step.name, step.content) for step in run.trajectory.steps]
 
 
-# As `RunResult.to_input_list()` of openai-agents 0.24 writes a run.
+# As `RunResult.to_input_list()` of openai-agents 0.24 writes a trajectory.
 ITEMS: list[dict[str, Any]] = [
     {"content": "invert something", "role": "user"},
     {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Try zero."}]},
@@ -81,7 +81,7 @@ def call_part(call_id: str, divisor: int) -> dict[str, object]:
     return part("tool-call", tool_name="divide", args={"a": 1, "b": divisor}, tool_call_id=call_id)
 
 
-# As `all_messages_json` of pydantic-ai 2.68 writes a run, without the fields that are not read.
+# As `all_messages_json` of pydantic-ai 2.68 writes a trajectory, without the fields that hansei does not read.
 MESSAGES: list[dict[str, Any]] = [
     {"kind": "request", "parts": [part("system-prompt", content="be exact"), part("user-prompt", content="divide 1")]},
     {"kind": "response", "parts": [call_part("c1", 0)]},
@@ -123,7 +123,7 @@ def test_retry_prompts_of_older_versions_are_errors() -> None:
         ([*MESSAGES, {"kind": "request", "parts": [{"part_kind": 3.5, "content": []}, 1]}], "messages[6].parts[1]"),
     ],
 )
-def test_broken_conversations_are_refused_with_place_and_field(document: object, problem: str) -> None:
+def test_broken_conversations_are_refused_with_position_and_field(document: object, problem: str) -> None:
     with pytest.raises(MalformedTrajectory) as refused:
         read_trajectories(json.dumps(document).encode(), "given")
     assert problem in str(refused.value)

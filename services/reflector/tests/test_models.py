@@ -121,7 +121,7 @@ def test_an_insight_needs_its_five_texts(field: str) -> None:
             Insight.model_validate(complete)
 
 
-def test_a_reflection_result_counts_one_iteration_unless_told() -> None:
+def test_a_reflection_result_counts_one_iteration_by_default() -> None:
     result = ReflectionResult(insights=(), bullet_evaluations=(), trajectory_query="q", trajectory_dataset="d")
     assert result.iteration_count == 1
 

@@ -102,7 +102,7 @@ def weather_agent(tracer: trace.Tracer, *, failed: bool = False) -> None:
 
 
 class TestOtel:
-    def test_a_conversation_that_is_sent_again_and_again_is_told_once(
+    def test_a_conversation_that_each_call_repeats_is_recorded_once(
         self, spans: tuple[trace.Tracer, InMemorySpanExporter]
     ) -> None:
         weather_agent(spans[0])
@@ -120,7 +120,7 @@ class TestOtel:
         assert (trajectory.status, trajectory.error_message) == ("success", None)
         assert "gen_ai.output.messages[0]" in trajectory.steps[2].source
 
-    def test_each_trace_is_a_run_wherever_its_spans_stand(
+    def test_each_trace_is_a_trajectory_in_any_order_of_spans(
         self, spans: tuple[trace.Tracer, InMemorySpanExporter]
     ) -> None:
         weather_agent(spans[0])
@@ -159,12 +159,14 @@ class TestOtel:
         assert (action.agent, action.tool, action.arguments) == ("shop", "order", '{"pens": "two"}')
         assert action.message == "Error: pens must be a number"
 
-    def test_spans_without_contents_say_so(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
+    def test_spans_without_contents_are_refused(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         with spans[0].start_as_current_span("chat m") as chat:
             chat.set_attribute("gen_ai.operation.name", "chat")
         assert "switch their recording on" in refusal(export_spans(spans[1]))
 
-    def test_a_trace_of_something_else_holds_no_run(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
+    def test_a_trace_without_model_calls_is_no_trajectory(
+        self, spans: tuple[trace.Tracer, InMemorySpanExporter]
+    ) -> None:
         with spans[0].start_as_current_span("GET"):
             pass
         assert "holds no trajectory of the format otel" in refusal(export_spans(spans[1]))

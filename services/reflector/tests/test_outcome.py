@@ -42,7 +42,7 @@ def test_the_report_of_the_system() -> None:
         ("log follows\nAssertionError: wrong total", False),
     ],
 )
-def test_a_test_report_tells_the_outcome(report: str, is_success: bool) -> None:
+def test_a_test_report_determines_the_outcome(report: str, is_success: bool) -> None:
     assert determine_outcome(run(status="success"), "", report) == Outcome(is_success, "test_report")
 
 
@@ -60,7 +60,7 @@ def test_a_report_built_from_the_ground_truth_is_no_test() -> None:
     assert determine_outcome(answered, "43", build_test_report("42", "43")) == Outcome(False, "ground_truth")
 
 
-def test_a_run_that_says_what_its_status_rests_on_is_believed() -> None:
+def test_a_trajectory_with_a_signal_is_trusted() -> None:
     assert determine_outcome(run(status="success", signal="test_report", reward=0.0), "", "") == Outcome(
         True, "test_report"
     )

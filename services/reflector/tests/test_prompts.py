@@ -117,7 +117,7 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     assert "ステップ1-2, 5の3件を省略した" in text
 
 
-def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
+def test_the_middle_of_a_huge_answer_is_marked_as_omitted() -> None:
     prompts = ReflectorPrompts(None, "en", 1_000)
     reflection_request = ReflectionRequest(run(generated_answer="a" * 500 + "b" * 9_000 + "c" * 500), "test")
     prompt = prompts.build_insights_prompt(reflection_request, Transcript(""), (), ())
@@ -125,7 +125,7 @@ def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
     assert len(prompt) < 5_000
 
 
-def test_a_log_is_told_beside_the_reasoning_steps(tmp_path: Path) -> None:
+def test_a_log_is_read_beside_the_reasoning_steps(tmp_path: Path) -> None:
     (tmp_path / "appworld.txt").write_text("{reasoning_steps}", encoding="utf-8")
     trajectory = run(says("hello"), reasoning_steps=("look",))
     prompts = ReflectorPrompts(tmp_path, "ja", 60_000)

@@ -46,7 +46,7 @@ async def test_a_repaired_failure_is_a_lesson_with_its_steps() -> None:
     assert result.attribution is None
 
 
-def test_the_same_kind_of_error_gives_the_same_lesson_in_every_run() -> None:
+def test_errors_of_one_kind_give_the_same_lesson_in_every_trajectory() -> None:
     first = reflect(run(*REPAIRED, status="success"))
     second = reflect(
         run(
@@ -58,14 +58,14 @@ def test_the_same_kind_of_error_gives_the_same_lesson_in_every_run() -> None:
     assert [insight.key_insight for insight in first.insights] == [insight.key_insight for insight in second.insights]
 
 
-def test_lessons_are_in_the_language_of_the_run() -> None:
+def test_lessons_are_in_the_language_of_the_trajectory() -> None:
     result = reflect(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
     assert "で失敗する" in result.insights[0].key_insight
     assert result.attribution is not None
     assert result.attribution.reason.endswith("である。")
 
 
-def test_a_failed_run_is_attributed_and_copies_what_it_was_about() -> None:
+def test_a_failed_trajectory_is_attributed_and_its_query_is_copied() -> None:
     result = reflect(run(asks("q"), *BOOKING, id="r-1", query="book", used_bullet_ids=("a",)))
     assert result.attribution is not None
     assert (result.attribution.step, result.attribution.agent) == (1, "agent")
@@ -92,7 +92,7 @@ def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
         assert contrasts[0].steps == (0,)
 
 
-def test_a_run_without_steps_teaches_from_its_reasoning_and_never_the_truth() -> None:
+def test_lessons_without_steps_come_from_the_reasoning_and_never_have_the_ground_truth() -> None:
     wrong = run(reasoning_steps=("I recall London.",), generated_answer="London", query="Capital of France?")
     result = reflect(wrong, ground_truth="Paris")
     assert "Paris" not in result.model_dump_json()
@@ -165,7 +165,7 @@ makers = st.one_of(
 
 
 @given(st.lists(makers, max_size=10), st.sampled_from(["success", "failure"]), short, short)
-def test_any_run_is_reflected_on_alike_each_time(log: list[MakeStep], status: str, answer: str, truth: str) -> None:
+def test_reflection_by_rules_is_deterministic(log: list[MakeStep], status: str, answer: str, truth: str) -> None:
     trajectory = run(*log, status=status, generated_answer=answer)
     first, second = reflect(trajectory, ground_truth=truth), reflect(trajectory, ground_truth=truth)
     assert first == second

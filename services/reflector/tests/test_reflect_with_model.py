@@ -115,7 +115,7 @@ async def test_each_resolved_bullet_is_judged_by_its_own_call_in_order() -> None
 
 
 @pytest.mark.parametrize("failure", [FAIL, verdict("great"), {"reason": "no tag"}])
-async def test_a_failed_evaluation_is_neutral_and_says_why(failure: Answer) -> None:
+async def test_a_failed_evaluation_is_neutral_with_a_reason(failure: Answer) -> None:
     model = ScriptedModel([lessons("x")], [failure, verdict()])
     result = await reflect(model, run(used_bullet_ids=("a", "b")), bullets=(bullet("a"), bullet("b")))
     first, second = result.bullet_evaluations
@@ -174,19 +174,19 @@ async def test_steps_of_reasoning_count_from_one_in_prompts_and_from_zero_in_res
 
 
 @pytest.mark.parametrize("fields", [{}, {"steps": []}, {"steps": None}])
-async def test_a_lesson_without_steps_gets_the_step_it_speaks_of(fields: dict[str, Any]) -> None:
+async def test_a_lesson_without_steps_gets_the_matching_step(fields: dict[str, Any]) -> None:
     replies = lessons("x", **fields, error_identification="The gift card balance was not enough.")
     model = ScriptedModel([replies])
     assert (await reflect(model, LOG)).insights[0].steps == (2,)
     assert len(model.requests) == 1
 
 
-async def test_a_lesson_that_speaks_of_no_step_rests_on_the_last() -> None:
+async def test_a_lesson_without_a_matching_step_gets_the_last_step() -> None:
     assert (await reflect(ScriptedModel([lessons("x")]), LOG)).insights[0].steps == (3,)
     assert (await reflect(ScriptedModel([lessons("x")]), run())).insights[0].steps == ()
 
 
-async def test_a_failed_run_is_attributed_and_its_signal_told() -> None:
+async def test_a_failed_trajectory_is_attributed_and_its_signal_reported() -> None:
     result = await reflect(ScriptedModel([lessons("x")]), LOG, test_report="不正解（正解: x）")
     assert result.attribution is not None
     assert result.attribution.step == 1
@@ -206,7 +206,7 @@ def test_replies_are_bounded(broken: dict[str, Any]) -> None:
         InsightsReply.model_validate(broken)
 
 
-async def test_nothing_is_said_about_playbooks_but_votes() -> None:
+async def test_a_reflection_changes_no_bullet() -> None:
     bullets = (bullet("a"),)
     before = [item.model_dump() for item in bullets]
     await reflect(ScriptedModel([lessons("x")], [verdict("harmful")]), run(used_bullet_ids=("a",)), bullets=bullets)

@@ -56,7 +56,7 @@ def test_another_program_that_does_the_same_is_a_repair() -> None:
     assert repair_in(*log, calls("shell", {"command": "cat package.json"}), returns("{}")) is None
 
 
-def test_a_thought_without_a_result_is_not_told_as_a_cause() -> None:
+def test_a_thought_without_a_result_is_no_cause() -> None:
     log = [
         calls("book", BOOKING),
         returns("Error: card declined"),
@@ -68,7 +68,7 @@ def test_a_thought_without_a_result_is_not_told_as_a_cause() -> None:
     assert find_repairs(extract_actions(steps(*log)))[0].operations_between == ()
 
 
-def test_options_that_only_the_working_command_has_are_told() -> None:
+def test_options_of_only_the_working_command_are_reported() -> None:
     log = [
         calls("git", {"command": "git pull --rebase"}),
         returns("error: cannot pull with rebase: You have unstaged changes."),
@@ -78,7 +78,7 @@ def test_options_that_only_the_working_command_has_are_told() -> None:
     assert find_repairs(extract_actions(steps(*log)))[0].options_added == ("--autostash",)
 
 
-def test_changes_of_long_values_are_told_from_where_they_differ() -> None:
+def test_changes_of_long_values_are_shown_from_their_first_difference() -> None:
     before, after = "INSERT INTO members " * 10 + "VALUES (1)", "INSERT INTO members " * 10 + "VALUES (2)"
     (change,) = compare_arguments(before, after)
     assert change.argument == ""

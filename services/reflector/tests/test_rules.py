@@ -24,7 +24,7 @@ def kinds(findings: Iterable[TrajectoryFinding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 
-def test_errors_of_one_kind_are_one_finding_told_by_the_repaired_one() -> None:
+def test_errors_of_one_kind_are_one_finding_described_by_the_repaired_one() -> None:
     log: list[MakeStep] = []
     for flight, result in (
         ("HAT1", "Error: no seats on HAT001"),
@@ -63,7 +63,7 @@ def test_a_call_repeated_after_something_was_changed_is_no_loop() -> None:
     assert list(find_repeated_calls(extract_actions(steps(*again, *change, *again)), FAILED)) == []
 
 
-def test_a_run_that_succeeded_has_nothing_wrong_with_its_ending() -> None:
+def test_a_success_has_no_findings_about_its_end() -> None:
     assert ending(run(says("I cannot help with that.")), SUCCEEDED) == []
 
 
@@ -94,7 +94,7 @@ def test_a_number_that_no_result_holds_is_seen() -> None:
     assert finding.facts["values"] == "1550"
 
 
-def test_what_a_run_broke_off_with_is_told_once() -> None:
+def test_the_error_of_an_interruption_is_reported_once() -> None:
     assert kinds(ending(run(says("x"), error_message="TimeoutError: 30 s"))) == ["run_error"]
     log = [calls("get", {}), returns("Error: quota 7 exceeded")]
     assert ending(run(*log, error_message="gave up: Error: quota 7 exceeded")) == []
@@ -105,7 +105,7 @@ def test_the_known_answer_of_a_task_is_no_lesson() -> None:
     assert ending(wrong, BY_TRUTH) == []
 
 
-def test_two_runs_of_a_task_part_at_the_first_call_only_the_good_one_made() -> None:
+def test_contrast_is_the_first_call_of_only_the_success() -> None:
     shared = [calls("find", {"user": "mia"}), returns("u1")]
     after = [calls("note", {"text": "bad"}), returns("ok")], [calls("note", {"text": "good"}), returns("ok")]
     bad = extract_actions(steps(*shared, calls("book", {"seat": "1A"}), returns("ok"), *after[0]))
@@ -124,7 +124,7 @@ def test_the_order_of_keys_is_no_difference() -> None:
     assert find_contrast("q", first, second, reflects_failed=True) is None
 
 
-def test_a_call_that_only_the_failed_run_made_is_told() -> None:
+def test_a_call_of_only_the_failed_trajectory_is_reported() -> None:
     good = [calls("find", {"user": "mia"}), returns("u1")]
     bad = [*good, calls("cancel", {"user": "mia"}), returns("gone")]
     finding = find_contrast(

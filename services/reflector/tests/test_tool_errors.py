@@ -95,12 +95,12 @@ def test_a_result_that_reports_no_failure_is_none(output: str) -> None:
         ("予約 HAT030 は 2024-05-13 に利用できません", "予約 <id> は <date> に利用できません"),
     ],
 )
-def test_what_changes_from_run_to_run_is_taken_out_of_a_kind(message: str, kind: str) -> None:
+def test_variable_parts_are_removed_from_a_kind_of_error(message: str, kind: str) -> None:
     assert normalize_message(message) == kind
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_and_told_in_one_short_printable_line(output: str) -> None:
+def test_any_error_text_becomes_one_short_printable_line(output: str) -> None:
     error = detect_tool_error(output)
     if error is not None:
         assert error.message

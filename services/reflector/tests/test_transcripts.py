@@ -36,7 +36,7 @@ def long_log() -> Trajectory:
     return run(*log, says("The rent is 1200."))
 
 
-def test_a_long_log_keeps_what_matters_and_says_what_it_left_out() -> None:
+def test_a_long_log_keeps_important_steps_and_lists_the_omitted_ones() -> None:
     transcript = prompt_of(long_log(), 6_000)
     assert len(transcript.text) <= 6_000
     assert "[0] user: find the rent" in transcript.text
@@ -80,7 +80,7 @@ def test_the_budget_holds_for_any_log(log: list[MakeStep], budget: int) -> None:
     assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shortened)
 
 
-def test_numbers_are_told_as_ranges() -> None:
+def test_numbers_are_described_as_ranges() -> None:
     assert format_ranges([]) == ""
     assert format_ranges([1, 3, 4, 5, 9]) == "1, 3-5, 9"
 

@@ -27,7 +27,7 @@ def test_used_bullets_are_resolved_in_order_each_once() -> None:
     )
 
 
-def test_a_citation_is_voted_as_the_run_ended() -> None:
+def test_a_citation_gets_the_vote_of_the_outcome() -> None:
     cited = run(says("done"), cited_bullet_ids=("ts-00002",))
     assert vote(OTHER, cited, SUCCEEDED).tag == "helpful"
     assert vote(OTHER, cited, FAILED).tag == "harmful"
@@ -35,7 +35,7 @@ def test_a_citation_is_voted_as_the_run_ended() -> None:
 
 
 @pytest.mark.parametrize("is_success", [True, False])
-def test_a_run_that_alone_says_how_it_ended_has_no_vote(is_success: bool) -> None:
+def test_a_self_reported_trajectory_gives_neutral_votes(is_success: bool) -> None:
     cited = run(says("done"), cited_bullet_ids=("ts-00002",))
     evaluation = vote(OTHER, cited, Outcome(is_success, "self_report"))
     assert evaluation.tag == "neutral"
@@ -47,12 +47,12 @@ def test_a_citation_in_the_text_counts() -> None:
     assert vote(OTHER, run(generated_answer="short [ts-00002]"), SUCCEEDED).tag == "helpful"
 
 
-def test_what_the_run_did_not_use_is_neutral() -> None:
+def test_unused_bullets_are_neutral() -> None:
     assert vote(OTHER, run(says("done")), SUCCEEDED).tag == "neutral"
     assert vote(OTHER, run(says("done")), FAILED).tag == "neutral"
 
 
-def test_a_warning_that_the_run_did_not_heed_is_not_to_blame() -> None:
+def test_an_ignored_warning_is_neutral() -> None:
     log = run(
         calls("git", {"command": "git push"}), returns("error: failed to push some refs"),
         cited_bullet_ids=("ts-00001",),
@@ -60,7 +60,7 @@ def test_a_warning_that_the_run_did_not_heed_is_not_to_blame() -> None:
     assert vote(PUSH, log, FAILED).tag == "neutral"
 
 
-def test_a_warning_that_the_run_heeded_helped() -> None:
+def test_a_heeded_warning_is_helpful() -> None:
     log = run(calls("git push", {}), returns("ok"))
     assert vote(PUSH, log, SUCCEEDED).tag == "helpful"
     unheeded = run(
@@ -69,6 +69,6 @@ def test_a_warning_that_the_run_heeded_helped() -> None:
     assert vote(PUSH, unheeded, SUCCEEDED).tag == "neutral"
 
 
-def test_a_run_that_broke_off_says_nothing_about_what_it_cited() -> None:
+def test_an_interrupted_trajectory_gives_neutral_votes() -> None:
     broken = run(says("x"), cited_bullet_ids=("ts-00002",), error_message="TimeoutError")
     assert vote(OTHER, broken, FAILED).tag == "neutral"

@@ -76,7 +76,7 @@ def test_every_finding_fills_all_five_texts_in_both_languages(
     assert insight.section
 
 
-def test_a_lesson_of_an_error_names_operation_and_kind_but_no_value_of_the_run() -> None:
+def test_a_lesson_of_an_error_names_operation_and_kind_but_no_value() -> None:
     key_insight = write_lesson(TrajectoryFinding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
     assert "`book`" in key_insight
     assert "Error: card {x} declined" in key_insight
@@ -84,7 +84,7 @@ def test_a_lesson_of_an_error_names_operation_and_kind_but_no_value_of_the_run()
     assert '"1"' not in key_insight
 
 
-def test_the_repair_of_a_run_that_failed_all_the_same_is_shown_with_a_caution() -> None:
+def test_the_repair_in_a_failure_is_shown_with_a_caution() -> None:
     log = [calls("git", {"command": "git push"}), returns("error: rejected"),
            calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
     repair = find_repairs(extract_actions(steps(*log)))[0]
@@ -93,7 +93,7 @@ def test_the_repair_of_a_run_that_failed_all_the_same_is_shown_with_a_caution() 
     assert "The run failed all the same" in failed.correct_approach
 
 
-def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
+def test_the_languages_have_the_same_lessons_causes_and_signs() -> None:
     assert ENGLISH.lessons.keys() == JAPANESE.lessons.keys()
     assert ENGLISH.advice.keys() == JAPANESE.advice.keys()
     assert ENGLISH.blame.keys() == JAPANESE.blame.keys()
@@ -116,7 +116,7 @@ def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
         ("Error: 17", "other"),
     ],
 )
-def test_causes_are_told_by_the_words_of_the_message(kind: str, cause: str) -> None:
+def test_causes_are_classified_by_the_words_of_the_message(kind: str, cause: str) -> None:
     assert classify_cause(kind) == cause
 
 
@@ -127,7 +127,7 @@ def test_the_language_is_that_of_the_people_and_agents() -> None:
     assert detect_language(run(asks("sum it"), returns("合計です。" * 100))) == "en"
 
 
-def test_blame_names_step_agent_and_the_sign_that_speaks_most_for_it() -> None:
+def test_blame_names_step_agent_and_the_heaviest_sign() -> None:
     log = steps(asks("find it"), says("I will look.", name="A"), says("Therefore the answer is 17.", name="B"))
     candidate = find_most_blamed(log, extract_actions(log))
     assert candidate is not None

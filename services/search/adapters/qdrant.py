@@ -99,13 +99,13 @@ class QdrantChunks:
     async def open(self) -> None:
         """Read the revision of the points. Raises `BackendUnreachable`."""
 
-        def work(client: QdrantClient) -> int:
+        def read_revision(client: QdrantClient) -> int:
             if not client.collection_exists(self._name):
                 return 0
             head = client.retrieve(self._name, [_HEAD])
             return int((head[0].payload or {})["revision"]) if head else 0
 
-        self._revision = await self._qdrant.run(work)
+        self._revision = await self._qdrant.run(read_revision)
 
     async def count_chunks(self) -> int:
         """Return the number of chunks. Raises `BackendUnreachable`."""
@@ -129,7 +129,7 @@ class QdrantChunks:
         query = await rank.prepare(request, self._dimension)
         search = _Search(self._name, query, admitted, approximate=self._qdrant.is_server)
 
-        def work(client: QdrantClient) -> Ranking[ChunkRef]:
+        def run_search(client: QdrantClient) -> Ranking[ChunkRef]:
             try:
                 return search.run(client, candidates, request)
             except (ApiException, ValueError):
@@ -138,7 +138,7 @@ class QdrantChunks:
                     raise
                 raise CollectionNotFound(self._collection) from None  # deleted or cut over
 
-        return await self._qdrant.run(work)
+        return await self._qdrant.run(run_search)
 
     async def clear(self) -> None:
         """Delete all points. Raises `BackendUnreachable`."""

@@ -165,7 +165,7 @@ def _compute_cosines(units: Float32s, query: Float32s) -> Floats:
     products, numbers = index.search(query[np.newaxis], len(units))
     cosine = np.empty(len(units))
     cosine[numbers[0]] = products[0]
-    if EQUAL_WITHIN < np.ptp(cosine) <= SINGLE_PRECISION_NOISE:  # float32 cannot tell them apart
+    if EQUAL_WITHIN < np.ptp(cosine) <= SINGLE_PRECISION_NOISE:  # float32 cannot distinguish them
         return (units.astype(np.float64) * query).sum(axis=1)  # type: ignore[no-any-return]
     return cosine
 

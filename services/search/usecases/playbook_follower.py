@@ -161,7 +161,7 @@ class PlaybookFollower:
                 log.warning("feed has a gap; reading it from its start", dataset=self.dataset, error=str(error))
                 after = None
             except SharedIdError:
-                after = None  # only the whole playbook tells such bullets apart
+                after = None  # only the whole playbook distinguishes such bullets
             except HanseiError as error:
                 log.warning("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error

@@ -24,7 +24,7 @@ from services.search.usecases.ports import SearchView
 INLINE_PRODUCTS = 4_000_000
 INLINE_CHARACTERS = 4_000
 
-# A query with a smaller share of Latin letters is not in a language that a model of Latin script knows.
+# A query with a smaller share of Latin letters is not in a language of models for Latin script.
 LEAST_LATIN_SHARE = 0.5
 
 

@@ -9,7 +9,7 @@ from services.search.usecases.pinned_rankings import Page, PageCursor, PinnedRan
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_entries import RankEntries, RankingRequest, RankingResponse
 
-# The rest of the deadline is for the error message of a call that waited in vain.
+# The rest of the deadline is for the error message of a call that waited without a result.
 WAITING_SHARE = 0.9
 
 

@@ -50,14 +50,14 @@ def test_a_tie_is_half_a_win_for_each() -> None:
     assert ranking.ratings[0].strength - ranking.ratings[1].strength == pytest.approx(math.log(3 / 2))
 
 
-def test_position_is_told_apart_from_strength() -> None:
+def test_the_effect_of_the_position_is_separated_from_strength() -> None:
     both_orders = wins("a", "b", 9, 1) + wins("b", "a", 9, 1)
     ranking = rank_comparisons(both_orders, RankingOptions(length_term=False))
     assert ranking.position_term == pytest.approx(math.log(9))
     assert [rating.strength for rating in ranking.ratings] == pytest.approx([0, 0])
 
 
-def test_unmeasured_comparisons_count_for_nobody() -> None:
+def test_failed_comparisons_count_for_no_team() -> None:
     answered = wins("a", "b", 3, 1)
     ranking = rank_comparisons([*answered, *[Comparison("a", "b", NONE)] * 50], BARE)
     assert (ranking.measured, ranking.unmeasured) == (4, 50)

@@ -275,7 +275,7 @@ async def test_repeated_scoring_stops_when_the_mean_is_known() -> None:
     assert score.score == 80
 
 
-async def test_repeated_scoring_goes_on_while_scores_differ() -> None:
+async def test_repeated_scoring_continues_while_scores_differ() -> None:
     judge, request = sampling([score_answer(score) for score in (10, 90) * 5])
     (score,) = (await evaluator(judge).evaluate(request)).metrics
     assert score.sampled is not None
@@ -350,7 +350,7 @@ async def test_a_blank_prompt_is_refused(prompt: str) -> None:  # V-64
         await client(ScriptedJudge([])).judge_improvement_prospects(prompt)
 
 
-async def test_a_judgement_that_fails_says_so() -> None:  # V-66
+async def test_a_failed_judgement_is_reported() -> None:  # V-66
     bad = GOOD | {"confidence_score": 1.5}
     judge = ScriptedJudge([RuntimeError("a"), bad, RuntimeError("b"), RuntimeError("down")])
     with pytest.raises(JudgmentAPIError) as raised:

@@ -89,7 +89,7 @@ def test_findings_carry_the_allowed_values() -> None:
     assert result.findings[0].allowed_values == ("x", "y")
 
 
-def test_warnings_come_last_and_leave_a_report_valid() -> None:
+def test_warnings_are_last_and_leave_a_report_valid() -> None:
     report = {name: value for name, value in GOOD.items() if name != "note"}
     result = validate_report(RISK_REVIEW, report)
     assert result.ok

@@ -265,7 +265,7 @@ def test_equal_teams_with_one_and_five_rounds_lead_equally_often(rounds: tuple[i
         leads[rank_by_shrunken_score(drawn)[0].total_rounds] += 1
         best_of[rank_by_max_score(drawn)[0].total_rounds] += 1
     assert 0.45 <= leads[5] / runs <= 0.55
-    assert best_of[5] / runs > 0.7  # what the board by maximum score gives instead
+    assert best_of[5] / runs > 0.7  # the ranking by maximum score instead
 
 
 def test_better_teams_lead_the_shrunken_board() -> None:

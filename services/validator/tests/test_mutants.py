@@ -120,7 +120,7 @@ def test_any_value_replaced_by_another_type_never_raises(data: st.DataObject) ->
     paths = _list_paths(report)
     for _ in range(data.draw(st.integers(1, 5))):
         steps = data.draw(st.sampled_from(paths))
-        # A copy: the same list put into itself would be a report without an end, which no JSON is.
+        # A copy: a list inside itself would be an endless report, which JSON cannot express.
         _replace(report, steps, copy.deepcopy(data.draw(st.sampled_from(ODDITIES))))
     for validate in (validate_organizer_report, validate_advisor_report):
         for finding in validate(report, IDS).findings:

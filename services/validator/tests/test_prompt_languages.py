@@ -21,7 +21,7 @@ from services.validator.usecases.run_reports import run_advisor, run_inputs_repo
 
 BRIEF = Brief({"trays": {"in_progress": [{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}, {"id": "n2"}]}})
 BROKEN = organizer("", decomposition_proposals=[decomposition("zz")])
-# Words that a rule is about, and the label of the example option, stay as a report must or must not have them.
+# Words of the rules and the label of the example option stay Japanese, as reports must or must not contain them.
 _QUOTED = re.compile(r"「[^」]*」|A案")
 _JAPANESE = re.compile(r"[぀-ヿ一-鿿（-ﾟ、。]")
 
@@ -51,7 +51,7 @@ async def test_a_correction_is_asked_for_in_the_language_of_the_base_prompt(repa
         assert line not in correction
 
 
-async def test_registered_kinds_are_told_in_english_too() -> None:
+async def test_registered_kinds_are_described_in_english_too() -> None:
     kind = compile_kind(DEFINITION, RuleLimits(20_000, 5.0))
     model = ScriptedModel([GOOD])
     await run_inputs_report(kind, {"project": "x"}, ["n1"], model, RunOptions(), LITERAL, language="en")
@@ -74,7 +74,7 @@ def test_every_text_is_there_in_both_languages_and_takes_the_same_parts(texts: o
         assert not _JAPANESE.search(english_text)
 
 
-async def test_japanese_is_what_is_asked_unless_english_is_chosen() -> None:
+async def test_the_questions_are_japanese_unless_english_is_set() -> None:
     model = ScriptedModel([advisor()])
     await run_advisor(BRIEF, model)
     assert "を作ります。次の形の JSON オブジェクトを1つだけ出力してください。" in model.prompts[0]

@@ -28,7 +28,7 @@ class Judge:
         return self.judgment
 
 
-async def test_below_the_least_rounds_a_team_goes_on_without_a_judge() -> None:  # G-55
+async def test_below_the_minimum_of_rounds_a_team_continues_without_a_judge() -> None:  # G-55
     judge = Judge(STOP)
     below = ImprovementJudgment(should_continue=True, reasoning="Below minimum rounds (1 < 2)", confidence_score=1.0)
     assert await DecideRound(judge)(RULES, 1, "prompt") == RoundDecision("", below)

@@ -43,7 +43,7 @@ def test_prospects_follow_the_scores(scores: tuple[float, ...], goes_on: bool) -
 
 
 @pytest.mark.parametrize("language", ["ja", "en"])
-def test_every_answer_says_that_no_model_judged(language: str) -> None:
+def test_every_response_states_that_no_model_judged(language: str) -> None:
     judge = RuleJudge(language)  # type: ignore[arg-type]
     note = NOTE[language]
     about = QuestionSubject(QUERY, ("社内の勉強会", "x"), "Coverage")

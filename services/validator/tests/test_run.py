@@ -129,7 +129,7 @@ async def test_after_a_failed_call_the_latest_answer_is_corrected() -> None:
     assert model.prompts[2] == model.prompts[1]
 
 
-async def test_a_model_that_cannot_be_asked_ends_the_run_at_once() -> None:  # V-37, V-80
+async def test_an_unavailable_model_ends_the_report_run_at_once() -> None:  # V-37, V-80
     model = ScriptedModel([FailedPrecondition("OPENAI_API_KEY is not set"), VALID])
     with pytest.raises(FailedPrecondition, match="OPENAI_API_KEY is not set"):
         await run_organizer(BRIEF, model)
@@ -322,7 +322,7 @@ async def test_a_repair_without_usable_parts_is_a_failed_attempt() -> None:
     assert model.prompts[2] == model.prompts[1]
 
 
-async def test_offline_the_run_ends_at_once_and_says_so() -> None:
+async def test_offline_the_report_run_ends_at_once_with_a_reason() -> None:
     run = await run_organizer(BRIEF, ScriptedModel([ModelOffline("LLM_PROVIDER=offline has no chat model")]))
     assert (run.ok, run.retry_count, run.stop_reason) == (False, 0, StopReason.MODEL_OFFLINE)
     assert "offline" in run.errors[0]
@@ -337,7 +337,7 @@ async def test_fixes_are_known_by_rule_and_attempt() -> None:
     ]
 
 
-async def test_runs_are_counted() -> None:
+async def test_report_runs_are_counted() -> None:
     reader = InMemoryMetricReader()
     observer = RunMetrics(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
     await run_organizer(BRIEF, ScriptedModel([BROKEN, VALID]), observer=observer)

@@ -89,7 +89,7 @@ class _Request:
 def _build_next_request(
     assignment: Assignment, attempts: Sequence[Attempt], number: int, options: RunOptions
 ) -> _Request:
-    # A failed call says nothing about the report, so it never enters a prompt: the latest answer does.
+    # A failed call gives no information about the report, so the prompt contains the latest answer instead.
     answered = next((attempt for attempt in reversed(attempts) if attempt.answer), None)
     if answered is None:
         return _Request(number, assignment.base_prompt)
@@ -123,7 +123,7 @@ async def _make_attempt(assignment: Assignment, model: ReportModel, request: _Re
         answer = await model.answer(request.prompt)
     except (FailedPrecondition, DeadlineExceeded):
         raise
-    except Exception as error:  # V-40: whatever went wrong with the call costs this attempt
+    except Exception as error:  # V-40: any failure of the call costs this attempt
         return replace(attempt, failure=str(error) or type(error).__name__)
     usage = TokenUsage.of_call(answer.input_tokens, answer.output_tokens)
     attempt = replace(attempt, answer=answer.text, usage=usage)

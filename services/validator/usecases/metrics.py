@@ -40,7 +40,7 @@ class LLMJudgeMetric:
         context = EvaluatorPromptContext(user_query=user_query, submission=submission)
         try:
             return self._prompts.build_evaluator_prompt(context)
-        except Exception as error:  # whatever a template raises, B-12 and B-13, or a wrong TZ, B-30
+        except Exception as error:  # any error of a template, B-12 and B-13, or of a wrong TZ, B-30
             raise PromptUnusable(f"the evaluator prompt cannot be built: {error}") from error
 
     async def evaluate(

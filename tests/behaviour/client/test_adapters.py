@@ -107,7 +107,7 @@ class TestOpenAI:
         assert (vote.vote.bullet_id, vote.vote.tag, vote.applied) == (bullet.id, VOTE_TAG_HELPFUL, True)
         assert lesson(stack, memory).helpful == bullet.helpful + 1
 
-    def test_a_run_that_failed_counts_against_what_it_cited_and_teaches(
+    def test_a_failed_trajectory_gives_harmful_votes_and_a_lesson(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         bullet = lesson(stack, memory)
@@ -156,7 +156,7 @@ class TestOpenAI:
         assert session.learn_response is not None
         assert session.learn_response.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
 
-    def test_an_error_that_leaves_the_block_is_the_runs_failure(
+    def test_an_error_that_leaves_the_block_is_a_failure(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         model.script(error(400, "the context is too long"))
@@ -167,7 +167,7 @@ class TestOpenAI:
         assert session.learn_response is not None
         assert session.learn_response.reflection.status == tpb.TRAJECTORY_STATUS_FAILURE
 
-    def test_a_run_that_somebody_broke_off_teaches_nothing(
+    def test_an_interrupted_session_is_not_learned(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         def interrupt() -> None:
@@ -199,7 +199,7 @@ class TestOpenAI:
             assert [model.id for model in session.models.list()] == ["scripted"]
         assert session.learn_response is None
 
-    def test_a_memory_that_is_away_is_an_error_that_says_so(self, openai: OpenAI, model: OpenAIServer) -> None:
+    def test_an_unavailable_hansei_is_an_error(self, openai: OpenAI, model: OpenAIServer) -> None:
         model.script(chat("never asked"))
         with (
             Client("127.0.0.1:1") as nobody,
@@ -211,7 +211,7 @@ class TestOpenAI:
         assert any("nothing was learned" in note for note in raised.value.__notes__)
         assert model.requests == []
 
-    async def test_an_agent_goes_on_without_a_memory_that_is_away(
+    async def test_an_agent_continues_while_hansei_is_unavailable(
         self, openai: OpenAI, asynchronous: AsyncOpenAI, model: OpenAIServer, outages: list[object]
     ) -> None:
         model.script(chat("First."), chat("Second."), chat("Third."))
@@ -304,7 +304,7 @@ class TestLangChain:
             "harmful": 0,
         }
 
-    async def test_a_chain_goes_on_without_a_memory_that_is_away(self, outages: list[object]) -> None:
+    async def test_a_chain_continues_while_hansei_is_unavailable(self, outages: list[object]) -> None:
         with Client("127.0.0.1:1") as nobody:
             retriever = PlaybookRetriever(client=nobody, dataset="away-chain")
             assert (retriever.invoke(TASK), retriever.invoke(TASK)) == ([], [])
@@ -326,7 +326,7 @@ class TestLangChain:
         with pytest.raises(ValueError, match="works only in async chains"):
             PlaybookRetriever(dataset=memory).invoke(TASK)
 
-    def test_a_run_with_tools_and_their_errors_is_recorded_and_learned(
+    def test_a_trajectory_with_tools_and_errors_is_recorded_and_learned(
         self, stack: Client, memory: str, model: OpenAIServer
     ) -> None:
         model.script(
@@ -367,7 +367,7 @@ class TestLangChain:
         assert (list(run.used_bullet_ids), list(run.cited_bullet_ids)) == ([bullet.id], [bullet.id])
         assert stack.learn(run, test_report="passed").curation.votes[0].vote.tag == VOTE_TAG_HELPFUL
 
-    def test_runs_at_the_same_time_are_kept_apart(self, memory: str, model: OpenAIServer) -> None:
+    def test_concurrent_chains_are_recorded_separately(self, memory: str, model: OpenAIServer) -> None:
         model.answer_with(lambda request: chat(f"echo {request.prompt}")(request))
         recorder = TrajectoryRecorder(memory)
         tasks = [f"task {number}" for number in range(12)]
@@ -378,7 +378,7 @@ class TestLangChain:
         for task, run in runs.items():
             assert outline(run) == [("user", task), ("assistant", f"echo {task}")]
 
-    async def test_async_runs_at_the_same_time_too_and_streams_come_whole(
+    async def test_concurrent_async_chains_are_recorded_separately_with_streams(
         self, memory: str, model: OpenAIServer
     ) -> None:
         model.answer_with(lambda request: chat(f"echo in pieces {request.prompt}")(request))
@@ -402,7 +402,9 @@ class TestLangChain:
         assert "the context is too long" in run.error_message
         assert [role for role, _ in outline(run)] == ["user", "tool"]
 
-    def test_a_run_can_be_handed_over_when_it_ends(self, stack: Client, memory: str, model: OpenAIServer) -> None:
+    def test_a_finished_trajectory_is_passed_to_the_callback(
+        self, stack: Client, memory: str, model: OpenAIServer
+    ) -> None:
         model.script(chat(tool_calls=[("git", {"command": "git commit"})]), chat("I gave up."))
         recorder = TrajectoryRecorder(memory, on_trajectory=stack.learn)
         agent(model).invoke(TASK, {"callbacks": [recorder]})

@@ -133,7 +133,7 @@ def test_data_that_cannot_be_written_is_named(hansei: Hansei, monkeypatch: pytes
     assert "PLAYBOOK_DATA_DIR" in wrong["do"]
 
 
-def test_a_server_that_is_not_there_comes_with_what_to_do(hansei: Hansei) -> None:
+def test_an_unreachable_server_is_an_error_with_a_remedy(hansei: Hansei) -> None:
     outcome = hansei("doctor", "--addr", f"127.0.0.1:{systems.free_port()}", "--json")
     assert outcome.code == 1
     (wrong,) = (line for line in outcome.lines if not line["ok"])

@@ -169,7 +169,7 @@ def test_broken_files_are_named_and_stay(hansei: Hansei, lessons: str, project: 
     assert [path.read_text(encoding="utf-8"), other.read_text(encoding="utf-8")] == before
 
 
-def test_rules_of_removed_bullets_are_removed_unless_somebody_edited_them(
+def test_rules_of_removed_bullets_are_removed_unless_a_person_edited_them(
     hansei: Hansei, lessons: str, project: Path
 ) -> None:
     hansei("remember", "Before `make test`: build.", "-d", lessons)

@@ -96,7 +96,7 @@ def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_named(
     assert f"{long}: Error: one trajectory of 20.0 MB; a call takes at most 16.7 MB: shorten" in refused.err
 
 
-def test_an_interrupted_command_says_how_far_it_came(
+def test_an_interrupted_command_reports_its_progress(
     hansei: Hansei, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
@@ -141,7 +141,7 @@ def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, datas
 
 
 @pytest.mark.parametrize("content", ["", "not json", '{"neither": "known"}', "[1, 2]", "\x00\x01"])
-def test_a_file_that_holds_no_run_is_refused_with_a_reason(hansei: Hansei, tmp_path: Path, content: str) -> None:
+def test_a_file_without_a_trajectory_is_refused_with_a_reason(hansei: Hansei, tmp_path: Path, content: str) -> None:
     file = tmp_path / "broken.json"
     file.write_text(content, encoding="utf-8")
     outcome = hansei("learn", file)

@@ -23,7 +23,7 @@ def learned_dataset(hansei: Hansei, dataset: str, tmp_path: Path) -> str:
     return dataset
 
 
-def test_history_tells_who_why_and_what(hansei: Hansei, learned_dataset: str) -> None:
+def test_history_shows_author_reason_and_changes(hansei: Hansei, learned_dataset: str) -> None:
     entries = hansei("playbook", "history", "-d", learned_dataset, "--json").lines
     assert [int(entry["revision"]) for entry in entries] == [2, 1]
     assert {entry["source_trajectory"] for entry in entries} == {"git-push-forced", "git-push-rebased"}
@@ -53,7 +53,7 @@ def test_restore_brings_an_earlier_revision_back_as_a_new_one(hansei: Hansei, le
     assert hansei("playbook", "diff", 2, 4, "-d", learned_dataset, "--json").document["changes"] == []
 
 
-def test_revoke_says_what_would_go_before_it_goes(hansei: Hansei, learned_dataset: str) -> None:
+def test_a_dry_run_of_revoke_lists_its_effects(hansei: Hansei, learned_dataset: str) -> None:
     would = hansei("playbook", "revoke", "git-push-rebased", "-d", learned_dataset, "--dry-run")
     assert "would be removed" in would.out
     assert revision(hansei, learned_dataset) == 2
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_playbook_changes_nothing(hansei: Hansei, learned_data
     assert revision(hansei, learned_dataset) == 2
 
 
-def test_merge_says_what_it_could_not_make_one(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
+def test_a_merge_reports_its_conflicts(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
     other = f"{learned_dataset}-other"
     hansei("learn", *copy_runs(tmp_path, other, "python-shift-jis-ja"))
     done = hansei("playbook", "merge", other, "--into", learned_dataset, "--json").document

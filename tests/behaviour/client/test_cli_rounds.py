@@ -88,7 +88,7 @@ def dashboard(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_report_without_a_model_says_why_there_is_none(hansei: Hansei, dashboard: Path) -> None:
+def test_a_report_without_a_model_has_a_stop_reason(hansei: Hansei, dashboard: Path) -> None:
     outcome = hansei("report", "organizer", dashboard)
     assert outcome.code == 1
     assert "no valid report" in outcome.out

@@ -214,7 +214,7 @@ def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_
             ran = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
             assert ran.returncode == 0, ran.stderr
         process.send_signal(signal.SIGINT)
-        # Not `communicate`, which does not know what `readline` has read ahead.
+        # Not `communicate`, which ignores the lines that `readline` has buffered.
         assert process.stderr is not None
         assert process.stderr.read() == ""
         assert process.wait(systems.STOP_SECONDS) == 0
@@ -265,7 +265,7 @@ def test_commands_share_the_data_directory_of_the_platform_and_a_read_creates_no
     assert (share / "hansei/playbooks/playbooks.db").is_file()
 
 
-def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_demo(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, capture_output=True
     )
@@ -314,7 +314,7 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
     assert "[a-00001] One lesson." in text.out
     document = hansei("playbook", "export", "--dataset", "books", "--format", "json").document
     assert [bullet["content"] for bullet in document["bullets"]] == ["One lesson."]
-    # A server that is named is meant, and not replaced.
+    # The command never replaces a server that the user named.
     named = hansei("playbook", "export", "--dataset", "books", "--addr", client.DEFAULT_ADDRESS)
     assert named.code == 3
 
@@ -332,7 +332,7 @@ def test_local_commands_work_on_the_same_data_without_a_server(
         text=True,
     )
     assert learned.returncode == 0, learned.stderr
-    # What follows finds on disk what that process left.
+    # The next commands read the files that this process wrote.
     monkeypatch.chdir(tmp_path)
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)

@@ -71,7 +71,7 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
         ("git-commit-identity-repeated", "git-commit-identity", "no email was given"),
     ],
 )
-def test_a_second_run_of_the_task_confirms_the_lesson_of_an_error(
+def test_a_second_trajectory_of_the_task_confirms_the_lesson_of_an_error(
     client: Client, dataset: str, failed: str, repaired: str, message: str
 ) -> None:
     curate(client, read_example(client, dataset, failed))
@@ -100,7 +100,7 @@ def test_the_calls_of_one_task_are_not_learned(client: Client, dataset: str) -> 
     assert not any(bad.trajectory.query in bullet.content for bullet in bullets(client, dataset))
 
 
-def test_the_agents_own_word_teaches_only_what_tools_said(client: Client, dataset: str) -> None:
+def test_a_self_report_teaches_only_responses_of_tools(client: Client, dataset: str) -> None:
     first = curate(client, without_evidence(read_example(client, dataset, "http-429-hammered")))
     stored = bullets(client, dataset)
     assert ["429 Too Many Requests" in bullet.content for bullet in stored] == [True]
@@ -109,7 +109,7 @@ def test_the_agents_own_word_teaches_only_what_tools_said(client: Client, datase
     assert [bullet.content for bullet in bullets(client, dataset)] == [bullet.content for bullet in stored]
 
 
-def test_the_agents_own_word_is_no_vote(client: Client, dataset: str) -> None:
+def test_a_self_report_gives_no_vote(client: Client, dataset: str) -> None:
     curate(client, read_example(client, dataset, "git-commit-identity"))
     served = bullets(client, dataset)[0].id
     for believed in (False, True):

@@ -116,7 +116,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
     return "".join(letter for letter in request.node.name if letter.isalnum())[:100]
 
 
-async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
+async def test_the_next_search_finds_the_lesson_and_votes_count_once(
     connect: Any, request: pytest.FixtureRequest
 ) -> None:
     dataset = name_of(request)
@@ -232,7 +232,7 @@ async def test_without_a_server_it_runs_one_itself_and_keeps_what_was_learned(tm
         assert (found["dataset"], found["revision"]) == ("default", learned["revision"])
 
 
-async def test_a_hansei_that_is_away_is_an_answer_not_a_crash(tmp_path: Path) -> None:
+async def test_an_unavailable_hansei_is_an_error_response(tmp_path: Path) -> None:
     async with stdio(tmp_path, "--addr", "127.0.0.1:1", "--dataset", "d") as client:
         assert "127.0.0.1:1" in await refusal(client, "search_playbook", query="q")
         assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS

@@ -252,7 +252,7 @@ async def test_a_wrapped_mutation_gets_a_request_id_too(ask: Ask, server: Server
     assert not learn.request_id, "what the caller holds is not written to"
 
 
-async def test_an_error_arrives_as_the_class_that_was_raised_with_all_it_says(ask: Ask, server: Server) -> None:
+async def test_the_client_raises_the_class_and_details_of_the_servers_error(ask: Ask, server: Server) -> None:
     server.playbooks.failures = [
         DatasetLockedError(
             "dataset 'books' is locked",
@@ -306,7 +306,7 @@ async def test_leaving_a_stream_early_ends_it_at_the_server(server: Server) -> N
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK, 2 * CHUNK + 1])
-async def test_a_playbook_file_travels_in_chunks_and_comes_back_whole(ask: Ask, server: Server, size: int) -> None:
+async def test_a_playbook_file_is_imported_and_exported_in_chunks(ask: Ask, server: Server, size: int) -> None:
     content = bytes(index % 251 for index in range(size))
     done = await ask(lambda client: client.import_playbook("books", content, replace=True))
     assert done.revision == 9
@@ -317,8 +317,8 @@ async def test_a_playbook_file_travels_in_chunks_and_comes_back_whole(ask: Ask, 
     assert await ask(lambda client: client.export_playbook("books")) == content
 
 
-async def test_a_search_says_only_what_was_asked_for(ask: Ask, server: Server) -> None:
-    # G-12: what is unset is told apart from what is zero.
+async def test_a_search_sends_only_set_fields(ask: Ask, server: Server) -> None:
+    # G-12: an unset field differs from a zero.
     await ask(lambda client: client.search("books", "snow"))
     await ask(lambda client: client.search("books", "snow", top_k=3, min_confidence=0, alpha=0, sections=["winter"]))
     plain, full = (request.query for request in server.search.received)

@@ -47,7 +47,7 @@ def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_p
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
 
 
-async def test_the_async_client_runs_the_stack_in_its_own_loop(tmp_path: Path) -> None:
+async def test_the_async_client_runs_the_stack_in_its_event_loop(tmp_path: Path) -> None:
     async with AsyncClient.local(**build_temp_settings(tmp_path)) as client:
         assert list((await client.playbooks.list_datasets()).datasets) == []
         added = await client.remember("books", "Close the database before the backup", section="backups")
@@ -55,7 +55,7 @@ async def test_the_async_client_runs_the_stack_in_its_own_loop(tmp_path: Path) -
         assert [result.bullet.content for result in found.results] == ["Close the database before the backup"]
 
 
-def test_a_stack_that_cannot_start_says_why_and_leaves_nothing_running(
+def test_a_stack_that_cannot_start_gives_the_reason_and_leaves_no_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit), Client.local(**{**build_temp_settings(tmp_path), "HANSEI_LLM_PROVIDER": "nobody"}):
@@ -64,7 +64,7 @@ def test_a_stack_that_cannot_start_says_why_and_leaves_nothing_running(
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
 
 
-def test_runs_of_one_task_are_contrasted(tmp_path: Path) -> None:
+def test_trajectories_of_one_task_are_contrasted(tmp_path: Path) -> None:
     files = sorted(EXAMPLES.glob("git-push-*.json"))
     with Client.local(**build_temp_settings(tmp_path)) as client:
         parts = [part for file in files for part in read_trajectories(client, file.name, file.read_bytes(), "unnamed")]

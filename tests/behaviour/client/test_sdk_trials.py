@@ -175,7 +175,7 @@ async def test_the_async_client_serves_and_reports(system: systems.System, playb
         assert {effect.state for effect in effects} <= {BULLET_STATE_TRIAL}
 
 
-async def test_recalls_use_search_while_the_evidence_service_is_away(
+async def test_recalls_use_search_while_the_evidence_service_is_unavailable(
     running: Callable[[str], systems.System], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stack, dataset = running("one process"), f"away-{uuid.uuid4().hex[:12]}"

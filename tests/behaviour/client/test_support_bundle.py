@@ -122,7 +122,7 @@ def secret_run(dataset: str, secrets: PlantedSecrets) -> trajectory.Trajectory:
     )
 
 
-def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
+def test_the_bundle_has_the_state_of_a_running_hansei_and_no_texts(
     hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secrets: PlantedSecrets
 ) -> None:
     token, metrics, dataset = (
@@ -172,7 +172,7 @@ def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
     assert '"event": "serving"' in found["logs/1-allinone.log"]
 
 
-def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hansei, tmp_path: Path) -> None:
+def test_the_manifest_lists_every_file_and_every_omission(hansei: Hansei, tmp_path: Path) -> None:
     outcome = hansei("doctor", "--bundle", "b.tar.gz")
     assert outcome.code == 1  # the server does not answer
     file = tmp_path / "b.tar.gz"
@@ -242,7 +242,7 @@ def test_nothing_secret_is_in_it_wherever_it_stood(
     tls = Authority().issue(tmp_path / secrets.new_secret(), "localhost") if settings is usable_settings else {}
     for variable, path in tls.items():
         monkeypatch.setenv(variable, path)
-        # The folder's name is none, and a path may be told; what is in the files may not.
+        # The bundle may contain the path of the folder, but not the content of the files.
         secrets.words = [word for word in secrets.words if word not in path]
     if tls:
         key = Path(tls["HANSEI_TLS_KEY"]).read_text(encoding="ascii")
@@ -273,7 +273,7 @@ def test_without_the_server_nobody_is_asked(hansei: Hansei, tmp_path: Path) -> N
     assert outcome.code == 0, outcome.err
     assert "servers.json" not in documents(tmp_path / "b.tar.gz")
     assert "the command did not call the servers" in [entry["reason"] for entry in outcome.document["left_out"]]
-    # A schema is looked up without making the database.
+    # The command reads schema versions without creating the database.
     assert documents(tmp_path / "b.tar.gz")["schemas.json"]["planner"]["there"] is False
     assert not (tmp_path / "data").exists()
 

@@ -111,7 +111,7 @@ async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> No
         assert len(history.revisions) == 1
 
 
-async def test_a_failing_model_is_told_and_can_be_tried_again(tmp_path: Path) -> None:  # C-38, C-77, C-79
+async def test_a_failing_model_is_reported_and_can_be_retried(tmp_path: Path) -> None:  # C-38, C-77, C-79
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         server.script(error(500), chat("no json at all"), chat_json({"deltas": [DELTA]}))
         curation = request()

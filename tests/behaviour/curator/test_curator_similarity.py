@@ -52,7 +52,7 @@ def fillers(count: int) -> list[str]:
     return [f"Call number{n} with argument{n * 7} before step{n * 13}" for n in range(count)]
 
 
-async def test_vectors_say_which_lessons_are_the_same(tmp_path: Path) -> None:
+async def test_vectors_decide_which_lessons_are_the_same(tmp_path: Path) -> None:
     async with curator(tmp_path) as (curators, _):
         first = await curators.Curate(curate_request(PARK))
         again = await curators.Curate(curate_request(PARK_AGAIN, "Moor every boat", trajectory="other"))
@@ -79,7 +79,7 @@ async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
     return list(answer.playbook.bullets)
 
 
-async def test_the_same_runs_give_the_same_playbook(tmp_path: Path) -> None:
+async def test_equal_trajectories_give_equal_playbooks(tmp_path: Path) -> None:
     async with curator(tmp_path) as (curators, _):
         operations = []
         for dataset in ("one", "two"):

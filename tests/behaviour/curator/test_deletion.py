@@ -143,7 +143,7 @@ async def test_a_snapshot_that_nobody_follows_is_dropped_at_the_next_start(run: 
     assert (tmp_path / "s" / "other.index").exists()
 
 
-async def test_the_name_begins_anew_and_is_not_confused_with_the_old_one(run: Any) -> None:
+async def test_a_new_dataset_of_the_name_is_not_the_deleted_one(run: Any) -> None:
     async with run() as system:
         filled = await system.fill()
         await system.search(filled)

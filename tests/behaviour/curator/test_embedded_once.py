@@ -101,14 +101,14 @@ async def test_a_text_is_embedded_once_over_curator_and_search(tmp_path: Path, m
         request = service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", votes=[vote])
         voted = await playbooks.ApplyDeltas(request)
         assert set(await search_contents(searches, voted.revision, "a question")) == {LESSON, *lessons}
-    # A search that begins anew, with neither index nor cache, takes all vectors from the snapshot of the feed.
+    # A search service without index and cache takes all vectors from the snapshot of the feed.
     async with writing(tmp_path, models, search_folder=tmp_path / "other") as (_, anew):
         assert set(await search_contents(anew, voted.revision, "another question")) == {LESSON, *lessons}
     texts = [text for item in embedded_texts(models) for text in item]
     assert sorted(texts) == sorted([LESSON, *lessons, "a question", "another question"])
 
 
-async def test_lessons_are_curated_and_edits_committed_while_search_is_away(
+async def test_lessons_and_edits_are_committed_while_search_is_unavailable(
     tmp_path: Path, models: OpenAIServer
 ) -> None:
     async with curator_and_search(tmp_path, embedding=remote(models), alone=True) as channel:
@@ -123,7 +123,7 @@ async def test_what_is_done_is_not_embedded_again(tmp_path: Path, models: OpenAI
     async with writing(tmp_path, models) as (playbooks, _):
         request = add_request(LESSON)
         first = await playbooks.ApplyDeltas(request)
-    # Both began anew; the vector was stored with the commit.
+    # Both were restarted; the vector was stored with the commit.
     with OpenAIServer() as others:
         async with writing(tmp_path, others) as (playbooks, _):
             assert await playbooks.ApplyDeltas(request) == first
@@ -134,7 +134,7 @@ async def test_what_is_done_is_not_embedded_again(tmp_path: Path, models: OpenAI
             assert embedded_texts(others) == [["Moor the boat"]]
 
 
-async def test_a_caller_that_goes_away_takes_everything_along(tmp_path: Path, models: OpenAIServer) -> None:
+async def test_cancelling_a_call_cancels_its_calls_to_peers(tmp_path: Path, models: OpenAIServer) -> None:
     models.script_embeddings(stall())
     async with writing(tmp_path, models) as (playbooks, _):
         call = asyncio.ensure_future(playbooks.ApplyDeltas(add_request(LESSON)))
@@ -148,7 +148,7 @@ async def test_a_model_that_fails_or_hangs_fails_no_write(tmp_path: Path, models
     models.script_embeddings(error(401))
     async with writing(tmp_path, models) as (playbooks, searches):
         assert (await playbooks.ApplyDeltas(add_request(LESSON))).revision == 1
-        # The feed has no vector of it, so search makes one.
+        # The feed has no vector of it, so search embeds it.
         assert await search_contents(searches, 1, "a question") == [LESSON]
     assert embedded_texts(models) == [[LESSON], [LESSON], ["a question"]]
     with OpenAIServer() as hanging:

@@ -140,7 +140,7 @@ def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None: 
     )
 
 
-async def test_a_database_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:
+async def test_a_database_outage_ends_without_a_restart(lone_postgres: PostgresServer) -> None:
     store = SqlPlaybookStore(lone_postgres.database())
     await store.open()
     await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "one")]))
@@ -165,7 +165,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     listening = asyncio.create_task(watcher.listen(feed.advance))
     seen = 0
     while not seen:
-        # The first commits may come before the listener does.
+        # The first commits may precede the listener.
         await write(
             writer,
             EditBatch(

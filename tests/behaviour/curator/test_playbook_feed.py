@@ -31,7 +31,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
         yield stub
 
 
-async def test_a_watcher_gets_the_past_and_then_what_comes(stub: Stub) -> None:
+async def test_a_watcher_gets_past_and_then_new_revisions(stub: Stub) -> None:
     await apply(stub, add("one"))
     watcher = asyncio.create_task(watch_events(stub, 4))
     for number in range(3):

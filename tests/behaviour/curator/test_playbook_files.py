@@ -86,7 +86,7 @@ async def test_a_file_with_an_error_writes_nothing(stub: Stub) -> None:  # C-15
     assert await contents(stub) == ["one"]
 
 
-async def test_the_appworld_playbook_comes_out_as_it_went_in(stub: Stub) -> None:
+async def test_the_appworld_playbook_is_exported_as_imported(stub: Stub) -> None:
     path = DATA / "appworld_online_playbook.txt"
     if not path.exists():
         pytest.skip(f"{path} is not there; set HANSEI_DATA to the folder that has it")

@@ -268,7 +268,7 @@ async def test_restore_brings_bullets_votes_and_order_back_as_a_new_revision(stu
     assert await contents(stub) == []
 
 
-async def test_revoking_a_trajectory_takes_back_what_rests_on_it_alone(stub: Stub) -> None:
+async def test_revoking_a_trajectory_removes_lessons_of_it_alone(stub: Stub) -> None:
     await apply(stub, add("theirs"), add("edited"), trajectory="good")
     await apply(stub, add("bad"), update("gene-00002", "worse"), votes=[vote("gene-00001", "bad")], trajectory="bad")
     await apply(stub, add("theirs"), delete("gene-00001"), trajectory="other")

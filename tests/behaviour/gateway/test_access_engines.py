@@ -45,7 +45,7 @@ async def test_a_key_made_here_opens_there_until_it_is_revoked(gateways: list[En
     await here.access.keys.revoke_key(who.key_id, "acme")  # it stays as it is
     (listed_key,) = await there.access.repository.list_keys("acme", "", 10)
     assert listed_key.revoked_at == revoked_at
-    there.clock.move(5)  # what it knows is not fresh any more
+    there.clock.move(5)  # its cached keys are stale
     with pytest.raises(CredentialInvalid):
         await there.guard.authenticate(credential)
 
@@ -124,7 +124,7 @@ async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[En
     assert [record for _, record in await here.list_records("", everything[0][0], 1)] == [second]
 
 
-async def test_a_server_that_goes_away_lets_nobody_in_and_comes_back(lone_postgres: PostgresServer) -> None:
+async def test_a_restarting_database_server_admits_no_caller(lone_postgres: PostgresServer) -> None:
     async with entrance(lone_postgres.database("away")) as entry:
         credential = await entry.key("acme", "read")
         lone_postgres.stop()

@@ -109,7 +109,7 @@ def test_a_cancelled_job_learns_no_more(jobs: Jobs, dataset: str) -> None:
     assert ended.state == bulk.JOB_STATE_CANCELLED
     assert (ended.waiting, ended.learned + ended.dropped) == (0, 400)
     assert ended.dropped > 0
-    # What was being learned when it was cancelled is finished, and counted, while the next job already runs.
+    # The trajectories in progress at the cancellation are finished and counted while the next job already runs.
     after = jobs.submit(dataset, [run(dataset, 1000)])
     assert jobs.until_ended(after.job_id).state == bulk.JOB_STATE_COMPLETED
     assert jobs.get(job.job_id).learned == len(jobs.sources(dataset)) - 1
@@ -160,7 +160,7 @@ def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retrie
         assert len(jobs.sources(dataset)) == 7
 
 
-def test_a_full_queue_says_when_to_come_back_and_keeps_nothing(
+def test_a_full_queue_returns_a_retry_delay_and_stores_nothing(
     system: systems.System, tmp_path: Path, dataset: str
 ) -> None:
     peers = dict.fromkeys(systems.PEERS, system.address)

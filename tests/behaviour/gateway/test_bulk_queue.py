@@ -92,7 +92,7 @@ async def test_what_runs_when_it_closes_runs_again_when_it_opens(tmp_path: Path)
     assert {batch.first for batch in again.ran} == {0, 1, 2}
 
 
-async def test_another_replica_takes_over_what_one_left(tmp_path: Path) -> None:
+async def test_another_replica_takes_over_the_work_of_a_dead_one(tmp_path: Path) -> None:
     stuck = Runner(free=False)
     async with open_queue(tmp_path, stuck, "one") as queue:
         await queue.put([batch(0), batch(1)])
@@ -180,7 +180,7 @@ assert not reached, reached
 """
 
 
-def test_it_prints_nothing_and_reaches_nobody(tmp_path: Path) -> None:
+def test_it_prints_nothing_and_opens_no_connection(tmp_path: Path) -> None:
     path = ":".join(str(ROOT / part) for part in ("", "stubs"))
     command = [sys.executable, "-c", QUIET, str(tmp_path / "gateway.db"), f"{uuid.uuid4().hex}/0/0"]
     done = subprocess.run(

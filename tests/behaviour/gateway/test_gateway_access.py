@@ -22,7 +22,7 @@ from tests.support.bulk_jobs import parts, runs
 from tests.support.tenants import SECONDS, Gate, Question, add, key_of, outcome, plan, step, two_tenants
 
 
-# One gateway, because it is asked over HTTP too, at an address that two could not share.
+# One gateway, because the tests also call it over HTTP, at an address that two gateways cannot share.
 @pytest.fixture(scope="module", params=["one process", "separate processes", "one process on PostgreSQL"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     with two_tenants(request.param, tmp_path_factory.mktemp("access")) as opened:
@@ -37,7 +37,7 @@ def book(gate: Gate) -> str:
     return "acme--book"
 
 
-def test_nobody_passes_without_a_credential(gate: Gate) -> None:
+def test_no_call_passes_without_a_credential(gate: Gate) -> None:
     with gate.client("nobody") as client, pytest.raises(Unauthenticated) as caught:
         client.playbooks.get(dataset="acme--book")
     assert caught.value.reason == "CREDENTIAL_MISSING"
@@ -55,7 +55,7 @@ def test_a_tenant_learns_and_finds_its_own(gate: Gate, book: str) -> None:
         (change,) = client.playbooks.get_history(dataset=book).revisions
         names = [dataset.name for dataset in client.playbooks.list_datasets().datasets]
     assert bullet.content == "Set user.email before the first commit."
-    assert change.author.startswith("ci.")  # who made it, without being asked
+    assert change.author.startswith("ci.")  # the author is set without a field of the request
     assert names == [book]
 
 
@@ -225,7 +225,7 @@ def test_a_plan_that_names_anothers_is_not_searched(
         for path in ("/v1/executions", "/v1/plans/mermaid"):
             refused = http.post(path, json={"plan": body})
             assert (refused.status_code, refused.json()["reason"]) == (404, "NOT_FOUND")
-    with gate.client("evil") as client:  # what runs under one's own id sees no more, whoever made the plan
+    with gate.client("evil") as client:  # a copied plan reads no more under the caller's id
         own = plan(step(1, "RAG_SEARCH", query="commit", collection=book), plan_id="evil--0a1b2c3d4e5f")
         assert outcome(lambda: client.planner.run_plan(plan=own))[0] == "NOT_FOUND"
 
@@ -289,11 +289,11 @@ def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question)
         ended = client.planner.get_execution(execution_id=question.execution_id).execution
     assert ended.result.step_results[0].output == "red"
     with gate.client("evil") as client:
-        assert outcome(lambda: question.answer(client))[0] == "NOT_FOUND"  # what acme answered is not replayed to evil
+        assert outcome(lambda: question.answer(client))[0] == "NOT_FOUND"  # not the stored response of acme
         assert client.planner.get_execution(execution_id=own).execution.status == pb.EXECUTION_STATUS_PAUSED
 
 
-def test_a_request_id_says_nothing_to_another_tenant(gate: Gate) -> None:
+def test_a_request_id_reveals_nothing_to_another_tenant(gate: Gate) -> None:
     """The same id, the same plan: each tenant has an execution of its own, and its own replays follow that."""
     request_id, ids = "6f0d3c1e-25a4-4c0b-9a51-7f2f6f1e0c11", []
     for who in ("acme", "evil", "acme"):
@@ -423,7 +423,7 @@ def test_a_second_authorization_does_not_add_to_the_first(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("module", ["gateway", "allinone"])
-def test_nobody_serves_other_machines_without_asking(tmp_path: Path, module: str) -> None:
+def test_no_service_listens_for_other_machines_by_default(tmp_path: Path, module: str) -> None:
     status, output = systems.failed_start(
         tmp_path, module, HANSEI_LISTEN_ADDRESS="0.0.0.0:0", HANSEI_PLAINTEXT="grpc,http"
     )

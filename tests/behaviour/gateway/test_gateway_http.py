@@ -265,7 +265,7 @@ def test_the_advisor_example_of_the_document_is_valid(front: Front) -> None:
     assert response.json() == {"ok": True, "errors": [], "warnings": []}
 
 
-def test_health_answers_when_nobody_else_does(lone_gateway: Front) -> None:
+def test_health_responds_when_all_other_calls_are_refused(lone_gateway: Front) -> None:
     with lone_gateway.client() as client:
         response = client.get("/health")
     assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18, G-30
@@ -277,7 +277,7 @@ def test_without_the_token_nothing_else_does(lone_gateway: Front) -> None:
     assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30
 
 
-def test_a_service_that_is_away_is_503(lone_gateway: Front) -> None:
+def test_an_unavailable_service_is_503(lone_gateway: Front) -> None:
     with lone_gateway.client(Authorization="Bearer token") as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (503, {"detail": "curator does not answer"})  # G-21

@@ -79,7 +79,7 @@ def test_a_job_is_submitted_followed_and_listed(client: httpx.Client, dataset: s
     assert client.post("/v1/jobs", json=messages).json()["job"] == ended  # once per request_id
     assert client.get(f"/v1/jobs/{job_id}").json()["job"] == ended
     assert client.get("/v1/jobs", params={"dataset": dataset}).json()["jobs"] == [ended]
-    # Following again tells where the job is, whatever was seen before: each event is the whole job.
+    # A new stream starts with the current state, because each event is the whole job.
     assert follow_job(client, job_id, **{"Last-Event-ID": "3"}) == [ended]
     book = client.get(f"/v1/playbooks/{dataset}").json()["playbook"]
     assert int(book["revision"]) == int(ended["revision"]) > 0
@@ -121,7 +121,7 @@ def test_what_could_not_be_learned_is_listed_and_retried(stack: Stack, tmp_path:
         assert follow_job(client, job_id)[-1]["dead"] == 3
 
 
-def test_a_cancelled_job_drops_what_waits(client: httpx.Client, dataset: str) -> None:
+def test_a_cancelled_job_drops_its_waiting_trajectories(client: httpx.Client, dataset: str) -> None:
     job_id = client.post("/v1/jobs", json=job(dataset, 300)).json()["job"]["job_id"]
     cancelled = client.post(f"/v1/jobs/{job_id}/cancel", json={"request_id": str(uuid.uuid4())}).json()["job"]
     assert cancelled["dropped"] > 0
@@ -132,9 +132,7 @@ def test_a_cancelled_job_drops_what_waits(client: httpx.Client, dataset: str) ->
 @pytest.mark.parametrize(
     ("name", "expected"), [("anthropic.json", "ANTHROPIC"), ("atif.json", "ATIF"), ("swe_agent.traj", "SWE_AGENT")]
 )
-def test_a_file_is_read_and_what_it_holds_is_learned(
-    client: httpx.Client, dataset: str, name: str, expected: str
-) -> None:
+def test_the_trajectories_of_a_file_are_learned(client: httpx.Client, dataset: str, name: str, expected: str) -> None:
     content = (FILES / name).read_bytes()
     read = client.post("/v1/trajectories/parse", params={"dataset": dataset}, content=content).raise_for_status().json()
     assert read["format"] == f"TRAJECTORY_FORMAT_{expected}"
@@ -143,7 +141,7 @@ def test_a_file_is_read_and_what_it_holds_is_learned(
     assert client.post("/v1/learn", json=body).raise_for_status().json()["curation"]["saved"] is True
 
 
-def test_what_is_no_file_of_runs_says_why(client: httpx.Client) -> None:
+def test_a_file_without_trajectories_is_refused_with_a_reason(client: httpx.Client) -> None:
     response = client.post("/v1/trajectories/parse", params={"dataset": "d"}, content=b"\xff\xfe not a run")
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
     assert response.json()["detail"]

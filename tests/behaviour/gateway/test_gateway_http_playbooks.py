@@ -128,7 +128,7 @@ def test_a_plan_is_executed_asks_is_answered_and_followed(client: httpx.Client) 
     assert client.get(f"{path}/audit").json()["intact"] is True
 
 
-def test_rounds_are_told_one_by_one_and_ranked(client: httpx.Client) -> None:
+def test_rounds_are_reported_one_by_one_and_ranked(client: httpx.Client) -> None:
     body = {
         "user_prompt": "How does one keep a changelog?",
         "execution_id": new_id(),

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.support import systems
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the packages it brings along
+    warnings.simplefilter("ignore")  # of its dependencies
     import schemathesis
     from schemathesis.checks import not_a_server_error
     from schemathesis.core.result import Ok

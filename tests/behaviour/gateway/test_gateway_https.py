@@ -49,7 +49,7 @@ async def fetch_text(port: str, authority: Authority) -> str:
         return (await client.get(f"https://localhost:{port}/")).text
 
 
-async def test_requests_come_over_tls(port: str, authority: Authority) -> None:
+async def test_requests_use_tls(port: str, authority: Authority) -> None:
     assert await fetch_text(port, authority) == "https"
     with pytest.raises(httpx.ConnectError):
         await fetch_text(port, Authority())
@@ -58,9 +58,7 @@ async def test_requests_come_over_tls(port: str, authority: Authority) -> None:
             await client.get(f"http://localhost:{port}/")
 
 
-async def test_a_renewed_certificate_is_shown_to_who_comes_next(
-    port: str, authority: Authority, tmp_path: Path
-) -> None:
+async def test_new_connections_get_the_renewed_certificate(port: str, authority: Authority, tmp_path: Path) -> None:
     assert await fetch_text(port, authority) == "https"
     next_authority = Authority("the next authority")
     next_authority.issue(tmp_path, "localhost", valid=timedelta(hours=1))
@@ -69,14 +67,14 @@ async def test_a_renewed_certificate_is_shown_to_who_comes_next(
         await fetch_text(port, authority)
 
 
-def test_plaintext_beyond_this_machine_must_be_meant(tmp_path: Path) -> None:
+def test_plaintext_beyond_this_machine_needs_the_setting(tmp_path: Path) -> None:
     status, complaint = failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS="0.0.0.0:0", GATEWAY_API_TOKEN="x")
     assert status == 1
     assert "HANSEI_HTTP_ADDRESS" in complaint
     assert "HANSEI_PLAINTEXT=http" in complaint
 
 
-async def test_a_server_that_does_not_end_in_order_is_told(
+async def test_an_unclean_end_of_a_server_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS")

@@ -110,7 +110,7 @@ def execution() -> str:
     return str(uuid.uuid4())
 
 
-def test_teams_go_on_as_the_judge_says_and_the_best_is_found(call: Caller, execution: str) -> None:
+def test_teams_continue_by_the_judge_and_the_best_is_found(call: Caller, execution: str) -> None:
     events, result = call.run("alpha", "beta", execution_id=execution)
     alpha, beta = result.teams
     assert (alpha.rounds, alpha.best_round.round_number, alpha.exit_reason) == (2, 2, "no_improvement_expected")
@@ -166,7 +166,7 @@ def test_evaluators_see_the_users_query_and_nothing_of_the_rounds(call: Caller) 
         assert not re.search("ラウンド|順位|スコア", request.prompt)  # G-71
 
 
-def test_the_team_sees_its_history_and_place(call: Caller) -> None:
+def test_the_prompt_of_a_team_has_its_history_and_position(call: Caller) -> None:
     before = len(call.model.requests)
     call.run("alpha")
     first, second = (r.prompt for r in call.model.requests[before:] if _schema_name(r) not in VERDICTS)

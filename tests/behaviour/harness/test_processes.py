@@ -72,7 +72,7 @@ def test_it_has_what_a_started_one_has(start_program: StartProgram, tmp_path: Pa
     with output:
         report, number, complaint = output.read().splitlines()
     assert forked.wait() == 3
-    # Where the tests were started in the background a process would inherit that interrupts are ignored.
+    # If the tests run in the background, a process inherits the disposition to ignore interrupts.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "program"]
     started = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert json.loads(report) == json.loads(started.stdout.splitlines()[0])

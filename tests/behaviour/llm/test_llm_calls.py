@@ -197,7 +197,7 @@ async def test_no_more_calls_are_open_than_allowed(server: OpenAIServer) -> None
         {"prompt_tokens": "many", "completion_tokens": 3, "total_tokens": 3},
     ],
 )
-async def test_usage_that_was_not_told_is_unknown_and_not_zero(server: OpenAIServer, usage: dict[str, object]) -> None:
+async def test_unreported_usage_is_unknown_and_not_zero(server: OpenAIServer, usage: dict[str, object]) -> None:
     server.script(chat("ok", usage=usage))
     async with client_of(server) as client:
         with collect_usage() as total:
@@ -250,7 +250,7 @@ async def test_a_backend_without_json_schema_is_asked_in_words(server: OpenAISer
 
 async def test_a_model_that_takes_no_temperature_is_called_without_one(server: OpenAIServer) -> None:
     server.answer_with(without_temperature(chat("hello back")))
-    for _ in range(2):  # the refusal is remembered for the model, not for the client
+    for _ in range(2):  # the refusal is cached for the model, not for the client
         async with client_of(server, llm_temperature=0) as client:
             assert (await client.ainvoke(HUMAN)).content == "hello back"
     async with client_of(server, llm_temperature=0, llm_model="another") as client:

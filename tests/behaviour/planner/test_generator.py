@@ -113,14 +113,14 @@ async def test_an_answer_of_no_use_is_paid_for(model: OpenAIServer) -> None:
     assert response.model_usage.cost_usd > 0
 
 
-async def test_a_stalled_model_is_told_before_the_callers_deadline(model: OpenAIServer) -> None:
+async def test_a_stalled_model_is_reported_before_the_callers_deadline(model: OpenAIServer) -> None:
     model.answer_with(stall())
     async with generator_with(**with_model(model)) as generator:
         response = await generator.Generate(request(), timeout=4)
     assert response.trajectory.error_message.startswith("ModelDeadlineExceeded: ")  # P-121
 
 
-async def test_tokens_that_were_not_told_are_unset(model: OpenAIServer) -> None:
+async def test_unreported_tokens_are_unset(model: OpenAIServer) -> None:
     model.script(chat("ok", usage={}))
     async with generator_with(**with_model(model)) as generator:
         response = await generator.Generate(request())
@@ -128,7 +128,7 @@ async def test_tokens_that_were_not_told_are_unset(model: OpenAIServer) -> None:
     assert response.model_usage == ModelUsage(calls=1, calls_without_tokens=1, calls_without_cost=1)
 
 
-async def test_offline_it_answers_extractively_and_says_so() -> None:
+async def test_offline_it_answers_by_quotation_and_marks_it() -> None:
     async with generator_with(llm_provider="offline") as generator:
         first = await generator.Generate(request(query="database locked"))
         second = await generator.Generate(request(query="database locked"))

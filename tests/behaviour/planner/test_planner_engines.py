@@ -102,7 +102,7 @@ async def test_feedback_counts_once(url: str) -> None:
 
 
 async def test_migrations_make_the_tables_of_the_schema(url: str) -> None:
-    async with AsyncExitStack() as stack:  # several that start together take turns, and share one secret
+    async with AsyncExitStack() as stack:  # replicas that start together take turns, and share one secret
         several = await replicas(stack, url, 4, MachineClock())
         assert len({await item.store.answer_key() for item in several}) == 1
     engine = create_engine(parse_location(url))

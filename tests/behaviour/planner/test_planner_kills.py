@@ -22,7 +22,7 @@ from services.planner.tests import killable
 
 pytestmark = pytest.mark.long
 
-# A fresh interpreter that has everything imported and forks for each life: quick, and clean of this process's threads.
+# A fork server with all modules imported starts each process: fast, and without the threads of this process.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["services.planner.tests.killable"])
 _SECONDS = 60
@@ -91,7 +91,7 @@ def committed_calls(folder: Path) -> dict[str, int]:
     calls = Counter(killable.World(folder).recorded_keys("calls"))
     try:
         _, log = asyncio.run(killable.outcome(folder))
-    except Exception:  # killed before there was anything
+    except Exception:  # killed before the first event
         return {}
     finished = {r.event.step_id for r in log if isinstance(r.event, StepFinished)}
     return {key: count for key, count in calls.items() if int(key.split(":")[1]) in finished}
@@ -119,7 +119,7 @@ def check(folder: Path, scenario: str, before: dict[str, int], expected: Any, ki
     if not doubts:
         assert essence(state) == expected, where
     else:
-        # The person's word stands in the place of the tool's; all else is as it would have been.
+        # The person's answer replaces the result of the tool; everything else is equal.
         outputs = [(r.step_id, r.status, r.output) for r in state.step_results.values()]
         assert sorted(outputs) == sorted((i, s, o) for i, s, o, *_ in expected[0]), where
 

@@ -43,7 +43,7 @@ async def test_the_longest_ids_are_kept(database_location: str) -> None:
     assert listed_prefixes == {prefix: [prefix] for prefix in listed_prefixes}
 
 
-async def test_a_tool_service_is_told_what_a_plan_may_see(tmp_path: Path) -> None:
+async def test_a_tool_service_gets_the_prefix_of_the_plan(tmp_path: Path) -> None:
     tools = Tools()
     plan_message = plan(step(1, pb.ACTION_WEB_SEARCH, "空"))
     async with running(tmp_path, tools) as stub:

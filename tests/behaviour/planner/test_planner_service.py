@@ -25,7 +25,7 @@ from tests.support.planner_service import (
 )
 
 
-async def test_a_plan_is_made_offline_and_says_so(tmp_path: Path) -> None:  # P-15, P-20
+async def test_an_offline_plan_is_marked_as_offline(tmp_path: Path) -> None:  # P-15, P-20
     async with running(tmp_path) as stub:
         made = await stub.CreatePlan(service_pb.CreatePlanRequest(query="AとBの違いを比較して詳しく教えて"))
         assert made.from_template
@@ -221,7 +221,7 @@ async def test_a_person_removes_a_step_and_the_rest_runs(tmp_path: Path) -> None
         assert [result.step_id for result in ended.finished.step_results] == [2]
 
 
-async def test_a_result_says_whether_a_step_is_critical(tmp_path: Path) -> None:  # P-74
+async def test_a_result_states_whether_a_step_is_critical(tmp_path: Path) -> None:  # P-74
     tools = Tools()
     async with running(tmp_path, tools) as stub:
         await tools_are_known(stub)
@@ -236,7 +236,7 @@ async def test_a_result_says_whether_a_step_is_critical(tmp_path: Path) -> None:
             assert result.checked_confidence == pytest.approx(factor * sum(scores) / len(scores))
 
 
-async def test_a_watcher_follows_from_any_place(tmp_path: Path) -> None:
+async def test_a_watcher_follows_from_any_revision(tmp_path: Path) -> None:
     async with running(tmp_path) as stub:
         (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
         watching = service_pb.WatchExecutionRequest(execution_id=question.execution_id, after_sequence=2)
@@ -245,7 +245,7 @@ async def test_a_watcher_follows_from_any_place(tmp_path: Path) -> None:
         assert [event.sequence for event in await following] == [3, 4, 5, 6]
 
 
-async def test_a_watcher_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_a_watcher_continues_after_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as stub:
         (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
         watching = service_pb.WatchExecutionRequest(execution_id=question.execution_id)

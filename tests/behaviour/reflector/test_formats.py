@@ -72,7 +72,7 @@ def test_what_langchain_said_is_learned(
     (insight, *_) = learned.lines[0]["response"]["reflection"]["insights"]
     assert "unable to auto-detect email address" in insight["error_identification"]
     assert any("auto-detect email" in bullet["content"] for bullet in bullets(hansei, dataset))
-    # The same run is named by its content, so it is learned once.
+    # The id is derived from the content, so the same trajectory is learned once.
     (first,) = learned.lines
     (again,) = hansei("learn", file, "--dataset", dataset, "--json").lines
     assert again == first | {"response": first["response"] | {"already_learned": True}}
@@ -96,7 +96,7 @@ def test_a_folder_of_files_of_several_formats_is_learned(
     assert any(error in insight["error_identification"] for insight in by_source[name]["insights"])
 
 
-def test_a_file_of_no_known_format_is_told_what_was_tried(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_format_lists_all_formats(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_text('{"events": [], "traj": "lost"}', encoding="utf-8")
     refused = hansei("learn", file, "--dataset", dataset)
@@ -106,9 +106,7 @@ def test_a_file_of_no_known_format_is_told_what_was_tried(hansei: Hansei, datase
     assert refused.err.count("  as ") == len(FORMATS)
 
 
-def test_where_a_failed_run_went_wrong_is_told_as_the_place_in_its_file(
-    hansei: Hansei, dataset: str, tmp_path: Path
-) -> None:
+def test_the_blamed_step_has_its_position_in_the_file(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     run: Any = json.loads((FILES / "atif.json").read_text(encoding="utf-8"))
     run["extra"] = {"reward": 0.0}
     file = tmp_path / "failed.json"

@@ -136,7 +136,7 @@ async def test_a_datasets_own_template_is_used(model: OpenAIServer, tmp_path: Pa
     assert model.requests[0].prompt == "教訓を 42 から。"
 
 
-async def test_a_long_run_is_reduced_and_the_prompt_says_so(model: OpenAIServer) -> None:
+async def test_a_long_trajectory_is_reduced_and_the_prompt_states_it(model: OpenAIServer) -> None:
     steps = [tpb.Step(role=tpb.STEP_ROLE_TOOL, content=f"page {number} " + "x" * 2_000) for number in range(200)]
     steps[120].content = "Error: the balance is not enough"
     long = tpb.Trajectory(query="q", dataset="appworld", status=tpb.TRAJECTORY_STATUS_FAILURE, steps=steps)

@@ -87,7 +87,7 @@ async def test_a_question_finds_the_answer_in_the_other_language(engine: str, tm
             )
             assert [indexed.results[0].bullet.id, stateless.results[0].bullet.id] == [answer, answer]
             assert in_documents.results[0].document_id == answer
-            # The texts have few of the question's words, so the vectors weigh nearly all; everywhere the same.
+            # The texts have few of the question's words, so vectors have nearly all the weight, equal in all calls.
             assert 0.7 < indexed.alpha < 1.0
             assert stateless.alpha == in_documents.alpha == pytest.approx(indexed.alpha, abs=1e-9)
             query.alpha = 0.5

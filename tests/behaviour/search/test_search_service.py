@@ -132,7 +132,7 @@ async def test_the_specified_vectors_hold_over_the_index_and_without_it(
         assert indexed.alpha == stateless.alpha == (0.5 if alpha is None else alpha)
 
 
-async def test_field_presence_tells_unset_from_zero(models: Models, searching: Any) -> None:  # S-36
+async def test_field_presence_distinguishes_unset_from_zero(models: Models, searching: Any) -> None:  # S-36
     models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         doubted, bad = (playbook_pb2.Bullet(id=f"bad{votes}", content="eta", harmful=votes) for votes in (1, 2))
@@ -142,7 +142,7 @@ async def test_field_presence_tells_unset_from_zero(models: Models, searching: A
             search_request = pb.SearchRequest(dataset="d", query=query(**fields), min_revision=revision)
             return len((await search.Search(search_request)).results)
 
-        assert await count_results() == 6  # one bad vote hides no bullet
+        assert await count_results() == 6  # one harmful vote hides no bullet
         assert await count_results(min_confidence=0.3) == 5  # S-11
         assert await count_results(min_confidence=0) == 7
         stateless = pb.RankBulletsRequest(query=query(), bullets=[*MAIN_BULLETS, doubted, bad])
@@ -290,7 +290,7 @@ async def test_pages_show_one_ranking_while_the_playbook_changes(models: Models,
                 await page(wrong, text)
 
 
-async def test_explain_says_which_terms_matched(models: Models, searching: Any) -> None:
+async def test_explain_returns_the_matching_terms(models: Models, searching: Any) -> None:
     models.answer = answer_with({**MAIN, "beta beta nope gamma": [0.0, 1.0]})
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
@@ -335,7 +335,7 @@ async def test_a_restart_embeds_nothing_again(models: Models, searching: Any) ->
     assert [len(request.texts) for request in models.requests] == [5, 1, 1]
 
 
-@pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine leaves nothing behind
+@pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine stores no snapshot
 async def test_another_model_takes_over_when_it_has_embedded_everything(models: Models, searching: Any) -> None:
     async with searching(embedding_provider="hashing") as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)

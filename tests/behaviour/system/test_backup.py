@@ -61,7 +61,7 @@ def check(system: systems.System, dataset: str, before: list[str]) -> None:
         sources = jobs.sources(dataset)
         assert set(before) <= set(sources)
         assert len(sources) == len(set(sources))
-        head = len(sources)  # each run is a revision
+        head = len(sources)  # each trajectory is a revision
         assert client.search(dataset, "tool1 fails: no such thing", min_revision=head).results
         assert learn(client, dataset, 99) in jobs.sources(dataset)
 

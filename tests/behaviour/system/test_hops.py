@@ -33,7 +33,7 @@ def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Pat
             stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
             call = stub.Learn.future(request, timeout=2)
             failure = call.exception()
-            if failure is None:  # the reflector told in time that its model did not answer (R-12, G-43)
+            if failure is None:  # the reflector reported in time that its model did not respond (R-12, G-43)
                 assert not call.result().HasField("curation")
             else:
                 assert failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED
@@ -52,7 +52,7 @@ def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Pat
         ("services.reflector", "GOOGLE_API_KEY"),
     ],
 )
-def test_a_service_without_its_key_says_which_and_ends(tmp_path: Path, module: str, variable: str) -> None:
+def test_a_service_without_its_key_names_it_and_exits(tmp_path: Path, module: str, variable: str) -> None:
     """G-08, G-68: and names the way out."""
     provider = "openai" if variable == "OPENAI_API_KEY" else "gemini"
     status, complaint = systems.failed_start(tmp_path, module, LLM_PROVIDER=provider)

@@ -129,7 +129,7 @@ def test_an_answer_cites_bullets_and_the_next_learning_moves_their_counters(
     assert (after.helpful, after.harmful) == (before.helpful + 1, before.harmful)
 
 
-def test_progress_tells_each_stage(
+def test_progress_reports_each_stage(
     call: Caller, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     request = gateway.LearnWithProgressRequest(learn=_learn(commit_without_identity))
@@ -156,7 +156,7 @@ def test_a_repeated_request_learns_nothing_twice(
     assert history.revisions[0].request_id == request_id
 
 
-def test_a_request_id_used_for_another_run_is_refused(
+def test_a_request_id_used_for_another_trajectory_is_refused(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     request_id = str(uuid.uuid4())
@@ -167,7 +167,7 @@ def test_a_request_id_used_for_another_run_is_refused(
     assert refused.info.reason == "REQUEST_ID_REUSED"
 
 
-def test_the_feed_tells_what_was_learned(
+def test_the_feed_sends_the_learned_bullets(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     learned = call.learn(commit_without_identity)
@@ -179,7 +179,7 @@ def test_the_feed_tells_what_was_learned(
     assert event.revision.source_trajectory == commit_without_identity.trajectory.id
 
 
-def test_searching_for_a_revision_that_does_not_come_ends_with_the_deadline(call: Caller, dataset: str) -> None:
+def test_a_search_for_an_unreached_revision_ends_with_the_deadline(call: Caller, dataset: str) -> None:
     request = search_service_pb2.SearchRequest(
         dataset=dataset, query=search_pb2.SearchQuery(query_text="x"), min_revision=10
     )
@@ -298,7 +298,7 @@ def test_a_file_that_is_no_trajectory_is_refused(call: Caller, dataset: str, con
 
 
 @pytest.mark.parametrize("answers", ["", "call-that-is-not-there"], ids=["no ids", "ids of no call"])
-def test_a_run_without_ids_teaches_what_the_same_run_with_ids_does(
+def test_ids_of_calls_do_not_change_the_lessons(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory, answers: str
 ) -> None:
     """Its own id is made from what is in it, so that sending it again changes nothing."""

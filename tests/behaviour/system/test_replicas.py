@@ -71,7 +71,7 @@ async def test_concurrent_writers_make_one_log(stubs: Stubs, dataset: str) -> No
     assert {revision.source_trajectory for revision in first} == {run(dataset, n).id for n in range(RUNS)}
 
 
-async def test_every_search_replica_comes_to_the_same_index(stubs: Stubs, dataset: str) -> None:
+async def test_every_search_replica_reaches_the_same_index(stubs: Stubs, dataset: str) -> None:
     revision = await learn(stubs, dataset)
     query = search_pb2.SearchQuery(query_text="tool3 fails: no such thing", top_k=5)
     request = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=revision)

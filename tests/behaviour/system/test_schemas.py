@@ -126,7 +126,7 @@ def test_every_earlier_schema_becomes_the_newest(create_database: Callable[[], s
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_a_migration_takes_nothing_from_replicas_that_do_not_know_it(tmp_path: Path, folder: Path) -> None:
+def test_a_migration_removes_nothing_that_older_replicas_use(tmp_path: Path, folder: Path) -> None:
     """Tables stay, and columns; what is new may be left out when a row is written."""
     engine = create_database_engine(parse_location(str(tmp_path / "old.db")), "test", writes=True)
     previous: dict[str, dict[str, ReflectedColumn]] = {}

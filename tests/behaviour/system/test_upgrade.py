@@ -119,7 +119,7 @@ def test_an_older_client_goes_through_the_loop(channel: grpc.Channel, unknown: C
 
 
 @separate
-def test_a_newer_client_sends_what_the_servers_do_not_know(channel: grpc.Channel) -> None:
+def test_a_newer_client_sends_fields_that_servers_lack(channel: grpc.Channel) -> None:
     go_through_the_loop(create_newer_contract(), channel)
 
 

@@ -59,7 +59,7 @@ async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoa
     assert stored.id == entries[0].id
 
 
-async def test_a_request_is_done_once_whoever_gets_it(replicas: list[LeaderBoardStore]) -> None:
+async def test_a_request_is_done_once_on_any_replica(replicas: list[LeaderBoardStore]) -> None:
     writes = [replicas[turn % 2].upsert(request("same"), submission("t1", 1, 80)) for turn in range(10)]
     entries = await asyncio.gather(*writes)
     assert len({(entry.id, entry.updated_at) for entry in entries}) == 1
@@ -76,7 +76,7 @@ async def test_kinds_are_kept(database_location: str) -> None:
     await database.close()
 
 
-async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:  # V-72
+async def test_a_failed_write_is_retried_until_the_server_restarts(lone_postgres: PostgresServer) -> None:  # V-72
     pauses: list[float] = []
 
     async def restart_at_second_pause(seconds: float) -> None:
@@ -94,7 +94,7 @@ async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresSer
     assert len(await store.entries("e1", None, 10)) == 2
 
     lone_postgres.stop()
-    pauses.extend([0.0, 0.0])  # so that it does not come back by itself
+    pauses.extend([0.0, 0.0])  # so that it does not reconnect by itself
     with pytest.raises(StoreUnavailable) as raised:
         await store.upsert(request(), submission("t1", 3, 90))
     assert "hansei@" in str(raised.value)

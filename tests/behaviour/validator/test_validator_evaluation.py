@@ -175,7 +175,7 @@ async def test_the_shared_model_scores_and_judges_unless_another_is_named(
     assert [request.body["model"] for request in model.requests] == ["shared"]
 
 
-async def test_offline_rules_judge_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_offline_rules_judge_and_state_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "offline")
     async with validator_in(tmp_path) as validator:
         request = pb.EvaluateRequest(user_query="社内の勉強会を続けるには", submission="社内の勉強会を月に一度続ける。")

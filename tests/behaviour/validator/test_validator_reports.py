@@ -159,7 +159,7 @@ async def test_model_failures_are_reported_without_the_key(validator: Any, model
     assert message.startswith("OpenAI API error 500: ")
     assert "overloaded" in message
     assert "sk-abcdefgh" not in message
-    assert len(model.requests) == 3  # nothing underneath repeats calls
+    assert len(model.requests) == 3  # no lower layer repeats calls
     assert not run.HasField("best_attempt")
 
 
@@ -197,7 +197,7 @@ async def test_a_missing_key_is_a_failed_precondition(
     assert raised.value.reason == "MODEL_KEY_MISSING"
 
 
-async def test_offline_a_run_says_so(validator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_offline_a_report_run_is_marked_as_offline(validator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "offline")
     run = (await validator.RunOrganizer(pb.RunOrganizerRequest(brief=brief()))).run
     assert run.stop_reason == report_pb2.STOP_REASON_MODEL_OFFLINE

@@ -17,7 +17,7 @@ import time_machine
 
 HOUR = timedelta(hours=1)
 
-# gRPC tells its core, which is C, deadlines by the clock of the machine, and there that stays: both must read the same.
+# gRPC passes deadlines to its C core, which reads the clock of the machine: both must use the same clock.
 for _module in [_grpc_module for name, _grpc_module in sys.modules.items() if name.partition(".")[0] == grpc.__name__]:
     if getattr(_module, "time", None) is time:
         vars(_module)["time"] = SimpleNamespace(**{**vars(time), "time": time_machine.escape_hatch.time.time})

@@ -43,7 +43,7 @@ class BatchRepository:
     async def batches(self, key: str) -> list[Batch]:
         """Return the waiting trajectories of a job as batches of its present generation."""
 
-        def work(connection: Connection) -> list[Batch]:
+        def select_batches(connection: Connection) -> list[Batch]:
             row = connection.execute(select(job.c.dataset, job.c.generation).where(job.c.key == key)).one_or_none()
             if row is None:
                 return []
@@ -55,7 +55,7 @@ class BatchRepository:
                 for number, part in enumerate(split_positions(positions, self._concurrency))
             ]
 
-        return await self._database.read(work)
+        return await self._database.read(select_batches)
 
     async def overdue(self) -> list[tuple[str, int]]:
         """Return key and generation of jobs with waiting trajectories, oldest first, whose batches should be queued."""
@@ -86,7 +86,7 @@ class BatchRepository:
         A trajectory with which batches started too often becomes a dead letter: it ends the process that learns it.
         """
 
-        def work(connection: Connection) -> list[int]:
+        def select_waiting(connection: Connection) -> list[int]:
             waiting = and_(trajectory.c.key == batch.key, trajectory.c.state == WAITING)
             query = select(trajectory.c.position, trajectory.c.starts).where(waiting)
             query = query.where(trajectory.c.position.between(batch.first, batch.last))
@@ -103,7 +103,7 @@ class BatchRepository:
             connection.execute(update(trajectory).where(is_first).values(starts=first.starts + 1))
             return positions
 
-        return await self._database.write(work, batch.key)
+        return await self._database.write(select_waiting, batch.key)
 
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
         """Return a trajectory to learn; None if it does not wait any more."""
@@ -114,7 +114,7 @@ class BatchRepository:
     async def save_learned(self, key: str, position: int, learned: Learned) -> None:
         """Count a trajectory as learned, once, also one that was dropped meanwhile."""
 
-        def work(connection: Connection) -> None:
+        def update_counts(connection: Connection) -> None:
             row = queries.lock_job(connection, key)
             before = _update_state(connection, key, position, LEARNED, (WAITING, DROPPED), payload=None)
             if row is None or before is None:
@@ -132,15 +132,15 @@ class BatchRepository:
                 **counts,
             )
 
-        await self._database.write(work, key)
+        await self._database.write(update_counts, key)
 
     async def save_failure(self, key: str, position: int, failure: Failure) -> None:
         """Store a failed attempt; the trajectory still waits."""
 
-        def work(connection: Connection) -> None:
+        def update_attempts(connection: Connection) -> None:
             _update_state(connection, key, position, WAITING, (WAITING,), attempts=1, **_describe_reason(failure))
 
-        await self._database.write(work, key)
+        await self._database.write(update_attempts, key)
 
     async def save_dead_letter(self, key: str, position: int, failure: Failure) -> None:
         """Make a waiting trajectory a dead letter, after one more attempt."""
@@ -173,12 +173,12 @@ class ReplicaLeases:
         """Renew the lease of this replica; take it again if another one deleted it."""
         lease, now = self._lease, self._clock()
 
-        def work(connection: Connection) -> Lease:
+        def renew_lease(connection: Connection) -> Lease:
             if lease is not None and self._leases.renew(connection, [lease], now):
                 return lease
             return self._leases.register(connection, self._executor, self._executor, now)
 
-        self._lease = await self._database.write(work, self._executor)
+        self._lease = await self._database.write(renew_lease, self._executor)
 
     async def release(self) -> None:
         """Give the lease back: other replicas may take the work over at once."""

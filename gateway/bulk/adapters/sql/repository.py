@@ -40,7 +40,7 @@ class JobRepository:
         """Store ids and payloads of trajectories from position `first` on. Raises QueueFull."""
         size = sum(len(payload) for _, payload in trajectories)
 
-        def work(connection: Connection) -> None:
+        def insert_batch(connection: Connection) -> None:
             self._check_capacity(*queries.select_waiting_sums(connection), len(trajectories), size)
             queries.insert_trajectories(connection, key, first, trajectories)
             row = queries.lock_job(connection, key)
@@ -48,7 +48,7 @@ class JobRepository:
                 counts = {"total": row.total + len(trajectories), "waiting": row.waiting + len(trajectories)}
                 queries.update_job(connection, key, **counts, waiting_bytes=row.waiting_bytes + size)
 
-        await self._database.write(work, key)
+        await self._database.write(insert_batch, key)
 
     def _check_capacity(self, waiting: int, waiting_bytes: int, count: int, size: int) -> None:
         capacity = self._capacity
@@ -65,12 +65,12 @@ class JobRepository:
         """Make a complete submission a job; False if the request was accepted before. Raises RequestIdReused."""
         now = self._clock()
 
-        def work(connection: Connection) -> None:
+        def accept_job(connection: Connection) -> None:
             requests.store_response(connection, request, b"", now, key.encode())
             queries.update_job(connection, key, accepted_at=now, requeue_at=now + REQUEUE_AFTER)
 
         try:
-            await self._database.write(work, key)
+            await self._database.write(accept_job, key)
         except RequestDone:
             return False
         return True
@@ -141,30 +141,30 @@ class JobRepository:
         """Change a job once for each request, and return it."""
         key = (await self.find(job_id)).key
 
-        def work(connection: Connection) -> Job:
+        def change_job(connection: Connection) -> Job:
             row = queries.lock_job(connection, key)
             if row is None:
                 raise JobNotFound(job_id)
 
-            def run() -> bytes:
+            def apply_change() -> bytes:
                 change(connection, row)
                 return b""
 
-            requests.run_once(connection, request, self._clock(), run, key.encode())
+            requests.run_once(connection, request, self._clock(), apply_change, key.encode())
             return queries.select_job(connection, job_id)
 
-        return await self._database.write(work, key)
+        return await self._database.write(change_job, key)
 
     async def dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` dead letters of a job, those at positions above `after`. Raises JobNotFound."""
 
-        def work(connection: Connection) -> list[DeadLetter]:
+        def select_dead_letters(connection: Connection) -> list[DeadLetter]:
             key = queries.select_job(connection, job_id).key
             query = select(trajectory).where(trajectory.c.key == key, trajectory.c.state == DEAD)
             query = query.where(trajectory.c.position > after).order_by(trajectory.c.position).limit(limit)
             return [queries.to_dead_letter(row) for row in connection.execute(query)]
 
-        return await self._database.read(work)
+        return await self._database.read(select_dead_letters)
 
     async def expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
         """Return keys of jobs that ended before `retention`, and of submissions that did not arrive whole."""

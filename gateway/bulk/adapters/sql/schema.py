@@ -34,7 +34,7 @@ job = Table(
     Column("accepted_at", Timestamp),
     Column("ended_at", Timestamp),
     Column("cancelled", Boolean, nullable=False),
-    # The number of times its batches were queued anew; from `requeue_at` on they are checked.
+    # The number of times its batches were queued again; the job monitor checks them from `requeue_at` on.
     Column("generation", Integer, nullable=False),
     Column("requeue_at", Timestamp, nullable=False),
     *(Column(name, BigInteger if name in _LARGE else Integer, nullable=False) for name in COUNTS),

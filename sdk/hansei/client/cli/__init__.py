@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"Error: {failure.message}\n")
         sys.exit(failure.code)
     except Exception as failure:
-        # The module that knows the errors loads slowly, so it is imported only after one.
+        # The module of the errors loads slowly, so it is imported only after an error.
         from hansei.client.cli.failures import report_error
 
         code = report_error(failure)

@@ -46,7 +46,7 @@ def command(
     """
 
     def register(function: F) -> F:
-        def run(*, addr: str | None, as_json: bool, local: bool = False, **options: Any) -> None:
+        def run_command(*, addr: str | None, as_json: bool, local: bool = False, **options: Any) -> None:
             options.pop("data_dir", None)  # its callback has set it
             with connect_with(addr, local, reads=reads) as client:
                 result: Any = function(client, **options)
@@ -61,11 +61,11 @@ def command(
                 if check is not None:
                     check(last)
 
-        run.__name__ = function.__name__
-        run.__doc__ = function.__doc__
-        run.__signature__ = _build_signature(function, local)  # type: ignore[attr-defined]
-        run.__annotations__ = {}
-        app.command(name)(run)
+        run_command.__name__ = function.__name__
+        run_command.__doc__ = function.__doc__
+        run_command.__signature__ = _build_signature(function, local)  # type: ignore[attr-defined]
+        run_command.__annotations__ = {}
+        app.command(name)(run_command)
         return function
 
     return register

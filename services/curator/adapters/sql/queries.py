@@ -156,7 +156,7 @@ def list_datasets(connection: Connection, after: str, limit: int, *, deleted: bo
     query = select(table).where(
         table.c.deleted_revision > 0 if deleted else table.c.revision > table.c.deleted_revision
     )
-    # Order by code points, whatever the collation of the server is.
+    # Order by code points, independently of the collation of the server.
     name = table.c.name.collate("C") if connection.dialect.name == "postgresql" else table.c.name
     rows = connection.execute(query.where(name > after).order_by(name).limit(limit))
     return [_read_dataset(row) for row in rows]

@@ -80,12 +80,12 @@ class SqlPlaybookStore:
         """Run `work` in a transaction on `dataset`; roll back when it raises."""
         validate_dataset_name(dataset)
 
-        def run(connection: Connection) -> tuple[T, list[Revision]]:
+        def run_in_transaction(connection: Connection) -> tuple[T, list[Revision]]:
             transaction = SqlDatasetTransaction(connection, dataset, self._clock(), self._policy)
             return work(transaction), transaction.revisions
 
         with _dataset_in_errors(dataset):
-            result, _ = await self.database.write(run, dataset, self._publish)
+            result, _ = await self.database.write(run_in_transaction, dataset, self._publish)
         return result
 
     async def stored_response(self, key: IdempotencyKey) -> bytes | None:

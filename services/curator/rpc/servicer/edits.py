@@ -47,7 +47,7 @@ class PlaybookEdits:
             hold_for_review=request.hold_for_review,
         )
 
-        def work(transaction: DatasetTransaction) -> service_pb.ApplyDeltasResponse:
+        def commit_deltas(transaction: DatasetTransaction) -> service_pb.ApplyDeltasResponse:
             transaction.store_embeddings(embeddings)
             done = commit(transaction, batch)
             return service_pb.ApplyDeltasResponse(
@@ -60,13 +60,13 @@ class PlaybookEdits:
             )
 
         embeddings = await self._embed_new_texts(find_new_texts(batch.proposals))
-        return await self._mutate(request, work)
+        return await self._mutate(request, commit_deltas)
 
     async def RestoreRevision(self, request: service_pb.RestoreRevisionRequest, context: Any) -> bytes:
         """Make an earlier revision current again."""
         await self._store.require(request.dataset)
 
-        def work(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
+        def commit_restoration(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
             origin = build_origin(RevisionKind.RESTORE, request)
             changes = join_by_id(restore(transaction, request.revision, origin))
             page = self._size.fill_page(map(convert.encode_change, changes))
@@ -74,7 +74,7 @@ class PlaybookEdits:
                 revision=transaction.revision, changes=page, omitted_changes=count_omitted(changes, page)
             )
 
-        return await self._mutate(request, work)
+        return await self._mutate(request, commit_restoration)
 
     async def RevokeTrajectory(self, request: service_pb.RevokeTrajectoryRequest, context: Any) -> bytes:
         """Undo the effects of a trajectory; a dry run is not logged."""
@@ -86,15 +86,15 @@ class PlaybookEdits:
             )
             return encode_message(self._build_revocation_response(revocation))
 
-        def work(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
+        def commit_revocation(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
             return self._build_revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
 
-        return await self._mutate(request, work)
+        return await self._mutate(request, commit_revocation)
 
     async def DeleteDataset(self, request: service_pb.DeleteDatasetRequest, context: Any) -> bytes:
         """Delete a dataset, and erase its contents from the database."""
 
-        def work(transaction: DatasetTransaction) -> service_pb.DeleteDatasetResponse:
+        def delete_dataset(transaction: DatasetTransaction) -> service_pb.DeleteDatasetResponse:
             tombstone = transaction.delete_contents(build_origin(RevisionKind.DELETE, request))
             return service_pb.DeleteDatasetResponse(
                 revision=tombstone.number,
@@ -102,7 +102,7 @@ class PlaybookEdits:
                 bullets=tombstone.bullets_before,
             )
 
-        response = await self._mutate(request, work)
+        response = await self._mutate(request, delete_dataset)
         # After the commit: a repeated request completes what an interrupted one left.
         await self._store.erase_deleted_rows()
         return response
@@ -113,7 +113,7 @@ class PlaybookEdits:
         names = [name for name in request.from_datasets if name != request.dataset]
         await self._store.require(*names)
 
-        def work(transaction: DatasetTransaction) -> service_pb.MergePlaybooksResponse:
+        def merge(transaction: DatasetTransaction) -> service_pb.MergePlaybooksResponse:
             merged = merge_playbooks(transaction, names, threshold, build_origin(RevisionKind.MERGE, request))
             conflicts = self._size.fill_page(map(_encode_merge_conflict, merged.conflicts))
             return service_pb.MergePlaybooksResponse(
@@ -124,7 +124,7 @@ class PlaybookEdits:
                 omitted_conflicts=count_omitted(merged.conflicts, conflicts),
             )
 
-        return await self._mutate(request, work)
+        return await self._mutate(request, merge)
 
     async def GetPolicy(self, request: service_pb.GetPolicyRequest, context: Any) -> service_pb.GetPolicyResponse:
         """Return the policy of a dataset."""
@@ -136,10 +136,10 @@ class PlaybookEdits:
         """Replace the policy of a dataset."""
         policy = convert.decode_policy(request.policy)
 
-        def work(transaction: DatasetTransaction) -> service_pb.SetPolicyResponse:
+        def store_policy(transaction: DatasetTransaction) -> service_pb.SetPolicyResponse:
             return service_pb.SetPolicyResponse(policy=convert.encode_policy(set_policy(transaction, policy)))
 
-        return await self._mutate(request, work)
+        return await self._mutate(request, store_policy)
 
     async def ListPendingChanges(
         self, request: service_pb.ListPendingChangesRequest, context: Any
@@ -169,14 +169,14 @@ class PlaybookEdits:
         is_approved = request.decision == service_pb.DECISION_APPROVE
         decision = ReviewDecision.APPROVE if is_approved else ReviewDecision.REJECT
 
-        def work(transaction: DatasetTransaction) -> service_pb.DecidePendingChangesResponse:
+        def apply_decision(transaction: DatasetTransaction) -> service_pb.DecidePendingChangesResponse:
             decided = decide(transaction, request.ids, decision, build_origin(RevisionKind.REVIEW, request))
             return service_pb.DecidePendingChangesResponse(
                 revision=decided.revision,
                 changes=[_build_message_with_bullet(transaction, change) for change in decided.changes],
             )
 
-        return await self._mutate(request, work)
+        return await self._mutate(request, apply_decision)
 
     async def _mutate(self, request: Any, work: Callable[[DatasetTransaction], Message]) -> bytes:
         return await mutate(self._store, request.dataset, IdempotencyKey.for_message(request), self._size, work)

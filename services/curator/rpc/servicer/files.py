@@ -46,7 +46,7 @@ class PlaybookFiles:
         format_, playbook = await asyncio.to_thread(_parse_file, content, head.format)
         origin = build_origin(RevisionKind.IMPORT, head)
 
-        def work(transaction: DatasetTransaction) -> service_pb.ImportPlaybookResponse:
+        def commit_import(transaction: DatasetTransaction) -> service_pb.ImportPlaybookResponse:
             transaction.store_embeddings(embeddings)
             done = import_playbook(transaction, playbook, origin, replace=head.replace)
             return service_pb.ImportPlaybookResponse(
@@ -60,7 +60,7 @@ class PlaybookFiles:
         texts = (bullet.searchable_text for bullet in playbook.bullets if not bullet.retired)
         embeddings = await self._embed_new_texts(texts)
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
-        return await mutate(self._store, head.dataset, key, self._size, work)
+        return await mutate(self._store, head.dataset, key, self._size, commit_import)
 
     async def ExportPlaybook(
         self, request: service_pb.ExportPlaybookRequest, context: Any

@@ -45,7 +45,7 @@ class EvidenceRepository:
         """Start or change trials; return whether measurements began anew. Raises RequestIdReused."""
         now = self._clock()
 
-        def run(connection: Connection) -> bytes:
+        def start_once(connection: Connection) -> bytes:
             def start() -> bytes:
                 trials = queries.select_trials(connection, dataset, lock=True)
                 if trials is not None and trials.policy.has_equal_holdouts(policy):
@@ -62,13 +62,13 @@ class EvidenceRepository:
 
             return requests.run_once(connection, key, now, start)
 
-        return bool(json.loads(await self.database.write(run, key=dataset)))
+        return bool(json.loads(await self.database.write(start_once, key=dataset)))
 
     async def stop(self, key: IdempotencyKey, dataset: str) -> None:
         """Stop trials. Raises `TrialsNotFound`, RequestIdReused."""
         now = self._clock()
 
-        def run(connection: Connection) -> bytes:
+        def stop_once(connection: Connection) -> bytes:
             def stop() -> bytes:
                 trials = queries.select_trials(connection, dataset, lock=True)
                 if trials is None:
@@ -79,7 +79,7 @@ class EvidenceRepository:
 
             return requests.run_once(connection, key, now, stop)
 
-        await self.database.write(run, key=dataset)
+        await self.database.write(stop_once, key=dataset)
 
     async def find_trials(self, dataset: str) -> DatasetTrials | None:
         """Return the trials of a dataset; None if it never had any."""

@@ -73,10 +73,10 @@ def list_executions(connection: Connection, execution_filter: ExecutionFilter) -
     if execution_filter.status is not None:
         statement = statement.where(_rows.c.status == execution_filter.status.value)
     if execution_filter.prefix:
-        # Not LIKE, which does not tell upper from lower case in SQLite.
-        # No index serves it, on purpose: in the order of time a page is full after a few rows. Who has less than a page
-        # costs one walk through the index of time: of 100,000 executions 25 ms in PostgreSQL, 95 ms in SQLite. An index
-        # would need an expression in each database's words, or a column that a former version's replicas leave empty.
+        # Not LIKE, which ignores case in SQLite.
+        # There is intentionally no index for it: in the order of time a page is full after a few rows. A short list
+        # scans the index of time once: for 100,000 executions 25 ms in PostgreSQL, 95 ms in SQLite. An index
+        # would need an expression in each SQL dialect, or a column that replicas of a former version leave empty.
         statement = statement.where(
             func.substr(_rows.c.execution_id, 1, len(execution_filter.prefix)) == execution_filter.prefix
         )

@@ -54,7 +54,7 @@ class SqlExecutionStore:
         """Begin an execution and take its lease; None for a replay."""
         execution_id = started.plan.plan_id or ""
 
-        def work(connection: Connection) -> Lease | None:
+        def insert_execution(connection: Connection) -> Lease | None:
             if schema.requests.stored_response(connection, key) is not None:
                 return None
             if queries.lock_execution(connection, execution_id) is not None:
@@ -76,7 +76,7 @@ class SqlExecutionStore:
             schema.requests.store_response(connection, key, execution_id.encode(), now)
             return Lease(execution_id, owner, 1)
 
-        return await self.database.write(work, execution_id)
+        return await self.database.write(insert_execution, execution_id)
 
     async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
         """Take the lease of a running execution if it has not changed since it was observed; None if it has."""
@@ -100,7 +100,7 @@ class SqlExecutionStore:
         """Append under a lease; `state` is the state with the events. Raises Interleaved, LeaseLost."""
         status, wake_at = derive_status(state), state.expires_at
 
-        def work(connection: Connection) -> None:
+        def append_events(connection: Connection) -> None:
             row = queries.lock_execution(connection, lease.name)
             if row is None or (row.owner, row.fence) != (lease.owner, lease.fence):
                 raise LeaseLost(lease.name)
@@ -108,7 +108,7 @@ class SqlExecutionStore:
                 raise LogConflict
             queries.append_events(connection, lease.name, after, row.head_hash, events, status, wake_at)
 
-        await self.database.write(work, lease.name)
+        await self.database.write(append_events, lease.name)
         metrics.count_events(event for event, _ in events)
 
     async def decide(
@@ -116,7 +116,7 @@ class SqlExecutionStore:
     ) -> tuple[int, Lease | None]:
         """Append the events that `decision` makes of the state, in one transaction with reading the state."""
 
-        def work(connection: Connection) -> tuple[int, Lease | None]:
+        def append_decision(connection: Connection) -> tuple[int, Lease | None]:
             row = queries.lock_execution(connection, execution_id)
             if row is None:
                 raise ExecutionNotFound(execution_id)
@@ -136,18 +136,18 @@ class SqlExecutionStore:
             free = LeaseState(execution_id, None, row.fence, None)
             return last, schema.leases.acquire(connection, free, owner, now, _is_running)
 
-        return await self.database.write(work, execution_id)
+        return await self.database.write(append_decision, execution_id)
 
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
         """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
-        def work(connection: Connection) -> Sequence[Recorded]:
+        def select_events(connection: Connection) -> Sequence[Recorded]:
             recorded = queries.read_events(connection, execution_id, after)
             if not recorded and not queries.has_execution(connection, execution_id):
                 raise ExecutionNotFound(execution_id)
             return recorded
 
-        return await self.database.read(work)
+        return await self.database.read(select_events)
 
     async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Return executions, newest first."""
@@ -164,14 +164,14 @@ class SqlExecutionStore:
     async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
         """Add a record, and label the audit of its step; False for a replay."""
 
-        def work(connection: Connection) -> bool:
+        def add_once(connection: Connection) -> bool:
             if schema.requests.stored_response(connection, key) is not None:
                 return False
             queries.add_feedback(connection, record, now)
             schema.requests.store_response(connection, key, b"", now)
             return True
 
-        return await self.database.write(work)
+        return await self.database.write(add_once)
 
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
@@ -189,12 +189,12 @@ class SqlExecutionStore:
         """Return the secret of the answer tokens: created once, the same for all replicas."""
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
 
-        def work(connection: Connection) -> bytes:
+        def select_or_insert_key(connection: Connection) -> bytes:
             connection.execute(insert_for(connection.dialect.name)(table).values(new).on_conflict_do_nothing())
             key: bytes = connection.execute(select(table.c.value).where(table.c.name == new["name"])).scalar_one()
             return key
 
-        return await self.database.write(work)
+        return await self.database.write(select_or_insert_key)
 
 
 def _apply(

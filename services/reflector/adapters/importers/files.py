@@ -112,7 +112,7 @@ def _add_id(run: RecordedTrajectory) -> RecordedTrajectory:
 
 
 def _detect_format(record: Record) -> Format:
-    if atif.has_name(record):  # Of any version: the error then names the version, and not what other formats lack.
+    if atif.has_name(record):  # Of any version: the error then names the version.
         return "atif"
     reasons: dict[str, str] = {}
     for name, reader in _READERS.items():

@@ -81,12 +81,12 @@ class CollectionRepository:
             "chunks": 0,
         }
 
-        def work(connection: Connection) -> Collection:
+        def insert_or_select(connection: Connection) -> Collection:
             insert = insert_for(connection.dialect.name)(collections)
             connection.execute(insert.on_conflict_do_nothing(index_elements=["name"]), row)
             return select_collection(connection, name)
 
-        return await self._database.write(work, name)
+        return await self._database.write(insert_or_select, name)
 
     async def get(self, name: str) -> Collection:
         """Return a collection. Raises `CollectionNotFound`."""
@@ -102,34 +102,34 @@ class CollectionRepository:
     async def drop(self, name: str) -> Collection:
         """Delete a collection and all its documents; return it. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> Collection:
+        def delete(connection: Connection) -> Collection:
             dropped = select_collection(connection, name, lock=True)
             cut_over.abandon_generation(connection, dropped)
             delete_collection(connection, dropped)
             return dropped
 
-        return await self._database.write(work, name)
+        return await self._database.write(delete, name)
 
     async def read_digests(self, collection: Collection, ids: Sequence[str]) -> dict[str, bytes]:
         """Return the digests of those of these documents that exist."""
 
-        def work(connection: Connection) -> dict[str, bytes]:
+        def select_digests(connection: Connection) -> dict[str, bytes]:
             return {row.id: row.digest for row in select_documents(connection, collection.number, ids) if row.present}
 
-        return await self._database.read(work)
+        return await self._database.read(select_digests)
 
     async def write_documents(self, collection: Collection, documents: Sequence[ChunkedDocument]) -> WriteResult:
         """Add or replace all of these documents or none. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> WriteResult:
+        def write_to_collection(connection: Connection) -> WriteResult:
             return write_documents(connection, lock_collection(connection, collection), documents)
 
-        return await self._database.write(work, collection.name)
+        return await self._database.write(write_to_collection, collection.name)
 
     async def delete_documents(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
         """Replace documents by tombstones; return their number and the collection. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> tuple[int, Collection]:
+        def delete_from_collection(connection: Connection) -> tuple[int, Collection]:
             locked = select_collection(connection, name, lock=True)
             deleted = [row for row in select_documents(connection, locked.number, sorted(set(ids))) if row.present]
             rows = [
@@ -142,12 +142,12 @@ class CollectionRepository:
             update_counts(connection, locked, len(deleted), -len(deleted), -chunks, locked.dimension)
             return len(deleted), select_collection(connection, name)
 
-        return await self._database.write(work, name)
+        return await self._database.write(delete_from_collection, name)
 
     async def read_document(self, name: str, document_id: str) -> tuple[DocumentSummary, str]:
         """Return a document and its text. Raises `CollectionNotFound`, `DocumentNotFound`."""
 
-        def work(connection: Connection) -> tuple[DocumentSummary, str]:
+        def select_document(connection: Connection) -> tuple[DocumentSummary, str]:
             collection = select_collection(connection, name)
             query = filter_collection(select(*SUMMARY_COLUMNS, documents.c.text), collection)
             row = connection.execute(query.where(documents.c.id == document_id)).first()
@@ -155,17 +155,17 @@ class CollectionRepository:
                 raise DocumentNotFound(name, document_id)
             return to_summary(row), row.text
 
-        return await self._database.read(work)
+        return await self._database.read(select_document)
 
     async def list_documents(self, name: str, after: str, limit: int) -> list[DocumentSummary]:
         """Return documents whose id sorts after `after`, by id. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> list[DocumentSummary]:
+        def select_summaries(connection: Connection) -> list[DocumentSummary]:
             query = filter_collection(select(*SUMMARY_COLUMNS), select_collection(connection, name))
             query = query.where(documents.c.id > after, documents.c.text.is_not(None))
             return [to_summary(row) for row in connection.execute(query.order_by(documents.c.id).limit(limit))]
 
-        return await self._database.read(work)
+        return await self._database.read(select_summaries)
 
     async def read_revisions(self, collection: Collection, after: int) -> list[DocumentRevision]:
         """Return some of the documents written or deleted after revision `after`, oldest first."""
@@ -178,10 +178,10 @@ class CollectionRepository:
     async def read_passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
         """Return the texts of chunks whose documents have not changed since."""
 
-        def work(connection: Connection) -> Passages:
+        def select_in_collection(connection: Connection) -> Passages:
             return select_passages(connection, collection, refs)
 
-        return await self._database.read(work) if refs else {}
+        return await self._database.read(select_in_collection) if refs else {}
 
     async def begin_generation(self, collection: Collection, model: str) -> Collection:
         """Return the next generation, embedded by `model`: a new one, or the one in progress."""

@@ -110,7 +110,7 @@ async def test_another_dimension_that_came_first_is_noticed_when_it_is_written(s
     assert (await store.get("c")).revision == 1
 
 
-async def test_a_collection_made_anew_is_another_one(store: CollectionRepository) -> None:
+async def test_a_recreated_collection_is_another_collection(store: CollectionRepository) -> None:
     old = await create_collection(store)
     await store.write_documents(old, [chunk("a")])
     await store.drop("c")
@@ -138,11 +138,11 @@ async def test_a_full_disk_writes_nothing_and_what_was_written_stays(
 def limited_to(pages: int) -> Callable[[Any], Any]:
     """Makes the disk look full: pages a file may have beyond those it has."""
 
-    def work(connection: Any) -> None:
+    def limit_rows(connection: Any) -> None:
         now = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={now + pages}")
 
-    return work
+    return limit_rows
 
 
 async def test_a_damaged_file_is_data_loss(tmp_path: Path) -> None:

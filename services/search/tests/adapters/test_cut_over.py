@@ -107,7 +107,7 @@ async def test_replicas_share_one(store: CollectionRepository, collection: Colle
             await gone
 
 
-async def test_another_model_begins_anew(store: CollectionRepository, collection: Collection) -> None:
+async def test_another_model_starts_an_empty_generation(store: CollectionRepository, collection: Collection) -> None:
     first = await store.begin_generation(collection, "new")
     await store.copy_documents(collection, first, embed_again(await store.read_revisions(collection, 0)))
     second = await store.begin_generation(collection, "newer")
@@ -115,7 +115,7 @@ async def test_another_model_begins_anew(store: CollectionRepository, collection
     assert await store.read_revisions(first, 0) == []
 
 
-async def test_nobody_sees_it_and_it_goes_with_its_collection(
+async def test_a_generation_is_hidden_and_deleted_with_its_collection(
     store: CollectionRepository, collection: Collection
 ) -> None:
     generation = await store.begin_generation(collection, "new")

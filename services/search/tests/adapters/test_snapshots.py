@@ -65,7 +65,7 @@ def save_snapshot(folder: Path) -> HybridIndex[IndexedBullet]:
     return index
 
 
-def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_loaded_index_equals_the_saved_one(tmp_path: Path) -> None:
     index = save_snapshot(tmp_path / "new")
     snapshot = files(tmp_path / "new").load("d")
     assert snapshot
@@ -80,7 +80,7 @@ def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
     assert answers(restored.view) == answers(index.view)
 
 
-def test_bullets_are_read_when_somebody_asks_for_them(tmp_path: Path) -> None:
+def test_bullets_are_parsed_on_first_access(tmp_path: Path) -> None:
     index, read = save_snapshot(tmp_path), []
 
     def reading(serialized_form: bytes) -> IndexedBullet:
@@ -182,7 +182,9 @@ def test_a_full_disk_leaves_the_snapshot_before(
 
 @given(st.lists(st.binary(max_size=8), max_size=6), st.integers(0, 5))
 @settings(max_examples=50)
-def test_arrays_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, texts: list[bytes], size: int) -> None:
+def test_loaded_arrays_equal_the_saved_ones(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[bytes], size: int
+) -> None:
     file = tmp_path_factory.mktemp("arrays") / "file"
     arrays = {**pack_bytes(texts, "texts"), "m": np.arange(size * 3, dtype=np.float32).reshape(size, 3)}
     write_arrays(file, {"who": "日本"}, arrays)

@@ -91,5 +91,5 @@ def test_chunks_hold_all_that_is_not_blank_in_order_and_none_is_too_long(
         part = text[slice(*span)]
         assert part == part.strip() != ""
         assert len(part) <= chunking.characters
-        if tokenizer == "whitespace":  # elsewhere a pair of characters may stand across the border of two pieces
+        if tokenizer == "whitespace":  # otherwise a pair of characters may span the border of two pieces
             assert len(tokenize(part)) <= tokens

@@ -62,7 +62,7 @@ class EnginesAgree(RuleBasedStateMachine):
         self.indexes: list[HybridIndex[str]] = [
             new_index(DIMENSION, NUMPY_LOOPS, self.variant),
             new_index(DIMENSION, COMPILED, self.variant),
-            # They preselect, from a pool that has room for everything: their answers must be the same.
+            # They preselect from a pool that is large enough for all rows: their results must be the same.
             new_index(DIMENSION, NUMPY_LOOPS, self.variant, exact_limit=0),
             new_index(DIMENSION, COMPILED, self.variant, exact_limit=0),
         ]
@@ -278,7 +278,7 @@ def test_rounding_is_not_stretched_into_a_difference(loops: Loops, exact_limit: 
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4, 0.0])
 @pytest.mark.parametrize("dimension", [1, 2, 33, 128, 384])
 def test_bounds_rule_out_no_row_that_the_plain_scan_finds(dimension: int, spread: float) -> None:
-    # Rows closer to each other than their codes can tell, duplicates, and a filter.
+    # Rows closer to each other than their codes can distinguish, duplicates, and a filter.
     rng = np.random.default_rng(dimension)
     vectors = rng.normal(size=dimension) + spread * rng.normal(size=(600, dimension))
     vectors[500:] = vectors[:100]
@@ -298,7 +298,7 @@ def test_bounds_rule_out_no_row_that_the_plain_scan_finds(dimension: int, spread
                 nearest = [r.raw_cosine for r in expected]
                 assert [r.raw_cosine for r in actual] == pytest.approx(nearest, abs=2e-6)
             if spread == 1.0:
-                # Below, what float32 rounds away is seen in the scaled scores.
+                # Below this, rounding of float32 shows in the scaled scores.
                 scores = [r.combined_score for r in expected]
                 assert [r.combined_score for r in actual] == pytest.approx(scores, abs=1e-5)
                 if dimension > 2:
@@ -330,7 +330,7 @@ def test_preselection_finds_what_the_exact_ranking_does(admitted: CandidateFilte
     assert found >= 198
 
 
-def test_neighbours_take_up_what_is_added_and_are_left_out_when_they_know_too_little() -> None:
+def test_the_neighbour_index_is_extended_and_unused_while_too_small() -> None:
     index = made_up(1000, LUCENE, 100)
     assert index.build_neighbours()
     query = unit32(np.ones(16))
@@ -340,12 +340,12 @@ def test_neighbours_take_up_what_is_added_and_are_left_out_when_they_know_too_li
         ranking = index.view.search(["w1"], query, CandidateFilter(), Fusion(0.5), 3)
         return [result.item for result in ranking.results], ranking.preselected
 
-    assert best(30) == ([10_000, 10_001, 10_002], True)  # not known to them yet, and found
+    assert best(30) == ([10_000, 10_001, 10_002], True)  # not yet in their index, and still found
     assert index.build_neighbours()
     assert index.view.neighbours is not None
     assert index.view.neighbours.covered_rows == index.view.rows
     assert best(30) == ([10_000, 10_001, 10_002], True)
-    assert best(200)[1] is False  # so many are unknown that every row is scored
+    assert best(200)[1] is False  # so many rows are outside their index that every row is scored
     assert index.build_neighbours()
     assert best(0) == ([10_000, 10_001, 10_002], True)
 

@@ -17,7 +17,7 @@ def lists(view: PostingsView) -> dict[str, list[int]]:
 
 @given(st.lists(texts, max_size=6), st.integers(0, 6), st.integers(0, 2**32 - 1))
 @settings(max_examples=200, deadline=None)
-def test_a_view_stays_and_an_export_holds_what_is_alive(batches: list[list[list[str]]], at: int, seed: int) -> None:
+def test_a_view_is_immutable_and_an_export_has_live_rows(batches: list[list[list[str]]], at: int, seed: int) -> None:
     postings, written, seen = Postings(), list[list[str]](), []
     for number, batch in enumerate(batches):
         postings.append(len(written), batch)

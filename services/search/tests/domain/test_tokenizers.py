@@ -91,7 +91,7 @@ def test_keywords_follow_the_text() -> None:  # S-18
 
 
 @pytest.mark.skipif(find_spec("sudachipy") is None, reason="hansei[sudachi] is not installed")
-def test_sudachi_knows_words() -> None:
+def test_sudachi_splits_words() -> None:
     assert tokenize_sudachi("サーバーを再起動しました。The servers restarted") == [
         "server",
         "restart",

@@ -35,7 +35,7 @@ ENGINES = {
 @pytest.mark.parametrize(
     ("variant", "words", "alpha"),
     [
-        (OKAPI, "gamma", 0.5),  # more than attainable counts as all of it
+        (OKAPI, "gamma", 0.5),  # a score above the attainable one counts as attainable
         (OKAPI, "beta gamma", 0.5 + 0.5 * (1 - 1.352138 / 1.435085)),
         (OKAPI, "beta gamma nope", 0.5 + 0.5 * (1 - 1.352138 / 3.832979)),
         (OKAPI, "nope nope", 1.0),

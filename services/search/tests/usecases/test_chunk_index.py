@@ -82,14 +82,14 @@ async def test_it_takes_up_what_is_new_and_nothing_else() -> None:
     assert index.applied == [["a", "b"], ["c"], ["d"]]
 
 
-async def test_after_a_restart_it_goes_on_from_the_snapshot() -> None:
+async def test_after_a_restart_it_continues_from_the_snapshot() -> None:
     log, index = Log("a", "b", "c"), Index(revision=2, chunks=2)
     await create_follower(log, index).get_index(log.collection)
     assert (index.applied, index.cleared) == ([["c"]], 0)
 
 
 @pytest.mark.parametrize(("revision", "chunks"), [(9, 3), (3, 2), (2, 5)], ids=["ahead", "too few", "too many"])
-async def test_a_snapshot_that_is_not_of_this_database_is_built_anew(revision: int, chunks: int) -> None:
+async def test_a_snapshot_of_another_database_is_rebuilt(revision: int, chunks: int) -> None:
     log, index = Log("a", "b", "c"), Index(revision, chunks)
     await create_follower(log, index).get_index(log.collection)
     assert (index.cleared, index.revision, index.chunks) == (1, 3, 3)

@@ -43,7 +43,7 @@ async def test_readers_wait_for_what_they_wrote() -> None:
         assert w.indexes.get_index("d").revision == 3
 
 
-async def test_a_revision_that_does_not_come_is_named() -> None:
+async def test_the_error_names_a_revision_that_is_never_reached() -> None:
     async with world() as w:
         await w.find_ids()
         w.remaining = 0.0
@@ -66,7 +66,7 @@ async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
         assert w.pauses == [0.1, 0.2]
 
 
-async def test_a_feed_that_never_comes_up_is_unavailable() -> None:
+async def test_a_feed_that_never_starts_is_unavailable() -> None:
     async with world() as w:
         w.feed.failures = [Unavailable("no route")] * 1000
         with pytest.raises(PlaybookUnreachable, match="playbook d is not followed: no route") as caught:
@@ -74,7 +74,7 @@ async def test_a_feed_that_never_comes_up_is_unavailable() -> None:
         assert caught.value.retry_after
 
 
-async def test_a_fault_of_its_own_is_logged_and_the_index_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_is_logged_and_the_index_is_rebuilt(caplog: pytest.LogCaptureFixture) -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
         assert await w.find_ids() == ["a"]
@@ -101,7 +101,7 @@ async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
     assert "snapshot could not be loaded dataset=d" in caplog.text
 
 
-async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
+async def test_after_a_gap_the_feed_restarts_with_a_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
         await w.find_ids()
@@ -112,7 +112,7 @@ async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
         assert w.feed.watches == [None, None]
 
 
-async def test_a_store_that_lost_revisions_begins_anew() -> None:
+async def test_after_lost_revisions_the_index_is_rebuilt() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
         w.feed.add(bullet("b"))
@@ -151,7 +151,7 @@ async def test_votes_embed_nothing_again() -> None:  # S-17
         assert w.model.embedded == ["text"]
 
 
-async def test_retired_bullets_keep_their_place_and_are_not_found() -> None:
+async def test_retired_bullets_keep_their_position_and_are_not_found() -> None:
     async with world() as w:
         w.feed.add(bullet("a"), bullet("b"), bullet("c"))
         w.feed.add(bullet("a", is_served=False))
@@ -161,7 +161,7 @@ async def test_retired_bullets_keep_their_place_and_are_not_found() -> None:
         assert await w.find_ids(min_revision=4) == ["a", "x", "b", "c"]
 
 
-async def test_a_restored_bullet_returns_to_its_place() -> None:  # S-13, S-33
+async def test_a_restored_bullet_returns_to_its_position() -> None:  # S-13, S-33
     async with world() as w:
         w.feed.add(*(bullet(f"b{i}") for i in range(6)))
         w.feed.commit(BulletChange("b1", None, 1), BulletChange("b4", None, 4))
@@ -175,7 +175,7 @@ async def test_large_revisions_are_written_as_one() -> None:
         assert await w.find_ids(min_revision=1, top_k=200) == [f"b{i}" for i in range(100)]
 
 
-async def test_a_restart_goes_on_from_the_snapshot() -> None:
+async def test_a_restart_continues_from_the_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "one"), bullet("b", "two"), bullet("c", "tri"))
         w.feed.add(bullet("b", "two", is_served=False))

@@ -30,7 +30,7 @@ async def test_the_former_index_is_not_given_up_before_its_snapshot_was_loaded()
     def current_index() -> object:
         return indexes.get_index("d")
 
-    new.revision = 0  # of an empty playbook, before the former one has read what it holds
+    new.revision = 0  # of an empty playbook, before the former index has read its content
     assert current_index() is former
     former.is_open, former.revision = True, 3
     assert current_index() is former
@@ -50,7 +50,7 @@ async def test_a_former_index_that_holds_nothing_makes_way_at_once() -> None:
     await indexes.close()
 
 
-async def test_the_playbook_asked_for_longest_ago_makes_room() -> None:
+async def test_the_least_recently_used_playbook_is_evicted() -> None:
     async with world(capacity=2) as w:
         first = w.indexes.get_index("a")
         w.indexes.get_index("b")

@@ -61,7 +61,7 @@ async def test_a_long_query_gets_the_same_answer() -> None:
         assert [r.item.id for r in long.ranking.results] == [r.item.id for r in short.ranking.results]
 
 
-async def test_nothing_is_embedded_for_nobody() -> None:  # S-08
+async def test_without_candidates_no_query_is_embedded() -> None:  # S-08
     async with world() as w:
         w.feed.add(bullet("a", "text"))
         await w.search("d", [RankingRequest(SearchQuery("q"))], 1)

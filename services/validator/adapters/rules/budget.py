@@ -35,6 +35,6 @@ class RuleBudget:
             self._exceed("size")
 
     def _exceed(self, what: str) -> None:
-        # Whoever evaluates a rule may catch exceptions for reasons of its own; this outlasts that.
+        # The evaluating library may catch this exception; the budget therefore stays exceeded.
         self.spent = True
         raise RuleTooExpensive(what)

@@ -86,14 +86,14 @@ class LeaderBoardStore:
         """Write the entry of a round; an existing one keeps `id` and `created_at` (V-68). Raises RequestIdReused."""
         now = self._clock()
 
-        def work(connection: Connection) -> bytes:
+        def upsert_once(connection: Connection) -> bytes:
             def upsert() -> bytes:
                 entry = queries.upsert_entry(connection, submission, now)
                 return _encode(entry.id, to_microseconds(entry.created_at), to_microseconds(now))
 
             return requests.run_once(connection, request, now, upsert)
 
-        entry_id, created_at, updated_at = json.loads(await self._database.write(work))
+        entry_id, created_at, updated_at = json.loads(await self._database.write(upsert_once))
         return LeaderBoardEntry(entry_id, submission, from_microseconds(created_at), from_microseconds(updated_at))
 
     async def record_judgement(self, request: IdempotencyKey, key: RoundKey, record: JudgementRecord) -> None:
@@ -139,14 +139,14 @@ class SqlKindStore:
         """Store a definition. Raises KindExists, RequestIdReused."""
         now = self._clock()
 
-        def work(connection: Connection) -> bytes:
+        def insert_once(connection: Connection) -> bytes:
             def insert() -> bytes:
                 queries.insert_kind(connection, definition, now)
                 return _encode(to_microseconds(now))
 
             return requests.run_once(connection, request, now, insert)
 
-        (created_at,) = json.loads(await self._database.write(work))
+        (created_at,) = json.loads(await self._database.write(insert_once))
         return RegisteredKind(definition, from_microseconds(created_at))
 
     async def remove(self, request: IdempotencyKey, name: str) -> None:
@@ -179,11 +179,11 @@ async def _write_once(
 ) -> None:
     """Make a change that has no response, once for each request."""
 
-    def work(connection: Connection) -> None:
-        def run() -> bytes:
+    def change_once(connection: Connection) -> None:
+        def apply_change() -> bytes:
             change(connection)
             return b""
 
-        requests.run_once(connection, request, now, run)
+        requests.run_once(connection, request, now, apply_change)
 
-    await database.write(work)
+    await database.write(change_once)

@@ -12,7 +12,7 @@ import pytest
 import chassis
 from hansei.search.v1 import collection_service_pb2_grpc
 
-# A service imports it when it needs it, and then listens already: on a busy machine callers would wait for that.
+# A service imports it on first use, when it already listens: on a busy machine callers would wait for the import.
 from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings

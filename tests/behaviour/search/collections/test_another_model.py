@@ -38,7 +38,7 @@ async def wait_for_model(searching: Searching, model: str, expected: list[str]) 
                 return
 
 
-async def test_the_former_model_answers_until_everything_is_embedded_anew(
+async def test_the_former_model_is_used_until_the_cut_over(
     running: Any, models: OpenAIServer, remote: dict[str, Any]
 ) -> None:
     async with running() as before:
@@ -87,7 +87,7 @@ async def test_a_model_that_is_not_at_hand_is_named_until_another_has_taken_over
         assert {passage.document_id for passage in response.results} == {"retry", "deadline"}
 
 
-async def test_a_page_goes_on_with_the_model_that_began_it(running: Any, remote: dict[str, Any]) -> None:
+async def test_the_next_page_uses_the_model_of_the_first(running: Any, remote: dict[str, Any]) -> None:
     async with running() as before:
         await before.create()
         await before.put(*map(document, TEXTS))

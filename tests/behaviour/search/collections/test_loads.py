@@ -34,7 +34,7 @@ async def test_a_load_stores_what_can_be_stored_and_names_the_rest(searching: Se
     assert (await searching.find_ids("another"))[0] == "d1"
 
 
-async def test_a_load_acknowledges_what_came_before_the_next_document_is_sent(searching: Searching) -> None:
+async def test_a_load_acknowledges_documents_before_the_next_is_sent(searching: Searching) -> None:
     acknowledged = asyncio.Semaphore(1)
 
     async def send() -> AsyncIterator[pb.LoadDocumentsRequest]:

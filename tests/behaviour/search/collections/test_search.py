@@ -38,7 +38,7 @@ async def test_a_replaced_document_is_found_by_its_new_text_only(searching: Sear
     assert [passage.document_id for passage in matched if passage.terms] == []
 
 
-async def test_long_documents_are_cut_and_the_parts_say_where_they_stand(searching: Searching) -> None:
+async def test_chunks_of_long_documents_have_their_positions(searching: Searching) -> None:
     await searching.create("long", chunk_tokens=20, chunk_overlap=5)
     text = "\n\n".join(f"Paragraph {n} tells of the {word}. " * 3 for n, word in enumerate(["cat", "dog", "fish"] * 4))
     stored = await searching.put(document("book", text), collection="long")
@@ -57,7 +57,7 @@ async def test_long_documents_are_cut_and_the_parts_say_where_they_stand(searchi
     assert [p.text for p in (await searching.search("fish", collection="long")).results] == ["Only the cat."]
 
 
-async def test_filters_are_exact_and_come_before_scaling(searching: Searching) -> None:
+async def test_filters_are_exact_and_apply_before_scaling(searching: Searching) -> None:
     await searching.put(
         document("retry", lang="en", year="2025"),
         document("deadline", lang="en", year="2026"),
@@ -72,7 +72,7 @@ async def test_filters_are_exact_and_come_before_scaling(searching: Searching) -
     assert dict(alone.metadata) == {"lang": "ja", "year": "2026"}
 
 
-async def test_explain_says_which_terms_matched(searching: Searching) -> None:
+async def test_explain_returns_the_matching_terms(searching: Searching) -> None:
     await searching.put(*map(document, TEXTS))
     response = await searching.search("retry the idempotent sleep", explain=True)
     terms = {passage.document_id: {term.term for term in passage.terms} for passage in response.results}
