@@ -128,8 +128,8 @@ class LLMClient:
     ) -> Any:
         """Return the reply, with the schema enforced by the backend, or described in the prompt if it refuses that."""
         described = [*messages, ("human", build_instruction(shape))] if describe_schema else messages
-        forms = [form for form in FORMS if form not in self._refused_forms] if self._takes_schema else ["words"]
-        for form in forms[:-1]:
+        forms = [form for form in FORMS[:-1] if self._takes_schema and form not in self._refused_forms]
+        for form in forms:
             conversation = messages if form == "json_schema" else described
             try:
                 body = build_response_format(shape, form)
