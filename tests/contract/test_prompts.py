@@ -20,9 +20,10 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext, RoundState
 from libs.prompts.language import Language
 from libs.prompts.settings import PromptBuilderSettings
-from services.curator.domain.curation import Lesson, SectionDefinition
+from services.curator.domain.curation import DeltaContextItem, Lesson, Proposal, Reflection, SectionDefinition
 from services.curator.domain.playbook import Bullet
-from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.prompts.builder import CuratorPromptBuilder, Material
 from services.planner.adapters.answerers import ModelAnswerer
 from services.planner.domain.generation import AnswerStyle, Question, RetrievedBullet
 from services.planner.domain.plan_rules import PlanRules
@@ -171,11 +172,20 @@ def curator_prompts(language: Language) -> Iterator[tuple[str, str]]:
         text = f"Set {{user.name}} {number}."
         return Bullet(id=f"er-{number:05}", section="git", content=text, searchable_text=text)
 
-    prompts = CuratorPromptBuilder("nowhere", language)
-    lessons = [Lesson("r", "e", "c", "a", "Look {twice}.")]
+    def build(material: Material) -> str:
+        return "\n\n".join(f"--- {role}\n{text}" for role, text in prompts.build_messages(material))
+
+    prompts = CuratorPromptBuilder("nowhere", language, b"golden")
+    lessons = (Lesson("r", "e", "c", "a", "Look {twice}.", (3, 5), "", "mistake", "er-00001", "er-00002"),)
     sections = [SectionDefinition("git", "commits")]
-    yield "curation", prompts.build(lessons, [bullet(1)], sections, "d", [bullet(2), bullet(3)])
-    yield "curation of nothing", prompts.build([], [], [], "d")
+    delta = DeltaContextItem(type="ADD", section="s", content="Look {again}.", reasoning="r")
+    time = datetime(2025, 11, 25, tzinfo=UTC)
+    change = PendingChange("id", "d", Proposal(delta), 0, "a", "run-0", "waits", PendingState.WAITING, time, time)
+    for signal in ("reward", "test_report", "ground_truth", "self_report"):
+        reflection = Reflection(lessons, (), "run-1", QUERY[language], signal, is_success=signal == "reward")
+        others = [bullet(2), bullet(3)] if signal == "reward" else []
+        yield f"curation by {signal}", build(Material(reflection, [bullet(1)], others, sections, {"w-1": change}))
+    yield "curation of nothing", build(Material(Reflection()))
 
 
 def round_prompts(language: Language) -> Iterator[tuple[str, str]]:
