@@ -38,17 +38,22 @@ LEARN_CALLS = {1: 100, 8: 200, 32: 200}
 WORDS = [f"{a}{b}" for a in ("git", "sql", "http", "retry", "commit", "schema", "page", "lock") for b in range(500)]
 REPLY = json.dumps(
     {
-        "insights": [
+        "analysis": "r",
+        "decisive_steps": [],
+        "lessons": [
             {
-                "reasoning": "r",
-                "error_identification": "e",
-                "root_cause_analysis": "c",
-                "correct_approach": "a",
-                "key_insight": "Set user.email before the first commit.",
-                "steps": [0],
+                "evidence_steps": [0],
+                "what_happened": "e",
+                "cause": "c",
+                "better": "a",
+                "lesson": "Set user.email before the first commit.",
+                "kind": "mistake",
+                "confirms": None,
+                "contradicts": None,
             }
         ],
-        "deltas": [],
+        "tags": [],
+        "operations": [{"reasoning": "r", "lesson": 1, "op": "SKIP"}],
     }
 )
 

@@ -56,7 +56,8 @@ class Learning:
             yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _build_committed_response(prepared))
             return
         yield FinishedStage(
-            gateway.LEARN_STAGE_LOADED, f"{_quantify(len(prepared.bullets), 'bullet')} served to the agent"
+            gateway.LEARN_STAGE_LOADED,
+            f"{_quantify(_count_served(trajectory, prepared), 'bullet')} served to the agent",
         )
 
         reflected = await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))
@@ -68,6 +69,8 @@ class Learning:
         message = (
             f"{_quantify(len(reflection.insights), 'insight')}, {_quantify(len(reflection.bullet_evaluations), 'vote')}"
         )
+        if reflection.error:
+            message = f"{message}; {reflection.error}"
         yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, response)
 
         response = await self._curate(request, trajectory, reflected, prepared.revision)
@@ -79,7 +82,9 @@ class Learning:
         """Return the preparation. Raises RequestIdReused if the request was for another trajectory."""
         ids = list(dict.fromkeys([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids]))[:MAX_SERVED_BULLETS]
         prepared = await self.curator.PrepareCuration(
-            curator_pb.PrepareCurationRequest(request_id=request.request_id, dataset=request.dataset, bullet_ids=ids)
+            curator_pb.PrepareCurationRequest(
+                request_id=request.request_id, dataset=request.dataset, bullet_ids=ids, query=trajectory.query
+            )
         )
         committed_id = prepared.committed.reflection_result.trajectory_id
         if prepared.HasField("committed") and committed_id != trajectory.id:
@@ -111,6 +116,11 @@ class Learning:
             return response
         usage = sum_usage(reflected.usage, curation.usage)
         return gateway.LearnResponse(reflection=reflected.result, curation=curation, usage=usage)
+
+
+def _count_served(trajectory: trajectory_pb2.Trajectory, prepared: curator_pb.PrepareCurationResponse) -> int:
+    served = {*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids}
+    return sum(bullet.id in served for bullet in prepared.bullets)
 
 
 def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:

@@ -71,6 +71,8 @@ def check_vectors(vectors: Sequence[Sequence[float]] | Float32s, count: int, dim
     unequal = next((len(vector) for vector in vectors if len(vector) != expected or not len(vector)), None)
     if unequal is not None:
         raise MalformedVectors(f"sent a vector of dimension {unequal}, not {expected}")
+    if any(isinstance(vector[0], (list, tuple)) for vector in vectors):
+        raise MalformedVectors("sent a vector whose elements are lists: it embeds each token, not the text")
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is refused below
         matrix = np.asarray(vectors, np.float32)
     if not np.isfinite(matrix).all():

@@ -34,6 +34,7 @@ class ReliableChatModel:
     """A provider's chat model with retries, deadline, concurrency limit and recorded usage.
 
     `takes_schema`: the backend speaks OpenAI's protocol, where `response_format` enforces a JSON schema.
+    `context_tokens`: the size of the model's context; None: unknown.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ReliableChatModel:
         *,
         provider: str = "openai",
         takes_schema: bool = False,
+        context_tokens: int | None = None,
         price: Price | None = None,
     ) -> None:
         self._chat_model = chat_model
@@ -52,6 +54,7 @@ class ReliableChatModel:
         self._attempts = attempts
         self._price = price
         self.takes_schema = takes_schema
+        self.context_tokens = context_tokens
 
     async def ainvoke(self, messages: Messages, /, *, timeout_seconds: float | None = None, **options: Any) -> Any:
         """Return the reply, with retries. Raise an error of libs.llm.errors."""

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar
 
+from cachetools import TTLCache
 from pydantic import BaseModel
 
 from chassis.logging import get_logger
 from libs.llm.chat import ChatModel, Close, Messages, OfflineChatModel, close_nothing
-from libs.llm.errors import ModelRefusedCall, ReplyNotStructured
+from libs.llm.errors import (
+    PromptTooLong,
+    ReplyNotStructured,
+    ReplyRefused,
+    ReplyTruncated,
+    ResponseFormatRefused,
+)
+from libs.llm.finish import read_finish
 from libs.llm.replies import read_text
-from libs.llm.structured_output import build_correction, build_instruction, build_response_format, parse_structured
+from libs.llm.request_options import REFUSAL_SECONDS
+from libs.llm.structured_output import (
+    FORMS,
+    Form,
+    build_correction,
+    build_instruction,
+    build_response_format,
+    parse_complete_parts,
+    parse_structured,
+)
 from libs.prompts.templates import fill
 
 S = TypeVar("S", bound=BaseModel)
@@ -28,11 +45,18 @@ class LLMClient:
         self._chat_model = chat_model
         self._close = close
         self._takes_schema = bool(getattr(chat_model, "takes_schema", False))
+        self._refused_forms: MutableMapping[Form, bool] = TTLCache(len(FORMS), REFUSAL_SECONDS)
+        self._context_tokens: int | None = getattr(chat_model, "context_tokens", None)
 
     @property
     def is_offline(self) -> bool:
         """Return whether there is no model; the service then uses its rule-based agents."""
         return isinstance(self._chat_model, OfflineChatModel)
+
+    @property
+    def context_tokens(self) -> int | None:
+        """Return the size of the model's context: of the setting, or learned from an error; None if it is unknown."""
+        return self._context_tokens
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""
@@ -67,44 +91,62 @@ class LLMClient:
         describe_schema: bool = True,
         corrections: int = 1,
         parse: Callable[[str, type[S]], S] = parse_structured,
+        report_truncation: Callable[[str], None] = lambda problem: None,
     ) -> S:
         """Return the reply, validated as a `shape`.
 
         The backend enforces the JSON schema where it can; otherwise, with `describe_schema`, a message with the schema
-        is added. A reply that `parse` cannot use is sent back with its errors up to `corrections` times. Raise
-        ReplyNotStructured.
+        is added. A reply that `parse` cannot use is sent back with its errors up to `corrections` times. Of a reply
+        that was cut at its limit the complete parts are returned, and `report_truncation` is called. Raise
+        ReplyNotStructured, ReplyTruncated, ReplyRefused.
         """
         with _log_failure():
             conversation = list(messages)
             while True:
-                text = read_text(await self._ask_structured(conversation, shape, timeout_seconds, describe_schema))
+                reply = await self._ask_structured(conversation, shape, timeout_seconds, describe_schema)
+                text, finish = read_text(reply), read_finish(reply)
+                if finish.refusal:
+                    raise ReplyRefused(f"the model declined to reply: {finish.refusal}")
                 try:
                     return parse(text, shape)
                 except ReplyNotStructured as error:
-                    if corrections <= 0:
-                        raise
-                    corrections -= 1
-                    conversation += [("ai", text), ("human", build_correction(error))]
+                    problem = error
+                if finish.is_truncated:
+                    problem = ReplyTruncated(f"the reply was cut at its limit of tokens ({finish.reason}): {problem}")
+                    parts = parse_complete_parts(text, shape, parse)
+                    if parts is not None:
+                        _log.warning("reply was cut at its limit of tokens; keeping its complete parts")
+                        report_truncation("the reply was cut at its limit of tokens; its complete parts were kept")
+                        return parts
+                if corrections <= 0:
+                    raise problem
+                corrections -= 1
+                conversation += [("ai", text), ("human", build_correction(problem))]
 
     async def _ask_structured(
         self, messages: Messages, shape: type[BaseModel], timeout_seconds: float | None, describe_schema: bool
     ) -> Any:
         """Return the reply, with the schema enforced by the backend, or described in the prompt if it refuses that."""
-        if self._takes_schema:
+        described = [*messages, ("human", build_instruction(shape))] if describe_schema else messages
+        forms = [form for form in FORMS[:-1] if self._takes_schema and form not in self._refused_forms]
+        for form in forms:
+            conversation = messages if form == "json_schema" else described
             try:
-                return await self._reply(messages, timeout_seconds, extra_body=build_response_format(shape))
-            except ModelRefusedCall as error:
-                if "response_format" not in str(error) and "json_schema" not in str(error):
-                    raise
-                _log.warning("backend rejects JSON schemas; using prompts from now on", error=str(error))
-                self._takes_schema = False
-        conversation = [*messages, ("human", build_instruction(shape))] if describe_schema else messages
-        return await self._reply(conversation, timeout_seconds)
+                body = build_response_format(shape, form)
+                return await self._reply(conversation, timeout_seconds, extra_body=body)
+            except ResponseFormatRefused as error:
+                self._refused_forms[form] = True
+                _log.warning("backend rejects a response format; using the next one", format=form, error=str(error))
+        return await self._reply(described, timeout_seconds)
 
     async def _reply(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
         if timeout_seconds is not None:
             options["timeout_seconds"] = timeout_seconds
-        return _flatten_content(await self._chat_model.ainvoke(messages, **options))
+        try:
+            return _flatten_content(await self._chat_model.ainvoke(messages, **options))
+        except PromptTooLong as error:
+            self._context_tokens = error.context_tokens or self._context_tokens
+            raise
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from libs.llm.providers import (
     open_openai_connections,
     open_synchronous_connections,
 )
+from libs.llm.request_options import OptionalChatModel
 from libs.llm.settings import LLMSettings, ProviderSettings
-from libs.llm.temperature import TemperatureChatModel
 
 Remaining = Callable[[], float | None]
 
@@ -38,20 +38,19 @@ def connect_chat(
     settings have none; a model that takes no temperature is called without one. Raise KeyMissing, ProviderNotInstalled.
     """
     provider, model = settings.llm_provider, settings.llm_model
-    if settings.llm_max_tokens is not None:
-        options = {"max_tokens": settings.llm_max_tokens, **options}
     if provider == OFFLINE:
         return LLMClient(create_chat_model(provider, model))
     access, close = build_connection_options(settings, provider)
     create = partial(create_chat_model, provider, model, **access, **options)
     temperature = default_temperature if settings.llm_temperature is None else settings.llm_temperature
     identity = f"{provider}:{model} {settings.openai_base_url if provider == OPENAI else ''}".strip()
-    chat_model = create() if temperature is None else TemperatureChatModel(create, temperature, identity)
+    chat_model = OptionalChatModel(create, identity, temperature=temperature, max_tokens=settings.llm_max_tokens)
     reliable = ReliableChatModel(
         chat_model,
         model,
         build_attempts(settings, provider, model, remaining),
         provider=provider,
+        context_tokens=settings.llm_context_tokens,
         takes_schema=find_provider(provider).speaks_openai and settings.llm_structured_output == "auto",
         price=settings.get_price(model),
     )

@@ -4,7 +4,11 @@ ModelUnavailable (Unavailable)              any failure of the provider (G-13)
 ├── ModelRateLimited                        HTTP 429, with `retry_after`
 ├── ModelReplyMalformed                     the response violates the protocol: truncated, not JSON, no choices
 ├── ModelRefusedCall                        key, quota or request rejected; a retry cannot help
+│   ├── PromptTooLong                       the prompt is beyond the model's context
+│   └── ResponseFormatRefused               the server does not know the requested form of the reply
+├── ReplyRefused                            the model or its filter declines to reply
 └── ReplyNotStructured                      the reply's text is not the requested JSON
+    └── ReplyTruncated                      the reply ends at its limit of tokens
 ModelDeadlineExceeded (DeadlineExceeded)    the caller's time is used up
 ModelOffline (FailedPrecondition)           a chat model was called with LLM_PROVIDER=offline
 ProviderUnknown, KeyMissing,
@@ -46,11 +50,40 @@ class ModelRefusedCall(ModelUnavailable):
     is_transient = False
 
 
+class PromptTooLong(ModelRefusedCall):
+    """The prompt does not fit the context of the model, which has `context_tokens` tokens, if the server says so."""
+
+    reason = "MODEL_CONTEXT_EXCEEDED"
+
+    def __init__(self, message: str, context_tokens: int | None = None) -> None:
+        super().__init__(message)
+        self.context_tokens = context_tokens
+
+
+class ResponseFormatRefused(ModelRefusedCall):
+    """The server does not know the requested form of the reply, such as a JSON schema."""
+
+    reason = "MODEL_FORMAT_REFUSED"
+
+
+class ReplyRefused(ModelUnavailable):
+    """The model declines to reply, or a filter withholds the reply."""
+
+    reason = "MODEL_REPLY_REFUSED"
+    is_transient = False
+
+
 class ReplyNotStructured(ModelUnavailable):
     """The text of a reply is not a JSON object of the requested shape."""
 
     reason = "MODEL_REPLY_NOT_STRUCTURED"
     is_transient = False
+
+
+class ReplyTruncated(ReplyNotStructured):
+    """The reply ends at its limit of tokens, before the JSON object is complete."""
+
+    reason = "MODEL_REPLY_TRUNCATED"
 
 
 class ModelDeadlineExceeded(DeadlineExceeded):

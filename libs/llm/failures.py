@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from chassis.errors import HanseiError, shorten
-from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
+from libs.llm.errors import (
+    ModelRateLimited,
+    ModelRefusedCall,
+    ModelReplyMalformed,
+    ModelUnavailable,
+    PromptTooLong,
+    ResponseFormatRefused,
+)
 
 MAX_PROVIDER_TEXT = 300
 MAX_CAUSES = 8
@@ -19,6 +26,20 @@ MAX_CAUSES = 8
 _MAY_PASS = frozenset({408, 409, 425})
 _BROKEN_CONNECTION = re.compile(r"(?i)connect|timeout|protocolerror|readerror|writeerror|networkerror")
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
+_UNKNOWN_PARAMETER = frozenset({400, 422})
+_NO_COMPLAINT = frozenset({401, 403, 404, 408, 429})
+"""Statuses that say nothing about the contents of a request, whatever their text."""
+_FORMAT = re.compile(r"(?i)response_format|json_schema|json_object|\bgrammar\b")
+_CONTEXT = re.compile(
+    r"(?i)context_length_exceeded|exceed_context_size|\b(?:context (?:length|size|window)|prompt is too long"
+    r"|maximum (?:model|sequence) length|too many (?:input )?tokens)"
+)
+_CONTEXT_TOKENS = re.compile(
+    r"(?i)(?:maximum context length (?:is|of)|context (?:size|window|length) ?(?:is|of|=|\()|n_ctx\D{1,4}|>)"
+    r"\s*(\d[\d,]{2,9})"
+)
+_PLACEHOLDER_KEY = re.compile(r"[A-Za-z]{0,11}")
+"""A key that is a word, such as `none`, belongs to a server that checks none; masking it would mask that word."""
 _KEY_LIKE = re.compile(r"(?i)\b(?:sk-|bearer\s+)[A-Za-z0-9._*-]{6,}")
 
 
@@ -43,12 +64,20 @@ def translate_failure(
 
 
 def is_refusal_of(parameter: str, error: Exception) -> bool:
-    """Return whether a server answered 400 and named a parameter of the request."""
-    return parameter in str(error) and any(_find_status(cause) == 400 for cause in _iterate_causes(error))
+    """Return whether a server answered 400 or 422 and named a parameter of the request."""
+    return parameter in str(error) and any(
+        _find_status(cause) in _UNKNOWN_PARAMETER for cause in _iterate_causes(error)
+    )
 
 
 def _classify_status(status: int, message: str, error: BaseException, now: Callable[[], datetime]) -> ModelUnavailable:
     retry_after = _retry_after(error, now)
+    if status >= 400 and status not in _NO_COMPLAINT:
+        # Servers of local models answer 500 where others answer 400.
+        if _CONTEXT.search(message):
+            return PromptTooLong(message, _find_context_tokens(message))
+        if _FORMAT.search(message):
+            return ResponseFormatRefused(message)
     if status == 429 and getattr(error, "code", None) != "insufficient_quota":
         return ModelRateLimited(message, retry_after=retry_after)
     if status >= 500 or status in _MAY_PASS:
@@ -56,6 +85,12 @@ def _classify_status(status: int, message: str, error: BaseException, now: Calla
     if status < 300:
         return ModelReplyMalformed(message)
     return ModelRefusedCall(message)
+
+
+def _find_context_tokens(message: str) -> int | None:
+    """Return the size of the model's context that an error names, None if it names none."""
+    found = _CONTEXT_TOKENS.search(message)
+    return int(found[1].replace(",", "")) if found else None
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -105,6 +140,6 @@ def _describe(error: Exception, secrets: Iterable[str]) -> str:
     """Return the error's class and the start of its text, on one line, without keys."""
     text = " ".join(str(error).split())
     for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
+        if not _PLACEHOLDER_KEY.fullmatch(secret):
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", "***", text)
     return shorten(f"{type(error).__name__}: {_KEY_LIKE.sub('***', text)}", MAX_PROVIDER_TEXT)

@@ -101,9 +101,13 @@ class LLMSettings(ProviderSettings):
     llm_max_tokens: int | None = create_plain_field(None, ge=1)
     """Maximum tokens of a reply. Empty: the provider's default."""
 
+    llm_context_tokens: int | None = create_plain_field(None, ge=1_000)
+    """Tokens of the model's context, for prompt and reply. Longer prompts are reduced. Empty: learned from the error of
+    the server."""
+
     llm_structured_output: Literal["auto", "prompt"] = create_plain_field("auto")
-    """Method for structured replies: `auto` sends a JSON schema to backends that accept one, `prompt` describes the
-    schema in the prompt."""
+    """Method for structured replies: `auto` sends a JSON schema, to backends that do not accept one the format
+    `json_object`, else only words, `prompt` describes the schema in the prompt."""
 
     @model_validator(mode="before")
     @classmethod

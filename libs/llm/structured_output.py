@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from chassis.field_errors import describe_rule
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
+from libs.llm.truncated import complete_json
 
 S = TypeVar("S", bound=BaseModel)
 
+Form = Literal["json_schema", "json_object", "words"]
+FORMS: tuple[Form, ...] = ("json_schema", "json_object", "words")
+"""The ways to request a structured reply, strictest first."""
+
 MAX_COMPLAINTS = 10
+
+_UNSENT = frozenset({
+    "default", "title", "examples", "format", "pattern", "discriminator",
+    "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+})  # fmt: skip
+"""Keywords that are outside OpenAI's strict subset, or too much for the grammar of a local server. They are checked in
+the reply."""
 
 
 def parse_structured(text: str, shape: type[S]) -> S:
@@ -25,6 +39,14 @@ def parse_structured(text: str, shape: type[S]) -> S:
     except ValidationError as error:
         complaints = "; ".join(_find_complaints(error))
         raise ReplyNotStructured(f"the JSON object does not fit {shape.__name__}: {complaints}") from error
+
+
+def parse_complete_parts(text: str, shape: type[S], parse: Callable[[str, type[S]], S]) -> S | None:
+    """Return the complete parts of a truncated reply as a `shape`, None if they are none."""
+    for candidate in complete_json(text):
+        with suppress(ReplyNotStructured):
+            return parse(candidate, shape)
+    return None
 
 
 def _find_complaints(error: ValidationError) -> Iterator[str]:
@@ -44,23 +66,47 @@ def build_correction(error: ReplyNotStructured) -> str:
     return f"That reply cannot be used: {error}. Answer again, with the whole corrected JSON object and nothing else."
 
 
-def build_response_format(shape: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a chat completions request that enforce a `shape`.
+def build_response_format(shape: type[BaseModel], form: Form = "json_schema") -> dict[str, Any]:
+    """Return the fields of a chat completions request that enforce a `shape`; none for words.
 
     They are sent as `extra_body`: with the option `response_format`, LangChain would parse the reply and raise for a
     truncated one that can still be read and counted. Strict mode needs objects with declared fields only, and makes
     all of them required.
     """
-    schema = shape.model_json_schema()
+    if form == "words":
+        return {}
+    schema = _simplify(shape.model_json_schema())
     strict = all(_is_closed(node) for node in _iterate_object_schemas(schema))
     if strict:
         for node in _iterate_object_schemas(schema):
             node["additionalProperties"] = False
             node["required"] = list(node["properties"])
-            for field in node["properties"].values():
-                field.pop("default", None)
+    if form == "json_object":
+        return {"response_format": {"type": "json_object", "schema": schema}}
     schema_format = {"name": shape.__name__, "schema": schema, "strict": strict}
     return {"response_format": {"type": "json_schema", "json_schema": schema_format}}
+
+
+def _simplify(node: Any, *, is_named: bool = False) -> Any:
+    """Return a JSON schema within the strict subset. `is_named`: the keys of the node are names of fields."""
+    if isinstance(node, list):
+        return [_simplify(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if is_named:
+        return {name: _simplify(value) for name, value in node.items()}
+    if "$ref" in node:
+        return {"$ref": node["$ref"]}
+    simple: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "const":
+            simple["enum"] = [value]
+        elif key in ("enum", "required"):
+            simple[key] = value
+        elif key not in _UNSENT:
+            name = "anyOf" if key == "oneOf" else key
+            simple[name] = _simplify(value, is_named=key in ("properties", "$defs"))
+    return simple
 
 
 def _iterate_object_schemas(node: object) -> Iterator[dict[str, Any]]:

@@ -33,6 +33,7 @@ from services.curator.settings import CuratorSettings
 from services.curator.usecases.curate import Curator, CuratorAgent
 from services.curator.usecases.embed_new_texts import EmbedNewTexts
 from services.curator.usecases.model_curator import ModelCurator
+from services.curator.usecases.near_bullets import NearBullets
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import EmbeddingSource, SimilaritySource, WordSource
 from services.curator.usecases.watch import Watch
@@ -101,7 +102,8 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         name="curator",
         registrations=[
             chassis.Registration(
-                curator_service_pb2_grpc.add_CuratorServiceServicer_to_server, CuratorServicer(agent, store, size)
+                curator_service_pb2_grpc.add_CuratorServiceServicer_to_server,
+                CuratorServicer(agent, store, size, None if settings.is_offline else NearBullets(source)),
             ),
             chassis.Registration(
                 playbook_service_pb2_grpc.add_PlaybookServiceServicer_to_server,

@@ -35,5 +35,5 @@ def _build_reflector(client: LLMClient, settings: ReflectorSettings) -> Reflecto
     if client.is_offline:
         return OfflineReflector()
     chars = settings.reflector_transcript_chars
-    prompts = ReflectorPrompts(settings.prompts_dir / "reflector", settings.language, chars)
+    prompts = ReflectorPrompts(settings.prompts_dir / "reflector", settings.language)
     return ReflectorAgent(ChatReflectionModel(client, settings.llm_model), prompts, chars)

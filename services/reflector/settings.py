@@ -25,6 +25,6 @@ class ReflectorSettings(LLMSettings, ServiceSettings):
     """Language of the built-in prompts: `ja`, `en`, or `auto` for the language of the trajectory. Lessons always have
     the language of the trajectory."""
 
-    reflector_transcript_chars: int = Field(60_000, ge=2_000)
-    """Maximum characters of a trajectory in a prompt; longer ones are reduced by importance. The same limit applies
-    to each of question, answer, ground truth and test report."""
+    reflector_transcript_chars: int = Field(400_000, ge=2_000)
+    """Maximum characters of a trajectory with the data about it in a prompt. Longer trajectories are reduced by
+    importance, and so is one that is beyond the context of the model."""

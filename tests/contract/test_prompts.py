@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext, RoundState
 from libs.prompts.language import Language
 from libs.prompts.settings import PromptBuilderSettings
-from services.curator.domain.curation import Lesson, SectionDefinition
+from services.curator.domain.curation import DeltaContextItem, Lesson, Proposal, Reflection, SectionDefinition
 from services.curator.domain.playbook import Bullet
-from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.prompts.builder import CuratorPromptBuilder, Material
 from services.planner.adapters.answerers import ModelAnswerer
 from services.planner.domain.generation import AnswerStyle, Question, RetrievedBullet
 from services.planner.domain.plan_rules import PlanRules
@@ -35,11 +37,13 @@ from services.planner.prompts.texts import PROMPTS
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, reasoning_tool
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.tools import AskUserTool, RAGSearchTool, ToolRegistry
+from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.tests.runs import run, says
+from services.reflector.prompts.record import build_record
+from services.reflector.tests.runs import asks, calls, returns, run, says
 from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.domain.dashboard import Brief, Node
 from services.validator.domain.kind_definition import Count, Expression, Reference, Rule, RuleLimits
@@ -119,18 +123,47 @@ def planner_prompts(language: Language) -> Iterator[tuple[str, str]]:
 
 
 def reflector_prompts(language: Language) -> Iterator[tuple[str, str]]:
-    trajectory = run(says("x"), query=QUERY[language], generated_answer="a" * 60, reasoning_steps=("look",))
-    request = ReflectionRequest(trajectory, "d", ground_truth="{G}", test_report="1 failed")
-    used = [UsedBullet(id="er-00001", section="git", content="Set {user.name} first.")]
-    texts = dict.fromkeys(("reasoning", "error_identification", "root_cause_analysis", "correct_approach"), "r")
-    previous = [Insight(**texts, key_insight="Look {twice}.")]
-    prompts = ReflectorPrompts(None, language, 50)
-    transcript = Transcript("[0] look\n[1] {x}", shortened=(1,), omitted=(2, 3))
-    yield "insights", prompts.build_insights_prompt(request, transcript, used, previous)
+    prompts = ReflectorPrompts(None, language, b"golden")
+    texts = prompts.get_texts(ReflectionRequest(run(query=QUERY[language]), "d"))
+
+    def build(request: ReflectionRequest, *previous: Insight, chars: int = 50_000) -> str:
+        record = build_record(request, extract_actions(request.trajectory.transcript), texts, chars)
+        return "\n\n".join(f"--- {role}\n{text}" for role, text in prompts.build_messages(request, record, previous))
+
+    shared = (asks("x"), calls("git", {"command": "commit"}), returns("fatal: no {email}"))
+    log = run(
+        *shared,
+        says("Done by [er-00001]."),
+        query=QUERY[language],
+        generated_answer="a" * 60,
+        reasoning_steps=("look",),
+        error_message="exit 128",
+        used_bullet_ids=("er-00001", "er-00002"),
+    )
+    won = run(*shared, calls("git", {"command": "config"}), reward=1.0, status="success")
+    lost = run(asks("y"), calls("hg", "no JSON"), test_report="", signal="test_report")
+    bullets = tuple(
+        UsedBullet(id=f"er-{number:05}", section="git", content=f"Set {{user.name}} {number}.", helpful=number)
+        for number in (1, 2, 3)
+    )
+    fields = dict.fromkeys(("reasoning", "error_identification", "root_cause_analysis", "correct_approach"), "r")
+    previous = Insight(**fields, key_insight="Look {twice}.")
+    request = ReflectionRequest(log, "d", ground_truth="{G}", bullets=bullets, siblings=(won, lost))
+    yield "reflection", build(request, previous)
     other = ReflectionRequest(run(query=QUERY["en" if language == "ja" else "ja"], generated_answer=""), "d")
-    yield "insights of a run in the other language", prompts.build_insights_prompt(other, transcript, [], [])
-    yield "insights without bullets", prompts.build_insights_prompt(request, Transcript("[0] look"), [], [])
-    yield "bullet", prompts.build_bullet_prompt(request, used[0])
+    yield "reflection on a run in the other language", build(other)
+    long = run(*(says(f"{number} " + "z" * 900) for number in range(9)), query="q" * 900, reward=0.0)
+    yield "reflection on a long run", build(ReflectionRequest(long, "d"), chars=2_000)
+    record = build_record(request, (), texts, 50_000)
+    transcript = Transcript("[0] look\n[1] {x}", shortened=(1,), omitted=(2, 3))
+    yield "bullet", prompts.build_bullet_prompt(request, record, bullets[0])
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "default.txt").write_text("{reasoning_steps}\n{used_bullets}\n{siblings}", encoding="utf-8")
+        own = ReflectorPrompts(Path(folder), language)
+        yield (
+            "values of a template",
+            own.build_own_prompt(request, replace(record, siblings=()), transcript, [], []) or "",
+        )
     yield "objection", prompts.build_objection(request, [7, 9], range(3))
 
 
@@ -139,11 +172,20 @@ def curator_prompts(language: Language) -> Iterator[tuple[str, str]]:
         text = f"Set {{user.name}} {number}."
         return Bullet(id=f"er-{number:05}", section="git", content=text, searchable_text=text)
 
-    prompts = CuratorPromptBuilder("nowhere", language)
-    lessons = [Lesson("r", "e", "c", "a", "Look {twice}.")]
+    def build(material: Material) -> str:
+        return "\n\n".join(f"--- {role}\n{text}" for role, text in prompts.build_messages(material))
+
+    prompts = CuratorPromptBuilder("nowhere", language, b"golden")
+    lessons = (Lesson("r", "e", "c", "a", "Look {twice}.", (3, 5), "", "mistake", "er-00001", "er-00002"),)
     sections = [SectionDefinition("git", "commits")]
-    yield "curation", prompts.build(lessons, [bullet(1)], sections, "d", [bullet(2), bullet(3)])
-    yield "curation of nothing", prompts.build([], [], [], "d")
+    delta = DeltaContextItem(type="ADD", section="s", content="Look {again}.", reasoning="r")
+    time = datetime(2025, 11, 25, tzinfo=UTC)
+    change = PendingChange("id", "d", Proposal(delta), 0, "a", "run-0", "waits", PendingState.WAITING, time, time)
+    for signal in ("reward", "test_report", "ground_truth", "self_report"):
+        reflection = Reflection(lessons, (), "run-1", QUERY[language], signal, is_success=signal == "reward")
+        others = [bullet(2), bullet(3)] if signal == "reward" else []
+        yield f"curation by {signal}", build(Material(reflection, [bullet(1)], others, sections, {"w-1": change}))
+    yield "curation of nothing", build(Material(Reflection()))
 
 
 def round_prompts(language: Language) -> Iterator[tuple[str, str]]:

@@ -25,9 +25,10 @@ FAULTS: dict[str, Answer] = {
     "reset": reset(),
 }
 RUNS = campaign_size(12, 4)
-INSIGHT = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
-LESSONS = chat_json({"insights": [dict.fromkeys(INSIGHT, "Look before you leap.")]})
-DELTAS = chat_json({"deltas": [{"type": "ADD", "section": "habits", "content": "Look before you leap."}]})
+LESSON = dict.fromkeys(("what_happened", "cause", "better", "lesson"), "Look before you leap.")
+LESSONS = chat_json({"lessons": [LESSON]})
+ADDITION = {"reasoning": "r", "lesson": 1, "op": "ADD", "section": "habits", "content": "Look before you leap."}
+OPERATIONS = chat_json({"operations": [ADDITION]})
 
 
 def failing_every_third() -> Answer:
@@ -37,7 +38,7 @@ def failing_every_third() -> Answer:
     def answer(request: ModelRequest) -> WireResponse:
         if next(number) % 3 == 0:
             return next(faults)(request)
-        return (DELTAS if '"deltas"' in json.dumps(request.body) else LESSONS)(request)
+        return (OPERATIONS if "CuratorReply" in json.dumps(request.body) else LESSONS)(request)
 
     return answer
 

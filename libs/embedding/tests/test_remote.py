@@ -68,6 +68,7 @@ async def test_no_texts_need_no_call() -> None:
         ([[float("nan")], [1.0]], "a number that is not finite"),
         ([[float("inf")], [1.0]], "a number that is not finite"),
         ([[1e300], [1.0]], "a number that is not finite"),
+        ([[[1.0]], [[1.0]]], "a vector whose elements are lists"),
         ([None, [1.0]], "malformed response"),
         ([["a"], [1.0]], "malformed response"),
         (None, "malformed response"),

@@ -9,7 +9,16 @@ from pydantic import BaseModel, Field
 
 from libs.llm.chat import OfflineChatModel
 from libs.llm.client import LLMClient
-from libs.llm.errors import ModelOffline, ModelRefusedCall, ModelUnavailable, ReplyNotStructured
+from libs.llm.errors import (
+    ModelOffline,
+    ModelRefusedCall,
+    ModelUnavailable,
+    PromptTooLong,
+    ReplyNotStructured,
+    ReplyRefused,
+    ReplyTruncated,
+    ResponseFormatRefused,
+)
 from libs.llm.structured_output import build_response_format
 from libs.prompts.templates import TemplateError
 
@@ -29,7 +38,7 @@ class ScriptedModel:
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
-        return AIMessage(content=reply)
+        return reply if isinstance(reply, AIMessage) else AIMessage(content=reply)
 
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
         return self.invoke(messages, **options)
@@ -111,14 +120,65 @@ async def test_any_other_backend_is_asked_in_words() -> None:
     assert model.requests[1] == [("human", "judge")]
 
 
-async def test_a_backend_that_refuses_the_schema_is_asked_in_words_from_then_on() -> None:
+async def test_a_backend_that_refuses_a_form_is_asked_in_the_next_one_from_then_on() -> None:
     good = '{"answer": "x", "score": 7}'
-    model = ScriptedModel(ModelRefusedCall("HTTP 400: unknown response_format"), good, good, takes_schema=True)
+    refused = ResponseFormatRefused("HTTP 400: unknown response_format")
+    model = ScriptedModel(refused, good, refused, good, good, takes_schema=True)
     client = LLMClient(model)
-    await client.ainvoke_structured([("human", "judge")], Verdict)
-    await client.ainvoke_structured([("human", "judge")], Verdict)
-    assert [bool(options) for options in model.options] == [True, False, False]
-    assert [len(requests) for requests in model.requests] == [1, 2, 2]
+    for _ in range(3):
+        await client.ainvoke_structured([("human", "judge")], Verdict)
+    bodies = [options.get("extra_body", {}).get("response_format", {}) for options in model.options]
+    assert [body.get("type") for body in bodies] == ["json_schema", "json_object", "json_object", None, None]
+    assert [len(request) for request in model.requests] == [1, 2, 2, 2, 2]
+    assert bodies[1]["schema"]["required"] == ["answer", "score", "tags"]
+
+
+CUT = AIMessage(
+    '{"analysis": "long", "lessons": [{"answer": "a", "score": 1}, {"answer": "b", "sco',
+    response_metadata={"finish_reason": "length"},
+)
+
+
+class Lessons(BaseModel):
+    analysis: str
+    lessons: list[Verdict]
+
+
+async def test_the_complete_parts_of_a_truncated_reply_are_kept() -> None:
+    problems: list[str] = []
+    reply = await LLMClient(ScriptedModel(CUT)).ainvoke_structured([], Lessons, report_truncation=problems.append)
+    assert [(lesson.answer, lesson.score) for lesson in reply.lessons] == [("a", 1)]
+    assert problems == ["the reply was cut at its limit of tokens; its complete parts were kept"]
+
+
+async def test_a_truncated_reply_without_a_complete_part_is_asked_again_and_named() -> None:
+    cut = AIMessage('{"analysis": "a very', response_metadata={"finish_reason": "length"})
+    model = ScriptedModel(cut, cut)
+    with pytest.raises(ReplyTruncated, match="was cut at its limit of tokens"):
+        await LLMClient(model).ainvoke_structured([("human", "x")], Lessons)
+    assert "was cut at its limit of tokens" in model.requests[1][-2][1]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I cannot help with that."}),
+        AIMessage('{"answer": "x"', response_metadata={"finish_reason": "content_filter"}),
+    ],
+)
+async def test_a_refusal_is_named_and_not_asked_again(message: AIMessage) -> None:
+    model = ScriptedModel(message, "never")
+    with pytest.raises(ReplyRefused, match=r"the model declined to reply: (I cannot|finish reason content_filter)"):
+        await LLMClient(model).ainvoke_structured([], Verdict)
+    assert model.replies == ["never"]
+
+
+async def test_the_size_of_the_context_is_learned_from_an_error() -> None:
+    client = LLMClient(ScriptedModel(PromptTooLong("too long", 4096)))
+    assert client.context_tokens is None
+    with pytest.raises(PromptTooLong):
+        await client.ainvoke([])
+    assert client.context_tokens == 4096
 
 
 async def test_another_refusal_is_raised() -> None:
@@ -163,7 +223,32 @@ def test_the_schema_is_strict_where_all_fields_are_known() -> None:
     assert strict["schema"]["additionalProperties"] is False
     assert strict["schema"]["$defs"]["Inner"]["required"] == ["note"]
     assert "default" not in str(strict)
+    assert "'title'" not in str(strict)
     assert build_response_format(Open)["response_format"]["json_schema"]["strict"] is False
+
+
+def test_keywords_outside_the_strict_subset_are_not_sent() -> None:
+    class Add(BaseModel):
+        op: Literal["ADD"]
+        text: str = Field(max_length=20_000, description="the text")
+
+    class Skip(BaseModel):
+        op: Literal["SKIP"]
+
+    class Reply(BaseModel):
+        title: str = Field(pattern="x+")
+        operations: list[Add | Skip] = Field(max_length=5)
+        nested: Verdict | None = Field(default=None, description="not beside a reference")
+
+    sent = build_response_format(Reply)["response_format"]["json_schema"]
+    schema = sent["schema"]
+    assert sent["strict"] is True
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert schema["properties"]["operations"]["items"] == {"anyOf": [{"$ref": "#/$defs/Add"}, {"$ref": "#/$defs/Skip"}]}
+    assert schema["$defs"]["Add"]["properties"]["op"] == {"type": "string", "enum": ["ADD"]}
+    assert schema["$defs"]["Add"]["properties"]["text"] == {"type": "string", "description": "the text"}
+    for keyword in ("maxLength", "maxItems", "pattern", "minimum", "maximum", "const", "oneOf", "discriminator"):
+        assert f"'{keyword}'" not in str(schema)
 
 
 async def test_offline_a_chat_call_raises_model_offline() -> None:

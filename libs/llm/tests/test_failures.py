@@ -9,7 +9,14 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from chassis.errors import FailedPrecondition
-from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
+from libs.llm.errors import (
+    ModelRateLimited,
+    ModelRefusedCall,
+    ModelReplyMalformed,
+    ModelUnavailable,
+    PromptTooLong,
+    ResponseFormatRefused,
+)
 from libs.llm.failures import translate_failure
 
 NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -18,8 +25,8 @@ NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
 class StatusError(Exception):
     """Shaped like the errors of OpenAI's library."""
 
-    def __init__(self, status: int, code: str | None = None, retry_after: str | None = None) -> None:
-        super().__init__(f"Error code: {status}")
+    def __init__(self, status: int, code: str | None = None, retry_after: str | None = None, text: str = "") -> None:
+        super().__init__(f"Error code: {status} {text}")
         self.status_code = status
         self.code = code
         self.response = httpx.Response(status, headers={"Retry-After": retry_after} if retry_after else {})
@@ -119,3 +126,35 @@ def test_the_text_is_short_on_one_line_and_holds_no_key() -> None:
     assert text.startswith("model gpt-4o-mini sent a malformed response: ValueError: key *** and *** and ***")
     assert len(text) < 400
     assert "\n" not in text
+
+
+def test_a_key_that_is_a_word_is_not_masked_and_a_short_one_only_as_a_whole() -> None:
+    error = ValueError("none of the 3 models: no key a1 in a1b2")
+    assert "none of the 3 models" in str(translate_failure(error, "m", secrets=["none"]))
+    assert "no key *** in a1b2" in str(translate_failure(error, "m", secrets=["a1"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens", 8192),
+        ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),
+        ("Requested tokens (5000) exceed context window of 2048", 2048),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200000),
+        ('exceed_context_size_error "n_ctx": 4096', 4096),
+        ("context_length_exceeded", None),
+    ],
+)
+@pytest.mark.parametrize("status", [400, 413, 500])
+def test_a_prompt_beyond_the_context_is_named_with_the_size(status: int, text: str, tokens: int | None) -> None:
+    failure = convert(StatusError(status, text=text))
+    assert isinstance(failure, PromptTooLong)
+    assert (failure.context_tokens, failure.is_transient) == (tokens, False)
+
+
+@pytest.mark.parametrize("status", [400, 422, 500, 501])
+def test_a_complaint_about_the_format_is_not_transient(status: int) -> None:
+    failure = convert(StatusError(status, text="response_format type must be one of text or json_object"))
+    assert isinstance(failure, ResponseFormatRefused)
+    assert not failure.is_transient
+    assert not isinstance(convert(StatusError(429, text="response_format")), ResponseFormatRefused)

@@ -54,7 +54,8 @@ class Proposal:
 
     A delta with a `decline_reason` is reported and not applied. One with a `wait_reason` waits for review, whatever the
     policy of the dataset is. `confirmed_id` is the bullet that already contains the lesson of an ADD: unless that
-    bullet changed meanwhile, it gets the sources and nothing is added.
+    bullet changed meanwhile, it gets the sources and nothing is added. `settles` is the id of a pending change with the
+    lesson of an ADD, which no longer waits once this proposal is applied.
     """
 
     delta: DeltaContextItem
@@ -62,6 +63,7 @@ class Proposal:
     decline_reason: str = ""
     wait_reason: str = ""
     confirmed_id: str = ""
+    settles: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One lesson of a reflection (R-03), with the indexes of the steps that support it."""
+    """One lesson of a reflection (R-03), with the indexes of the steps that support it.
+
+    `confirms` and `contradicts` are ids of bullets.
+    """
 
     reasoning: str
     error_identification: str
@@ -95,6 +100,9 @@ class Lesson:
     key_insight: str
     steps: tuple[int, ...] = ()
     section: str = ""
+    kind: str = ""
+    confirms: str = ""
+    contradicts: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,30 @@
-"""The built-in prompt of the curator by language, in `texts.toml`, and the values of its placeholders."""
+"""The texts of the curator's prompt by language, in `texts.toml`, and the values of placeholders in templates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from libs.prompts.language import load_texts
+from libs.prompts.language import Language, load_texts
 from services.curator.domain.curation import Lesson, SectionDefinition
 from services.curator.domain.playbook import Bullet
 
 
 @dataclass(frozen=True, slots=True)
 class CuratorTexts:
-    """The template of one language, and the texts that go into it."""
+    """The texts of one language. `lesson` names the parts of a lesson, `sources` what an outcome rests on."""
 
-    curation: str
+    system: str
+    closing: str
+    size: str
+    outcome: str
+    success: str
+    failure: str
+    nothing_waits: str
+    lesson: Mapping[str, str]
+    sources: Mapping[str, str]
+    languages: Mapping[Language, str]
     no_insights: str
     no_bullets: str
     no_sections: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from libs.llm.client import LLMClient
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
+    SELF_REPORT,
     DeltaContextItem,
     DeltaType,
     Evaluation,
@@ -25,9 +27,10 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
+from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
 from services.curator.prompts.builder import CuratorPromptBuilder
-from services.curator.usecases.curate import Curation, Curator, CuratorAgent, ProposedEdits
+from services.curator.usecases.curate import ATTEMPTS, Curation, Curator, CuratorAgent, ProposedEdits
 from services.curator.usecases.model_curator import ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import WordSource
@@ -56,7 +59,11 @@ class Scripted:
         self.requests: list[Snapshot] = []
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
     ) -> ProposedEdits:
         self.requests.append(playbook)
         answer = self.answers.pop(0)
@@ -272,7 +279,11 @@ class Meddled(Scripted):
         self.times = times
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
     ) -> ProposedEdits:
         self.requests.append(playbook)
         if len(self.requests) <= self.times:
@@ -280,7 +291,7 @@ class Meddled(Scripted):
         return edits_of(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
 
 
-async def test_a_conflict_is_proposed_again_once(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_a_conflict_is_proposed_anew(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
     curator = Meddled(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
@@ -289,11 +300,63 @@ async def test_a_conflict_is_proposed_again_once(store: SqlPlaybookStore) -> Non
     assert [bullet.content for bullet in await bullets(store)] == ["mine", "new"]
 
 
-async def test_a_second_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_the_last_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
-    curation = await agent_of(Meddled(store, times=2), store).run(reflection(), "d")
+    curation = await agent_of(Meddled(store, times=ATTEMPTS), store).run(reflection(), "d")
     assert [operation.conflict is not None for operation in curation.operations] == [True, False]
-    assert [bullet.content for bullet in await bullets(store)] == ["theirs 2", "new"]
+    assert [bullet.content for bullet in await bullets(store)] == [f"theirs {ATTEMPTS}", "new"]
+
+
+class Interrupted(Scripted):
+    """A curator during whose first answer another trajectory adds a lesson."""
+
+    def __init__(self, store: SqlPlaybookStore, theirs: str, *mine: str, signal: str = "reward") -> None:
+        super().__init__()
+        self.store, self.theirs, self.mine, self.signal = store, theirs, list(mine), signal
+        self.waiting: list[int] = []
+
+    async def propose(
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
+    ) -> ProposedEdits:
+        self.requests.append(playbook)
+        self.waiting.append(len(waiting))
+        if len(self.requests) == 1:
+            other = agent_of(Scripted(edits_of(delta("ADD", self.theirs))), self.store)
+            await other.run(_reflection_of("other", self.signal), "d")
+        return edits_of(delta("ADD", self.mine.pop(0)))
+
+
+def _reflection_of(trajectory: str, signal: str) -> Reflection:
+    return reflection(trajectory_id=trajectory, signal=signal)
+
+
+NEAR = "Check the refund policy of the airline before cancelling a reservation"
+NEAR_TOO = "Before cancelling a reservation check the refund policy"
+FAR = "Retry a 429 after its Retry-After"
+
+
+async def test_proposals_are_made_again_when_something_near_them_was_added(store: SqlPlaybookStore) -> None:
+    curator = Interrupted(store, NEAR, NEAR_TOO, FAR)
+    await agent_of(curator, store).run(_reflection_of("mine", "reward"), "d")
+    assert [snapshot.revision for snapshot in curator.requests] == [0, 1]
+    assert [bullet.content for bullet in await bullets(store)] == [NEAR, FAR]
+
+
+async def test_proposals_stand_when_something_else_was_added(store: SqlPlaybookStore) -> None:
+    curator = Interrupted(store, FAR, NEAR_TOO)
+    await agent_of(curator, store).run(_reflection_of("mine", "reward"), "d")
+    assert len(curator.requests) == 1
+    assert [bullet.content for bullet in await bullets(store)] == [FAR, NEAR_TOO]
+
+
+async def test_a_lesson_that_waits_since_is_in_the_neighbourhood(store: SqlPlaybookStore) -> None:
+    curator = Interrupted(store, NEAR, NEAR_TOO, FAR, signal=SELF_REPORT)
+    await agent_of(curator, store).run(_reflection_of("mine", SELF_REPORT), "d")
+    assert curator.waiting == [0, 1]
 
 
 async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlaybookStore) -> None:
@@ -315,8 +378,15 @@ async def test_what_a_trajectory_was_given_is_not_learned_in_other_words(store: 
     assert "lesson was served to the trajectory" in served.operations[0].skipped_reason
 
 
-def model_agent(store: SqlPlaybookStore, model: ScriptedModel) -> CuratorAgent:
-    curator = ModelCurator(LLMClient(model), CuratorPromptBuilder("nowhere"), "gpt-test", BY_WORDS)
+@pytest.fixture
+def templates(tmp_path: Path) -> Path:
+    """A folder with a template of a user."""
+    (tmp_path / "default.txt").write_text("{insights}|{bullets}|{sections}", encoding="utf-8")
+    return tmp_path
+
+
+def model_agent(store: SqlPlaybookStore, model: ScriptedModel, templates: Path) -> CuratorAgent:
+    curator = ModelCurator(LLMClient(model), CuratorPromptBuilder(templates), "gpt-test", BY_WORDS)
     return agent_of(curator, store)
 
 
@@ -324,12 +394,12 @@ REPLY = '{"deltas": [{"type": "ADD", "section": "s", "bullet_id": null, "content
 
 
 @pytest.mark.parametrize("reply", [REPLY, f"Sure:\n```json\n{REPLY}\n```", f"Here: {REPLY} done"])
-async def test_a_models_reply_becomes_deltas(store: SqlPlaybookStore, reply: str) -> None:  # C-52, C-54, C-55, C-78
+async def test_the_reply_to_a_users_template_becomes_deltas(  # C-52, C-54, C-55, C-78
+    store: SqlPlaybookStore, templates: Path, reply: str
+) -> None:
     model = ScriptedModel(reply)
-    curation = await model_agent(store, model).run(reflection(), "d")
-    [[(role, prompt)]] = model.requests
-    assert role == "human"
-    assert INSIGHT.key_insight in prompt
+    curation = await model_agent(store, model, templates).run(reflection(), "d")
+    assert model.requests == [[("human", f"{INSIGHT.key_insight}|(Bulletはありません)|(セクション定義はありません)")]]
     [bullet] = await bullets(store)
     assert (bullet.content, curation.model) == ("two {x}", "gpt-test")
     assert [(source.trajectory, source.steps) for source in bullet.sources] == [("run-1", (2,))]
@@ -339,29 +409,32 @@ async def test_a_models_reply_becomes_deltas(store: SqlPlaybookStore, reply: str
     "reply",
     ["no json", "{}", '{"deltas": "x"}', '{"deltas": [{"type": "MOVE"}]}', f'{{"deltas": [{REPLY[12:-2]}, {{}}]}}'],
 )
-async def test_an_unreadable_reply_still_counts_votes(  # C-39, C-55, C-56, C-77
-    store: SqlPlaybookStore, reply: str, caplog: pytest.LogCaptureFixture
+async def test_an_unreadable_reply_is_asked_for_again_once_and_saves_nothing(  # C-55, C-56
+    store: SqlPlaybookStore, templates: Path, reply: str
 ) -> None:
     await with_one(store)
     votes = [Evaluation("gene-00001", "helpful")]
-    curation = await model_agent(store, ScriptedModel(reply)).run(reflection(votes=votes), "d")
-    assert (curation.saved, curation.result.deltas, curation.revision) == (True, [], 2)
-    assert curation.error
-    assert "cannot be used" in caplog.text
-    assert [bullet.helpful for bullet in await bullets(store)] == [1]
+    agent = model_agent(store, ScriptedModel(reply, reply, REPLY), templates)
+    refused = json.loads(await agent.run_once(reflection(votes=votes), "d", KEY, summary_of))
+    assert refused["saved"] is False
+    assert "JSON object" in refused["error"]
+    assert ([bullet.helpful for bullet in await bullets(store)], (await store.load("d")).revision) == ([0], 1)
+    again = json.loads(await agent.run_once(reflection(votes=votes), "d", KEY, summary_of))
+    assert again == {"saved": True, "error": ""}, "the same request can be sent again"
+    assert [bullet.helpful for bullet in await bullets(store)] == [1, 0]
 
 
-async def test_no_deltas_is_a_reply(store: SqlPlaybookStore) -> None:  # C-57
-    curation = await model_agent(store, ScriptedModel('{"deltas": []}')).run(reflection(), "d")
+async def test_no_deltas_is_a_reply(store: SqlPlaybookStore, templates: Path) -> None:  # C-57
+    curation = await model_agent(store, ScriptedModel('{"deltas": []}'), templates).run(reflection(), "d")
     assert (curation.saved, curation.error, curation.result.summary) == (True, "", UNSAVED)
 
 
-async def test_a_model_cannot_set_ids_counters_or_provenance(store: SqlPlaybookStore) -> None:
+async def test_a_model_cannot_set_ids_counters_or_provenance(store: SqlPlaybookStore, templates: Path) -> None:
     reply = (
         '{"deltas": [{"type": "ADD", "section": "s", "bullet_id": "own-99999", "content": "c", "reasoning": "r",'
         ' "helpful": 99, "sources": [{"trajectory": "x"}], "id": "mine", "retired": ""}]}'
     )
-    await model_agent(store, ScriptedModel(reply)).run(reflection(), "d")
+    await model_agent(store, ScriptedModel(reply), templates).run(reflection(), "d")
     [bullet] = await bullets(store)
     assert (bullet.id, bullet.helpful, bullet.source_trajectory) == ("s-00001", 0, "run-1")
 

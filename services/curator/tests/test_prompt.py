@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.curator.adapters.sections import SHIPPED_FILE, SectionLoader
-from services.curator.domain.curation import Lesson, SectionDefinition
+from services.curator.domain.curation import DeltaContextItem, Lesson, Proposal, Reflection, SectionDefinition
 from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
-from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.prompts.builder import CuratorPromptBuilder, Material
 from services.curator.prompts.texts import OUTLINE_CHARS, OUTLINE_SECTIONS, outline
+from services.curator.usecases.model_operations import Add, Confirm, Merge, Retire, Rewrite, Skip
 
 
 def insight(key_insight: str) -> Lesson:
@@ -26,8 +32,33 @@ def bullet(bullet_id: str, content: str) -> Bullet:
     return Bullet(id=bullet_id, section="general", content=content, searchable_text=content)
 
 
+def change(content: str) -> PendingChange:
+    proposal = Proposal(DeltaContextItem(type="ADD", section="s", content=content, reasoning="r"))
+    time = datetime(2025, 1, 1, tzinfo=UTC)
+    return PendingChange("id", "d", proposal, 0, "a", "run-0", "waits", PendingState.WAITING, time, time)
+
+
+def material(
+    insights: Sequence[Lesson] = (),
+    bullets: Sequence[Bullet] = (),
+    sections: Sequence[SectionDefinition] = (),
+    others: Sequence[Bullet] = (),
+    **fields: Any,
+) -> Material:
+    waiting = fields.pop("waiting", {})
+    return Material(Reflection(tuple(insights), **fields), bullets, others, sections, waiting)
+
+
+def build(told: Material, builder: CuratorPromptBuilder | None = None) -> str:
+    """Return the user message of the built-in prompt."""
+    [(first, _), (second, prompt)] = (builder or BUILT_IN).build_messages(told)
+    assert (first, second) == ("system", "human")
+    return prompt
+
+
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 BUILT_IN = CuratorPromptBuilder("nowhere")
+ENGLISH = CuratorPromptBuilder("nowhere", "en")
 
 
 @given(
@@ -35,53 +66,88 @@ BUILT_IN = CuratorPromptBuilder("nowhere")
     st.lists(st.tuples(text, text), min_size=1, max_size=4),
     st.lists(st.tuples(text, text), min_size=1, max_size=4),
 )
-def test_the_prompt_holds_what_it_is_given(  # C-47 to C-51, C-78
+def test_the_prompt_holds_what_it_is_given(  # C-78
     insights: list[str], bullets: list[tuple[str, str]], sections: list[tuple[str, str]]
 ) -> None:
     # Feature: curator-agent, Property 7: prompt contains each key_insight, bullet content and id
-    prompt = BUILT_IN.build(
-        [insight(lesson) for lesson in insights],
-        [bullet(*stored) for stored in bullets],
-        [SectionDefinition(*section) for section in sections],
-        "d",
+    prompt = build(
+        material(
+            [insight(lesson) for lesson in insights],
+            [bullet(*stored) for stored in bullets],
+            [SectionDefinition(*section) for section in sections],
+        )
     )
     for lesson in insights:
         assert lesson in prompt
     for bullet_id, content in bullets:
-        assert f"[{bullet_id}] general\n{content}" in prompt
-    for name, description in sections:
-        assert f"- {name}: {description}" in prompt
+        assert f"[{bullet_id}] general | sources 0, helpful 0, harmful 0 | {content}" in prompt
+    for name, _ in sections:
+        assert f"- {name} (" in prompt
 
 
-def test_braces_in_values_stay_and_doubled_ones_become_single() -> None:  # C-46, C-47
-    prompt = BUILT_IN.build([insight('{"a": 1} {bullets}')], [], [], "d")
-    assert '## Insights\n{"a": 1} {bullets}\n' in prompt
-    assert '{\n  "deltas": [\n    {\n      "type": "ADD" | "UPDATE" | "DELETE",' in prompt
+def test_a_lesson_is_told_whole_with_question_outcome_and_what_waits() -> None:
+    lesson = Lesson("r", "it failed", "no check", "check first", "Check {x}.", (3, 5), "", "mistake", "a", "b")
+    told = material([lesson], query="Cancel it", signal="reward", waiting={"w-1": change("It waits.")})
+    prompt = build(told, ENGLISH)
+    assert (
+        "1. Check {x}.\n   what happened: it failed\n   cause: no check\n   better: check first\n   kind: mistake\n"
+        "   confirms, says the reflection: [a]\n   contradicts, says the reflection: [b]\n   evidence in steps: 3, 5"
+    ) in prompt
+    for part in ("Cancel it", "FAILURE, known from the reward of the environment", "[w-1] It waits."):
+        assert part in prompt
 
 
-def test_the_built_in_text_with_nothing_to_show() -> None:  # C-49 to C-51, C-53
-    prompt = BUILT_IN.build([], [], [], "d")
-    assert prompt.startswith("あなたはPlaybook（知識ベース）のキュレーターである.\n以下のInsights（教訓）を分析し")
-    for placeholder in ("(Insightsはありません)", "(Bulletはありません)", "(セクション定義はありません)"):
+def test_the_built_in_text_with_nothing_to_show() -> None:
+    prompt = build(material())
+    for placeholder in (
+        "(Insightsはありません)",
+        "(Bulletはありません)",
+        "(セクション定義はありません)",
+        "(待っている教訓はない)",
+    ):
         assert placeholder in prompt
 
 
-def test_bullets_are_parted_by_one_blank_line() -> None:  # C-50
-    prompt = BUILT_IN.build([], [bullet("a", "one"), bullet("b", "two")], [], "d")
-    assert "[a] general\none\n\n[b] general\ntwo\n" in prompt
+@pytest.mark.parametrize("builder", [BUILT_IN, ENGLISH])
+def test_the_system_message_describes_every_operation(builder: CuratorPromptBuilder) -> None:
+    system = builder.build_messages(material())[0][1]
+    assert system == builder.build_messages(material([insight("x")]))[0][1]
+    for shape in (Confirm, Rewrite, Merge, Add, Retire, Skip):
+        for field in shape.model_fields:
+            assert f'"{field}"' in system
+        assert f'"op": "{shape.__name__.upper()}"' in system
+    assert not re.search(r"\b[A-Z]-\d\d", system), "clause ids of the specification say nothing to a model"
 
 
-def test_english_is_a_choice() -> None:
-    prompt = CuratorPromptBuilder("nowhere", "en").build([insight("x")], [], [], "d")
-    assert prompt.startswith("You are the curator of a playbook")
+def test_lessons_decide_the_language() -> None:
+    auto = CuratorPromptBuilder("nowhere", "auto")
+    assert build(material([insight("Check the refund policy first.")]), auto).endswith("Write in English.")
+    assert build(material([insight("先に規則を確かめる。")]), auto).endswith("文章は日本語で書く。")
+
+
+def test_the_values_of_a_template(tmp_path: Path) -> None:  # C-46, C-47, C-49 to C-51
+    builder = CuratorPromptBuilder(tmp_path, "en")
+    template = "{insights}|{bullets}|{sections}|{{}}|{query}|{outcome}|{waiting}"
+    (tmp_path / "d.txt").write_text(template, encoding="utf-8")
+    told = material(
+        [insight('{"a": 1} {bullets}'), insight("y")],
+        [bullet("a", "one"), bullet("b", "two")],
+        [SectionDefinition("s", "words")],
+        query="why?",
+    )
+    expected = '{"a": 1} {bullets}\ny|[a] general\none\n\n[b] general\ntwo|- s: words|{}|why?|'
+    outcome = "FAILURE, known from nothing: it is not known what it rests on"
+    assert builder.build_own(told, "d") == f"{expected}{outcome}|(no lesson waits)"
 
 
 def test_the_datasets_template_wins_then_the_default_then_the_built_in(tmp_path: Path) -> None:  # C-44, C-45
     builder = CuratorPromptBuilder(tmp_path)
     (tmp_path / "default.txt").write_text("default {insights}", encoding="utf-8")
     (tmp_path / "d.txt").write_text("本 {insights} {bullets} {sections} {{}}", encoding="utf-8")
-    assert builder.build([insight("x")], [], [], "d") == "本 x (Bulletはありません) (セクション定義はありません) {}"
-    assert builder.build([insight("x")], [], [], "other") == "default x"
+    own = builder.build_own(material([insight("x")]), "d")
+    assert own == "本 x (Bulletはありません) (セクション定義はありません) {}"
+    assert builder.build_own(material([insight("x")]), "other") == "default x"
+    assert BUILT_IN.build_own(material([insight("x")]), "d") is None
 
 
 @pytest.mark.parametrize("broken", ["{oops}", "{", "}", "{0}", "{insights.x}", "{insights!r}"])
@@ -90,28 +156,26 @@ def test_a_broken_template_is_logged_and_the_next_one_used(  # C-48
 ) -> None:
     (tmp_path / "d.txt").write_text(broken, encoding="utf-8")
     (tmp_path / "default.txt").write_text("fine {insights}", encoding="utf-8")
-    assert CuratorPromptBuilder(tmp_path).build([insight("x")], [], [], "d") == "fine x"
+    assert CuratorPromptBuilder(tmp_path).build_own(material([insight("x")]), "d") == "fine x"
     assert "d.txt" in caplog.text
 
 
 def test_a_template_is_never_looked_up_under_an_invalid_name(tmp_path: Path) -> None:  # C-82
     with pytest.raises(InvalidDatasetName):
-        CuratorPromptBuilder(tmp_path).build([], [], [], "../d")
+        CuratorPromptBuilder(tmp_path).build_own(material(), "../d")
 
 
 def test_of_bullets_that_are_not_shown_there_is_an_outline() -> None:
     others = [bullet(f"b-{number:05d}", f"lesson {number} of\nmany {'words ' * 20}") for number in range(500)]
     others += [bullet("r-00001", "short {x}").replace_fields(section="rare")]
-    prompt = BUILT_IN.build([], [bullet("a", "one")], [], "d", others)
-    assert "[a] general\none\n\n（502件のBulletのうち、関連する1件を上に示した。" in prompt
-    [general, rare] = [line for line in prompt.splitlines() if line.startswith(("- general", "- rare"))]
+    prompt = build(material((), [bullet("a", "one")], (), others))
+    assert "| one\n\n（502件のBulletのうち、関連する1件を上に示した。" in prompt
+    general, rare = [line for line in prompt.splitlines() if line.startswith(("- general (500):", "- rare (1): ["))]
     assert general.startswith("- general (500): [b-00000] lesson 0 of many words")
     shown = general.count("[b-")
     assert general.endswith(f"… (+{500 - shown})")
     assert rare == "- rare (1): [r-00001] short {x}"
-    assert "Above are the 1 of 502" in CuratorPromptBuilder("nowhere", "en").build(
-        [], [bullet("a", "one")], [], "d", others
-    )
+    assert "Above are the 1 of 502" in build(material((), [bullet("a", "one")], (), others), ENGLISH)
 
 
 @given(st.lists(st.tuples(text, text), min_size=1, max_size=300))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from services.curator.domain.review import PendingState
 from services.curator.prompts.builder import CuratorPromptBuilder
 from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
-from services.curator.usecases.model_curator import NOT_SHOWN, PROMPT_BULLETS, ModelCurator
+from services.curator.usecases.model_curator import PROMPT_BULLETS, ModelCurator
+from services.curator.usecases.model_operations import NOT_SHOWN
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import WordSource
 
@@ -32,6 +34,10 @@ LESSON = "Check every number of an answer against a result."
 IN_OTHER_WORDS = "Check each number of the answer against a result."
 QUERY = "Cancel all my upcoming flights, please."
 QUOTING = 'Before `git push`: use force, or `git push` fails with "rejected".'
+
+
+TEMPLATES = Path(__file__).with_name("templates")
+"""A folder with a template of a user, whose replies hold deltas."""
 
 
 class NoSections:
@@ -58,7 +64,7 @@ async def curate(
     store: SqlPlaybookStore, trajectory: str, *deltas: dict[str, Any], signal: str = SELF_REPORT, votes: str = ""
 ) -> Curation:
     by_words = WordSource()
-    curator = ModelCurator(LLMClient(Answering(*deltas)), CuratorPromptBuilder("nowhere"), "gpt", by_words)
+    curator = ModelCurator(LLMClient(Answering(*deltas)), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
     evaluations = tuple(Evaluation("s-00001", tag) for tag in ("helpful", "harmful") if tag == votes)
     reflection = Reflection(
         (Lesson("r", "e", "c", "a", "x"),), evaluations, trajectory, QUERY, signal=signal, model="gpt"
@@ -84,6 +90,7 @@ async def test_what_a_model_adds_waits_for_a_second_trajectory(store: SqlPlayboo
     assert second.operations[0].delta.reasoning.startswith("a second trajectory teaches it (cosine of words 0.8")
     [learned] = await bullets(store)
     assert [source.trajectory for source in learned.sources] == ["a", "b"]
+    assert await store.pending("d", [PendingState.WAITING], "", 10) == [], "the first one waits no longer"
 
 
 async def test_a_model_that_quotes_a_tool_is_not_believed_for_that(store: SqlPlaybookStore) -> None:
@@ -167,7 +174,7 @@ async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_a
 async def test_of_a_large_playbook_the_prompt_holds_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
     await large(store)
     model, by_words = Answering(), WordSource()
-    curator = ModelCurator(LLMClient(model), CuratorPromptBuilder("nowhere"), "gpt", by_words)
+    curator = ModelCurator(LLMClient(model), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
     reflection = Reflection((Lesson("r", "e", "c", "a", "x"),), (), "b", signal="reward")
     await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
     [prompt] = model.prompts
@@ -183,7 +190,7 @@ async def test_texts_that_address_the_reader_wait_for_a_person_after_any_outcome
     by_words = WordSource()
     for curator in (
         RuleCurator(by_words),
-        ModelCurator(LLMClient(Answering(add(prompt))), CuratorPromptBuilder("nowhere"), "gpt", by_words),
+        ModelCurator(LLMClient(Answering(add(prompt))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
     ):
         reflection = Reflection((Lesson("r", "e", "c", "a", prompt),), (), "a", signal=signal, model=OFFLINE_MODEL)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")

@@ -96,6 +96,7 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
     operations = merge_deltas(draft, batch.proposals, _merge_terms(dataset, policy, batch))
     operations, pending = _hold_for_review(dataset, policy, batch, operations)
+    _settle_pending(dataset, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)
     if always or not draft.is_empty:
         changed_bullets = [change.after for change in draft.changes if change.after]
@@ -192,6 +193,18 @@ def _hold_for_review(
             replace(operation, skipped_reason=f"waits for review: {operation.wait_reason}", pending_id=change.id)
         )
     return outcomes, pending
+
+
+def _settle_pending(dataset: DatasetTransaction, batch: EditBatch, operations: Sequence[Operation]) -> None:
+    """Approve the pending changes whose lessons the operations brought into the playbook."""
+    settled = {operation.proposal.settles for operation in operations if operation.bullet_id} - {""}
+    if not settled:
+        return
+    for change in dataset.pending(sorted(settled)):
+        if change.state is PendingState.WAITING:
+            reason = f"confirmed by trajectory {batch.origin.source_trajectory}"
+            approved = replace(change, state=PendingState.APPROVED, decided_by=batch.origin.author)
+            dataset.store_pending(replace(approved, decision_reason=reason))
 
 
 def _compute_pending_id(dataset: DatasetTransaction, batch: EditBatch, index: int) -> str:

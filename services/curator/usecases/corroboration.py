@@ -16,11 +16,9 @@ from services.curator.domain.merge import join_sources
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.review_rules import WAITS_AS_INSTRUCTION, find_instruction
 from services.curator.domain.similarity import Similarity
+from services.curator.usecases.neighbourhood import MAX_WAITING
 from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.similarity import SimilaritySource
-
-MAX_WAITING = 1_000
-"""Waiting changes that are compared with new lessons."""
 
 WAITS_FOR_A_SECOND = "only the agent itself reports the outcome; the lesson waits for a second trajectory"
 WAITS_ALREADY = "the lesson already waits for a second trajectory"
@@ -62,6 +60,10 @@ def _hold(
 ) -> Proposal:
     """Return the proposal with a reason to wait, or with both sources if it is the second to teach its lesson."""
     content, trajectory = proposal.delta.content, reflection.trajectory_id
+    confirmed = next((change for change in waiting if change.id == proposal.settles), None)
+    if confirmed is not None:
+        is_independent = trajectory and confirmed.source_trajectory not in ("", trajectory)
+        return proposal if is_independent else replace(proposal, decline_reason=WAITS_ALREADY)
     # Two trajectories of one task are not independent evidence for a lesson that holds for this task only.
     if proposal.delta.type != "ADD" or quotes(content, reflection.query):
         return replace(proposal, wait_reason=WAITS_FOR_A_PERSON)
@@ -78,6 +80,7 @@ def _hold(
         proposal,
         delta=proposal.delta.model_copy(update={"reasoning": reason}),
         sources=join_sources(first.proposal.sources, proposal.sources),
+        settles=first.id,
     )
 
 

@@ -34,13 +34,16 @@ from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.corroboration import CorroborationRule
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
 from services.curator.usecases.generalize import EvidenceUpdate, generalize
+from services.curator.usecases.neighbourhood import Neighbourhood
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore, SectionSource
 from services.curator.usecases.similarity import SimilaritySource
 
 DEFAULT_AUTHOR = "curator"
 REASON_CHARS = 200
-# A curation with conflicts is proposed once more, based on the newer playbook.
-ATTEMPTS = 2
+# A curation with conflicts, or whose neighbourhood changed, is proposed again, based on the newer playbook.
+ATTEMPTS = 3
+MAX_CHECKS = 5
+"""Checks of the commits since proposals were made; beyond them the proposals are committed as they are."""
 
 _log = get_logger(__name__)
 
@@ -49,7 +52,7 @@ _log = get_logger(__name__)
 class ProposedEdits:
     """The edits that a curator proposes.
 
-    `problem` is the reason why a reply of the model was dropped. `threshold` is the similarity of words from which a
+    `problem` says what is missing in the reply of the model. `threshold` is the similarity of words from which a
     new lesson equals one that was added meanwhile (None = only the policy of the dataset decides).
     """
 
@@ -65,9 +68,13 @@ class Curator(Protocol):
     model: str
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
     ) -> ProposedEdits:
-        """Return the edits, based on `playbook`.
+        """Return the edits, based on `playbook` and on the additions that wait.
 
         Raises SimilarityUnavailable, which reaches the client; other errors are reported in the curation (C-38).
         """
@@ -89,7 +96,11 @@ class Curation:
 
 
 class _PlaybookChanged(Exception):
-    """Another commit changed bullets that the proposals edit."""
+    """Another commit changed bullets that the proposals edit, or that are near them."""
+
+
+class _NewerRevision(Exception):
+    """There are commits after the revision up to which the proposals were checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class CuratorAgent:
         self._store = playbook_store
         self._sections = section_source
         self._corroboration_rule = CorroborationRule(playbook_store, similarity_source)
+        self._neighbourhood = Neighbourhood(playbook_store, similarity_source)
         self._embed_new_texts = embed_new_texts
 
     async def run(self, reflection: Reflection, dataset: str, *, author: str = "") -> Curation:
@@ -169,12 +181,13 @@ class CuratorAgent:
                 bullets, revision = snapshot.bullets, snapshot.revision
                 if request.prepared_revision not in (None, revision):
                     await self._require_new(request.key)
-                edits = await self._propose(request.reflection, snapshot)
+                waiting = await self._load_waiting(request)
+                edits = await self._propose(request.reflection, snapshot, waiting)
                 embeddings = await self._embed_new_texts(find_new_texts(edits.proposals))
-                is_repeatable = attempt < ATTEMPTS and (
-                    self._curator.model != OFFLINE_MODEL or bool(request.reflection.calls)
-                )
-                return await self._commit(request, snapshot, edits, embeddings, is_repeatable=is_repeatable)
+                is_repeatable = attempt < ATTEMPTS and (self._uses_model or bool(request.reflection.calls))
+                if not is_repeatable or not self._uses_model or not edits.proposals:
+                    return await self._commit(request, snapshot, edits, embeddings, is_repeatable=is_repeatable)
+                return await self._commit_checked(request, snapshot, edits, embeddings, waiting)
             except _PlaybookChanged:
                 continue
             except (AlreadyExists, RequestDone, SimilarityUnavailable):
@@ -183,9 +196,43 @@ class CuratorAgent:
                 return self._report_failure(request.dataset, bullets, revision, error), None
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    @property
+    def _uses_model(self) -> bool:
+        return self._curator.model != OFFLINE_MODEL
+
+    async def _load_waiting(self, request: _CurateRequest) -> Sequence[PendingChange]:
+        """Return the additions that wait, which only a model is told."""
+        if not self._uses_model or not request.reflection.insights:
+            return ()
+        return await self._neighbourhood.load_waiting(request.dataset)
+
+    async def _commit_checked(
+        self,
+        request: _CurateRequest,
+        snapshot: Snapshot,
+        edits: ProposedEdits,
+        embeddings: NewEmbeddings,
+        waiting: Sequence[PendingChange],
+    ) -> tuple[Curation, bytes | None]:
+        """Commit unless a commit since `snapshot` changed something near the proposals.
+
+        Raises _PlaybookChanged.
+        """
+        known_waiting = {change.id for change in waiting}
+        checked: int | None = snapshot.revision
+        for check in range(1, MAX_CHECKS + 1):
+            try:
+                return await self._commit(request, snapshot, edits, embeddings, is_repeatable=True, checked=checked)
+            except _NewerRevision:
+                newest = await self._store.load(request.dataset)
+            if await self._neighbourhood.has_changed(edits.proposals, known_waiting, snapshot.revision, newest):
+                raise _PlaybookChanged
+            checked = newest.revision if check < MAX_CHECKS - 1 else None
+        raise AssertionError("unreachable: the last commit is not checked")
+
     async def _require_new(self, key: IdempotencyKey | None) -> None:
         """Raise RequestDone if the request was done before, so that no model is called for it."""
-        if self._curator.model == OFFLINE_MODEL or key is None:
+        if not self._uses_model or key is None:
             return
         try:
             stored = await self._store.stored_response(key)
@@ -196,14 +243,16 @@ class CuratorAgent:
         if stored is not None:
             raise RequestDone(stored)
 
-    async def _propose(self, reflection: Reflection, snapshot: Snapshot) -> ProposedEdits:
+    async def _propose(
+        self, reflection: Reflection, snapshot: Snapshot, waiting: Sequence[PendingChange]
+    ) -> ProposedEdits:
         edits = ProposedEdits()  # C-37
         if reflection.insights:
             sections = await self._sections.read(snapshot.dataset)
-            edits = await self._curator.propose(reflection, snapshot, sections)
+            edits = await self._curator.propose(reflection, snapshot, sections, waiting)
             proposals = await self._corroboration_rule.apply(edits.proposals, reflection, snapshot.dataset)
             edits = replace(edits, proposals=proposals)
-        if self._curator.model != OFFLINE_MODEL or not reflection.calls:
+        if self._uses_model or not reflection.calls:
             return edits
         evidence = await generalize(self._store, reflection, snapshot)
         remaining = (proposal for proposal in edits.proposals if not _is_explained(proposal, evidence))
@@ -217,10 +266,17 @@ class CuratorAgent:
         embeddings: NewEmbeddings,
         *,
         is_repeatable: bool,
+        checked: int | None = None,
     ) -> tuple[Curation, bytes | None]:
+        """Commit the edits; with `checked` only if that is still the newest revision.
+
+        Raises _NewerRevision, _PlaybookChanged.
+        """
         batch = _edit_batch(request, self._curator.model, snapshot, edits)
 
         def commit_edits(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
+            if checked is not None and transaction.revision > checked:
+                raise _NewerRevision
             if edits.evidence is not None and not edits.evidence.store(transaction, must_match=is_repeatable):
                 raise _PlaybookChanged
             transaction.store_embeddings(embeddings)

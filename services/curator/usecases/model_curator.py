@@ -3,57 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from chassis.logging import get_logger
-from libs.llm.errors import ReplyNotStructured
-from services.curator.domain.curation import (
-    DeltaContextItem,
-    Proposal,
-    Reflection,
-    SectionDefinition,
-)
+from libs.llm.fitting import ask_within_context
+from services.curator.domain.curation import Proposal, Reflection, SectionDefinition
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.playbook import MAX_CONTENT_CHARS, Bullet, Source
+from services.curator.domain.playbook import MAX_CONTENT_CHARS, Bullet
+from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import select_relevant
 from services.curator.domain.snapshot import Snapshot
-from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.domain.word_similarity import WORDS
+from services.curator.prompts.builder import CuratorPromptBuilder, Material
+from services.curator.usecases.corroboration import WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import ProposedEdits
+from services.curator.usecases.model_operations import (
+    NOT_SHOWN,
+    CuratorReply,
+    DeltasReply,
+    Shown,
+    build_own_proposals,
+    build_proposals,
+)
 from services.curator.usecases.similarity import SimilaritySource
 
 S = TypeVar("S", bound=BaseModel)
 
 PROMPT_BULLETS = 200
 """Bullets in a prompt; among more of them a model overlooks the relevant ones."""
-
-NOT_SHOWN = "the model was not shown this bullet and cannot edit it"
-
-_log = get_logger(__name__)
-
-
-class CuratorReply(BaseModel):
-    """The reply of the model (C-55)."""
-
-    deltas: list[DeltaContextItem]
+PROMPT_WAITING = 40
+"""Lessons in a prompt that wait for a second trajectory."""
+MATERIAL_CHARS = 200_000
+"""Characters of the bullets, the waiting lessons and the lessons in a prompt."""
+_LESSONS_SHARE = 0.4
 
 
 class StructuredModel(Protocol):
     """A chat model with structured output."""
 
+    @property
+    def context_tokens(self) -> int | None:
+        """Return the size of the model's context, None if it is unknown."""
+
     async def ainvoke_structured(
-        self, messages: Sequence[tuple[str, str]], shape: type[S], *, describe_schema: bool = True, corrections: int = 1
+        self,
+        messages: Sequence[tuple[str, str]],
+        shape: type[S],
+        *,
+        describe_schema: bool = True,
+        report_truncation: Callable[[str], None] = lambda problem: None,
     ) -> S:
         """Return the reply as a `shape`. Raises ReplyNotStructured for a reply of another shape."""
 
 
 class ModelCurator:
-    """Asks a model for the edits that follow from the insights. Its text sets no id, counter, source or policy.
+    """Asks a model for the edits that follow from the lessons. Its text sets no id, counter, source or policy.
 
-    Of a large playbook the model sees the most relevant bullets and an outline of the others. Its deltas are checked
+    Of a large playbook the model sees the most relevant bullets and an outline of the others. Its edits are checked
     against all bullets: it cannot edit a bullet that it did not see, nor add a lesson that such a bullet contains.
     """
 
@@ -66,53 +75,108 @@ class ModelCurator:
         self._source = source
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange] = (),
     ) -> ProposedEdits:
-        """Return the deltas of the model, or the problem of a reply that cannot be parsed (C-39, C-54 to C-57).
+        """Return the edits of the model. Of a reply that was cut the complete edits are kept, and the problem is named.
 
-        Raises the errors of the model client (C-38), SimilarityUnavailable.
+        Raises the errors of the model client (C-38), ReplyNotStructured for a reply that stays unreadable,
+        SimilarityUnavailable.
         """
-        lessons = [insight.key_insight for insight in reflection.insights]
+        problems: list[str] = []
+        second = [change for change in waiting if change.waits_because == WAITS_FOR_A_SECOND]
+        near = await self._select_waiting(reflection, second)
+        proposals, others = await ask_within_context(
+            lambda chars: self._ask(reflection, playbook, sections, near, chars, problems.append),
+            MATERIAL_CHARS,
+            lambda: self._llm_client.context_tokens,
+        )
+        if others:
+            proposals = await self._check_unseen(proposals, playbook, others)
+        return ProposedEdits(tuple(proposals), problem="; ".join(problems), threshold=WORDS.thresholds.same_meaning)
+
+    async def _ask(
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
+        chars: int,
+        report_truncation: Callable[[str], None],
+    ) -> tuple[tuple[Proposal, ...], list[StoredBullet]]:
+        """Return the proposals of one reply, and the bullets that the model was not shown."""
         in_use = [stored for stored in playbook.all_bullets() if not stored.bullet.retired]
-        shown = in_use if len(in_use) <= PROMPT_BULLETS else await self._select(lessons, playbook, in_use)
+        shown = await self._select(reflection, playbook, in_use, int(chars * (1 - _LESSONS_SHARE)))
         slots = {stored.slot for stored in shown}
         others = [stored for stored in in_use if stored.slot not in slots]
-        prompt = self._prompt_builder.build(
-            reflection.insights, _select_bullets(shown), sections, playbook.dataset, _select_bullets(others)
+        material = Material(
+            reflection=reflection,
+            bullets=_select_bullets(shown),
+            others=_select_bullets(others),
+            sections=sections,
+            waiting={f"w-{number}": change for number, change in enumerate(waiting, 1)},
+            lesson_chars=int(chars * _LESSONS_SHARE) // max(1, len(reflection.insights)),
         )
-        try:
-            reply = await self._llm_client.ainvoke_structured(
-                [("human", prompt)], CuratorReply, describe_schema=False, corrections=0
+        own = self._prompt_builder.build_own(material, playbook.dataset)
+        if own is not None:
+            deltas = await self._llm_client.ainvoke_structured(
+                [("human", own)], DeltasReply, describe_schema=False, report_truncation=report_truncation
             )
-        except ReplyNotStructured as error:
-            _log.warning("reply of the curator model cannot be used", dataset=playbook.dataset, error=str(error))
-            return ProposedEdits(problem=str(error))
-        steps = tuple(sorted({step for insight in reflection.insights for step in insight.steps}))
-        sources = (Source(trajectory=reflection.trajectory_id, steps=steps),) if reflection.trajectory_id else ()
-        proposals = tuple(Proposal(delta, sources) for delta in reply.deltas)
-        return ProposedEdits(await self._check_unseen(proposals, playbook, others) if others else proposals)
+            return build_own_proposals(deltas, reflection), others
+        reply = await self._llm_client.ainvoke_structured(
+            self._prompt_builder.build_messages(material),
+            CuratorReply,
+            describe_schema=False,
+            report_truncation=report_truncation,
+        )
+        by_id = {bullet.id: bullet for bullet in reversed(material.bullets)}
+        return build_proposals(reply, Shown(reflection, by_id, material.waiting)), others
 
     async def _select(
-        self, lessons: Sequence[str], playbook: Snapshot, bullets: Sequence[StoredBullet]
+        self, reflection: Reflection, playbook: Snapshot, bullets: Sequence[StoredBullet], chars: int
     ) -> Sequence[StoredBullet]:
-        """Return the most relevant bullets for the lessons, in playbook order."""
+        """Return the bullets for the prompt in playbook order: all that fit, else the most relevant ones."""
+        size = sum(len(stored.bullet.content) for stored in bullets)
+        if len(bullets) <= PROMPT_BULLETS and size <= chars:
+            return bullets
+        limit = max(1, min(PROMPT_BULLETS, len(bullets) * chars // max(1, size)))
+        lessons = [insight.key_insight for insight in reflection.insights]
         similarity = await self._source.compare(lessons, playbook)
-        return await asyncio.to_thread(select_relevant, similarity, lessons, bullets, PROMPT_BULLETS)
+        return await asyncio.to_thread(select_relevant, similarity, lessons, bullets, limit)
+
+    async def _select_waiting(
+        self, reflection: Reflection, waiting: Sequence[PendingChange]
+    ) -> Sequence[PendingChange]:
+        """Return the waiting lessons that are nearest to a lesson, oldest first."""
+        if len(waiting) <= PROMPT_WAITING:
+            return waiting
+        lessons = [insight.key_insight for insight in reflection.insights]
+        contents = [change.proposal.delta.content for change in waiting]
+        similarity = await self._source.compare([*lessons, *contents])
+
+        def choose() -> list[PendingChange]:
+            scores = [max(similarity.cosine(lesson, content) for lesson in lessons) for content in contents]
+            nearest = sorted(range(len(waiting)), key=lambda index: -scores[index])[:PROMPT_WAITING]
+            return [waiting[index] for index in sorted(nearest)]
+
+        return await asyncio.to_thread(choose)
 
     async def _check_unseen(
         self, proposals: Sequence[Proposal], playbook: Snapshot, others: Sequence[StoredBullet]
     ) -> tuple[Proposal, ...]:
         """Decline edits of bullets that the model did not see, and mark additions that such bullets already contain."""
         unseen_ids = {stored.bullet.id for stored in others}
-        deltas = [proposal.delta for proposal in proposals]
-        additions = [delta.content for delta in deltas if delta.type == "ADD" and _is_comparable(delta.content)]
+        additions = [proposal.delta.content for proposal in proposals if _is_new(proposal)]
         similarity = await self._source.compare(additions, playbook)
 
         def check(proposal: Proposal) -> Proposal:
             delta = proposal.delta
             if delta.type != "ADD":
                 return replace(proposal, decline_reason=NOT_SHOWN) if delta.bullet_id in unseen_ids else proposal
-            if not _is_comparable(delta.content):
+            if not _is_new(proposal):
                 return proposal
             nearest, score = similarity.nearest(delta.content, others)
             if nearest is None or score < similarity.thresholds.same_meaning:
@@ -122,8 +186,11 @@ class ModelCurator:
         return tuple(check(proposal) for proposal in proposals)
 
 
-def _is_comparable(content: str) -> bool:
-    return bool(content.strip()) and len(content) <= MAX_CONTENT_CHARS
+def _is_new(proposal: Proposal) -> bool:
+    """Return whether a proposal adds a text that can be compared."""
+    content = proposal.delta.content
+    is_comparable = bool(content.strip()) and len(content) <= MAX_CONTENT_CHARS
+    return proposal.delta.type == "ADD" and is_comparable and not (proposal.decline_reason or proposal.confirmed_id)
 
 
 def _select_bullets(stored_bullets: Iterable[StoredBullet]) -> list[Bullet]:

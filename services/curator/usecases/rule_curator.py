@@ -21,6 +21,7 @@ from services.curator.domain.curation import (
 from services.curator.domain.lessons import contains, is_attested, merge_lessons, says_more
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import Similarity
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
@@ -43,7 +44,11 @@ class RuleCurator:
         self._source = source
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange] = (),
     ) -> ProposedEdits:
         """Return one proposal for each lesson, and removals of outvoted bullets that a lesson contradicts.
 

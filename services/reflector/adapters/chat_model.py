@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from libs.llm.client import LLMClient
 from services.reflector.usecases.ports import Message, Reply
 
 
 class ChatReflectionModel:
-    """Calls an LLMClient once for each reply; the backend enforces the schema where it can (R-10, R-30)."""
+    """Calls an LLMClient; the backend enforces the schema where it can, and an invalid reply is asked for again."""
 
     def __init__(self, client: LLMClient, name: str) -> None:
         self.name = name
         self._client = client
 
-    async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
+    @property
+    def context_tokens(self) -> int | None:
+        """Return the size of the model's context, None if it is unknown."""
+        return self._client.context_tokens
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        shape: type[Reply],
+        report_problem: Callable[[str], None] = lambda problem: None,
+    ) -> Reply:
         """Return the reply as a `shape`; the prompt itself describes the form, so nothing is added (C-52)."""
-        return await self._client.ainvoke_structured(list(messages), shape, describe_schema=False, corrections=0)
+        return await self._client.ainvoke_structured(
+            list(messages), shape, describe_schema=False, report_truncation=report_problem
+        )

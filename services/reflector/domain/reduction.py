@@ -1,13 +1,16 @@
 """Reduces a long transcript to the size of a prompt by importance.
 
-Importance, highest first: failing calls with their results and repairs, and contradicting results; the question and the
-last messages; messages and calls of agents; messages of people; results of successful calls; instructions. A step is
-shown whole, with its beginning and end, or not at all, and the prompt names the shortened and omitted steps.
+First, what carries nothing goes: encoded data, and long texts that an earlier step has already. Then importance
+decides, highest first: failing calls with their results and repairs, and contradicting results; the question and the
+last steps; messages and calls of agents; messages of people; results of successful calls; instructions. Of equally
+important steps those near either end come first. A step is shown whole, with its beginning and end, or not at all, and
+the prompt names the shortened and omitted steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.reflector.domain.actions import ToolUse
@@ -20,7 +23,10 @@ _SHORT_CHARS = 160
 """Characters at each end of a shortened step."""
 _LONG_SHARE = 8
 """The budget divided by this is the longest that one step may be."""
-_LAST_STEPS = 2
+_LAST_STEPS = 3
+_REPEATED_CHARS = 400
+"""Texts that are longer are shown once."""
+_ENCODED = re.compile(r"[A-Za-z0-9+/]{600,}={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +38,15 @@ class Transcript:
     omitted: tuple[int, ...] = ()
 
 
-def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget: int) -> Transcript:
-    """Return the transcript in about `budget` characters, unreduced if it fits."""
+def reduce_transcript(
+    trajectory: Trajectory,
+    actions: Sequence[ToolUse],
+    budget: int,
+    format_step: Callable[[Step, Trajectory], str] | None = None,
+) -> Transcript:
+    """Return the transcript in about `budget` characters, unreduced if it fits. `format_step`: `format_line`."""
     steps = trajectory.transcript
-    lines = [_format_line(step, trajectory) for step in steps]
+    lines = [(format_step or format_line)(step, trajectory) for step in _strip_steps(steps, trajectory)]
     if sum(len(line) + 1 for line in lines) <= budget:
         return Transcript("\n".join(lines))
     importance = _rank_by_importance(steps, actions)
@@ -43,7 +54,7 @@ def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget
     short = [shorten_middle(line, _SHORT_CHARS) if len(line) > 2 * _SHORT_CHARS else line for line in lines]
     shown: dict[int, str] = {}
     left = budget
-    order = sorted(range(len(steps)), key=lambda index: (-importance[index], index))
+    order = sorted(range(len(steps)), key=lambda index: (-importance[index], min(index, len(steps) - 1 - index), index))
     for index in order:
         if len(short[index]) + 1 <= left:
             shown[index] = short[index]
@@ -61,13 +72,46 @@ def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget
     )
 
 
-def _format_line(step: Step, trajectory: Trajectory) -> str:
-    """Return a step as text for a prompt; reasoning steps follow R-25."""
+def _strip_steps(steps: Sequence[Step], trajectory: Trajectory) -> list[Step]:
+    """Return the steps without encoded data, and with a reference in place of a long text that was there before."""
+    first_with: dict[str, int] = {}
+    stripped: list[Step] = []
+    for step in steps:
+        content = _ENCODED.sub(lambda found: f"[{len(found.group())} encoded characters]", step.content)
+        earlier = first_with.setdefault(content, step.index) if len(content) > _REPEATED_CHARS else step.index
+        if earlier != step.index:
+            content = f"[the same text as step {earlier + trajectory.first_step_number}]"
+        stripped.append(step if content == step.content else step.model_copy(update={"content": content}))
+    return stripped
+
+
+def format_line(step: Step, trajectory: Trajectory) -> str:
+    """Return a step as one line with its calls; reasoning steps follow R-25."""
     if not trajectory.steps:
         return f"{step.index + 1}. {step.content}"
     name = f" {step.name}" if step.name else ""
-    calls = "".join(f"\n  -> {call.name}({call.arguments})" for call in step.tool_calls)
-    return f"[{step.index}] {step.role}{name}: {step.content}{calls}"
+    return f"[{step.index}] {step.role}{name}: {step.content}{_format_calls(step)}"
+
+
+def format_tagged_step(step: Step, trajectory: Trajectory) -> str:
+    """Return a step between tags with its number, role and speaker."""
+    speaker = "tool" if step.role == "tool" else "agent"
+    name = f' {speaker}="{_escape(step.name)}"' if step.name else ""
+    head = f'<step n="{step.index + trajectory.first_step_number}" role="{step.role}"{name}>'
+    return f"{head}{_escape_tags(step.content + _format_calls(step))}</step>"
+
+
+def _format_calls(step: Step) -> str:
+    return "".join(f"\n  -> {call.name}({call.arguments})" for call in step.tool_calls)
+
+
+def _escape(name: str) -> str:
+    return name.replace('"', "'").replace("\n", " ")
+
+
+def _escape_tags(text: str) -> str:
+    """Return `text`, in which nothing looks like the tag of a step."""
+    return text.replace("</step", "<\\/step").replace("<step", "<\\step")
 
 
 def _rank_by_importance(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[int]:

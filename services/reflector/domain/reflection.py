@@ -8,22 +8,31 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Tag = Literal["helpful", "harmful", "neutral"]
 
+Kind = Literal["mistake", "strategy", "tool_fact"]
+"""Something that went wrong, a way of working that caused a success, or a property of a tool."""
+
 Signal = Literal["self_report", "ground_truth", "test_report", "reward"]
 """The signal that proves the outcome of a trajectory, weakest first. Only the agent's own report is unreliable."""
 
 
 class UsedBullet(BaseModel):
-    """A bullet of the playbook that the trajectory used (R-08)."""
+    """A bullet of the playbook, which the trajectory may have used (R-08)."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
     section: str
     content: str
+    helpful: int = 0
+    harmful: int = 0
 
 
 class Insight(BaseModel):
-    """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits."""
+    """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits.
+
+    ``confirms`` and ``contradicts`` are ids of bullets. ``target`` is a condition in CEL, true for a call that repeats
+    the mistake.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,6 +43,10 @@ class Insight(BaseModel):
     key_insight: str
     steps: tuple[int, ...] = ()
     section: str = ""
+    kind: Kind | None = None
+    confirms: str = ""
+    contradicts: str = ""
+    target: str = ""
 
 
 class BulletEvaluation(BaseModel):
@@ -79,7 +92,10 @@ class ObservedCall(BaseModel):
 
 
 class ReflectionResult(BaseModel):
-    """The outcome of one reflection (R-05), with the model that reflected (``offline`` for rules)."""
+    """The outcome of one reflection (R-05), with the model that reflected (``offline`` for rules).
+
+    ``error`` says why the model's reflection is missing or incomplete.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,3 +112,4 @@ class ReflectionResult(BaseModel):
     used_bullet_ids: tuple[str, ...] = ()
     calls: tuple[ObservedCall, ...] = ()
     task_id: str = ""
+    error: str = ""

@@ -14,8 +14,8 @@ from services.reflector.domain.trajectory import Trajectory
 class ReflectionRequest:
     """One trajectory to reflect on, with data about its outcome (R-07 to R-09, R-29).
 
-    ``bullets`` holds the used bullets of the playbook, ``siblings`` other trajectories of the same task to compare
-    with. Raises InvalidMaxIterations and InvalidTrajectoryDataset.
+    ``bullets`` holds bullets of the playbook, the used ones among them, ``siblings`` other trajectories of the same
+    task to compare with. Raises InvalidMaxIterations and InvalidTrajectoryDataset.
     """
 
     trajectory: Trajectory

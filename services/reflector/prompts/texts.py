@@ -7,13 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from libs.prompts.language import Language, load_texts
+from services.reflector.domain.reflection import Signal
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTexts:
     """The templates of one language, and the texts that go into them."""
 
-    insights: str
+    system: str
+    closing: str
+    refine: str
+    outcome: str
+    success: str
+    failure: str
+    error_message: str
+    no_siblings: str
+    sibling: str
+    no_tools: str
+    tool: str
+    notes: str
+    sources: Mapping[Signal, str]
     bullet: str
     no_bullets: str
     log: str

@@ -14,9 +14,11 @@ from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory, TrajectoryFile
-from services.reflector.domain.reflection import Insight, ReflectionResult, Signal, Tag, UsedBullet
+from services.reflector.domain.reflection import Insight, Kind, ReflectionResult, Signal, Tag, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
+
+MAX_ERROR_CHARS = 20_000
 
 
 def _map_enum_names(enum: Any, prefix: str) -> dict[Any, Any]:
@@ -33,21 +35,34 @@ _STATUS_MESSAGES = {status: number for number, status in _STATUSES.items()}
 _ROLE_MESSAGES = {role: number for number, role in _ROLES.items()}
 _SIGNAL_MESSAGES = {signal: number for number, signal in _SIGNALS.items()}
 _TAG_MESSAGES = {tag: number for number, tag in _TAGS.items()}
+_KIND_MESSAGES: Mapping[Kind, tpb.InsightKind.ValueType] = {
+    "mistake": tpb.INSIGHT_KIND_MISTAKE,
+    "strategy": tpb.INSIGHT_KIND_STRATEGY,
+    "tool_fact": tpb.INSIGHT_KIND_TOOL_FACT,
+}
 _FORMAT_MESSAGES = {format_: number for number, format_ in _FORMATS.items()}
 
 
 def parse_request(message: pb.ReflectRequest) -> ReflectionRequest:
-    """Return the request, with the bullets that the trajectory used. Raise InvalidArgument with the field (R-33)."""
-    used_ids = frozenset(message.trajectory.used_bullet_ids)
-    bullets = (item for item in message.bullets if item.id in used_ids)
+    """Return the request. Raise InvalidArgument with the field (R-33)."""
     return ReflectionRequest(
         trajectory=parse_trajectory(message.trajectory, "trajectory"),
         dataset=message.dataset,
         ground_truth=message.ground_truth,
         test_report=message.test_report,
         max_iterations=message.max_iterations if message.HasField("max_iterations") else 1,
-        bullets=tuple(UsedBullet(id=item.id, section=item.section, content=item.content) for item in bullets),
+        bullets=tuple(_parse_bullet(item) for item in message.bullets),
         siblings=tuple(parse_trajectory(item, f"siblings[{index}]") for index, item in enumerate(message.siblings)),
+    )
+
+
+def _parse_bullet(message: playbook_pb2.Bullet) -> UsedBullet:
+    return UsedBullet(
+        id=message.id,
+        section=message.section,
+        content=message.content,
+        helpful=message.helpful,
+        harmful=message.harmful,
     )
 
 
@@ -122,6 +137,7 @@ def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
         used_bullet_ids=result.used_bullet_ids,
         calls=[tpb.ObservedCall(**call.model_dump()) for call in result.calls],
         task_id=result.task_id,
+        error=result.error[:MAX_ERROR_CHARS],
     )
     if result.attribution is not None:
         blamed = result.attribution
@@ -140,6 +156,9 @@ def _build_insight_message(insight: Insight) -> tpb.Insight:
         key_insight=insight.key_insight,
         steps=insight.steps,
         section=insight.section,
+        kind=_KIND_MESSAGES[insight.kind] if insight.kind else tpb.INSIGHT_KIND_UNSPECIFIED,
+        confirms=insight.confirms,
+        contradicts=insight.contradicts,
     )
 
 

@@ -66,7 +66,7 @@ def test_results_that_contradict_each_other_are_kept() -> None:
 
 
 def test_left_out_reasoning_steps_are_named_by_the_numbers_of_the_prompt() -> None:
-    transcript = prompt_of(run(reasoning_steps=["thought " * 100] * 50), 2_000)
+    transcript = prompt_of(run(reasoning_steps=[f"{number} " + "thought " * 100 for number in range(50)]), 2_000)
     assert max(transcript.omitted) <= 50
     assert min(transcript.shortened) == 1
 
@@ -95,3 +95,19 @@ def test_a_lesson_rests_on_the_step_whose_rare_words_it_uses() -> None:
     texts = ["The gift card balance was too low to book the flight", "フライトの検索", "flights"]
     assert find_nearest_steps(texts, log) == [2, None, None]
     assert find_nearest_steps(texts, ()) == [None, None, None]
+
+
+def test_encoded_data_and_repeated_texts_are_not_shown() -> None:
+    prompt = "You are a helpful agent. " * 40
+    log = run(says(prompt), says(f"image: {'iVBORw0KGgo' * 100}"), says(prompt), says("done"))
+    text = prompt_of(log).text
+    assert text.count("You are a helpful agent.") == 40
+    assert "[2] assistant agent: [the same text as step 0]" in text
+    assert "image: [1100 encoded characters]" in text
+
+
+def test_steps_at_both_ends_come_before_those_in_the_middle() -> None:
+    log = run(*(says(f"{number} " + "word " * 80) for number in range(100)))
+    shown = set(range(100)) - set(prompt_of(log, 6_000).omitted)
+    assert {0, 1, 2, 97, 98, 99} <= shown
+    assert 50 not in shown

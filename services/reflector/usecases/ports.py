@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from services.reflector.domain.reflection import ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
 
 Message = tuple[str, str]
-"""Role (`human` or `ai`) and text."""
+"""Role (`system`, `human` or `ai`) and text."""
 Reply = TypeVar("Reply", bound=BaseModel)
 
 
@@ -19,7 +19,7 @@ class Reflector(Protocol):
     """Draws lessons from a trajectory and votes on the bullets it used."""
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
-        """Return the reflection; a failing model results in fewer iterations, not in an error (R-21)."""
+        """Return the reflection; it says if a model failed, which is not an error of the call (R-21)."""
         ...
 
 
@@ -28,6 +28,18 @@ class ReflectionModel(Protocol):
 
     name: str
 
-    async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        """Return the reply to `messages` from one call. Raise for a failed call or an invalid reply (G-11)."""
+    @property
+    def context_tokens(self) -> int | None:
+        """Return the size of the model's context, None if it is unknown."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        shape: type[Reply],
+        report_problem: Callable[[str], None] = lambda problem: None,
+    ) -> Reply:
+        """Return the reply to `messages`. Raise for a failed call or a reply that stays invalid (G-11).
+
+        `report_problem` is called for a usable reply that is incomplete.
+        """
         ...

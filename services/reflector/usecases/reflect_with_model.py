@@ -1,133 +1,172 @@
-"""Reflects on a trajectory with a chat model: insights in iterations, then one vote on each bullet (R-07 to R-21)."""
+"""Reflects on a trajectory with a chat model, one call an iteration; by rules if the model fails (R-07 to R-21)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass, field
 
-from pydantic import BaseModel, BeforeValidator, Field
-
+from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from libs.llm.fitting import ask_within_context
 from services.reflector.domain.actions import ToolUse, extract_actions
-from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.outcome import determine_outcome
-from services.reflector.domain.reduction import Transcript, reduce_transcript
-from services.reflector.domain.reflection import BulletEvaluation, Insight, ReflectionResult, Tag, UsedBullet
+from services.reflector.domain.reduction import format_line, reduce_transcript
+from services.reflector.domain.reflection import Attribution, BulletEvaluation, Insight, ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
-from services.reflector.domain.trajectory import Trajectory
 from services.reflector.domain.votes import resolve_bullets
 from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.record import Record, build_record
+from services.reflector.usecases.model_replies import (
+    MAX_TEXT_CHARS,
+    InsightsReply,
+    ReflectionReply,
+    VerdictReply,
+    compute_step_numbers,
+    find_unknown_steps,
+    get_ids,
+    join_problems,
+    read_attribution,
+    read_insights,
+    read_votes,
+)
 from services.reflector.usecases.ports import Message, ReflectionModel
-from services.reflector.usecases.reflect_offline import attribute_failure
+from services.reflector.usecases.reflect_offline import attribute_failure, reflect_by_rules
 
-MAX_INSIGHTS = 200
-MAX_TEXT_CHARS = 20_000
-MAX_STEPS_NAMED = 1_000
+RULES_INSTEAD = "the model {model} failed, and the rules reflected instead: {problem}"
 
 _log = get_logger(__name__)
 
-LessonText = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
+@dataclass(slots=True)
+class _Progress:
+    """What the completed iterations found. `reply` and `record` are those of the last one with the built-in prompt."""
 
-class InsightReply(BaseModel):
-    """One lesson in a model's reply; ``steps`` are the numbers in the prompt."""
-
-    reasoning: LessonText
-    error_identification: LessonText
-    root_cause_analysis: LessonText
-    correct_approach: LessonText
-    key_insight: LessonText
-    steps: Annotated[list[int], BeforeValidator(lambda steps: [] if steps is None else steps)] = Field(
-        default=[], max_length=MAX_STEPS_NAMED
-    )
-
-
-class InsightsReply(BaseModel):
-    """The lessons of one iteration; one invalid lesson makes the whole reply unusable (R-30)."""
-
-    insights: list[InsightReply] = Field(max_length=MAX_INSIGHTS)
-
-
-class VerdictReply(BaseModel):
-    """A vote in a model's reply; its ``bullet_id`` is ignored in favour of the requested bullet (R-17)."""
-
-    bullet_id: str = ""
-    tag: Tag
-    reason: LessonText
-
-
-class UnknownStepsError(ValueError):
-    """A model named steps that the trajectory does not have, also after the objection."""
+    insights: list[Insight] = field(default_factory=list)
+    completed: int = 0
+    reply: ReflectionReply | None = None
+    record: Record | None = None
+    problems: list[str] = field(default_factory=list)
 
 
 class ReflectorAgent:
-    """Reflects with a model; failures are logged, reduce the result, and are never raised (R-21)."""
+    """Reflects with a model. If no call succeeds the rules reflect instead, and the result says why (R-21)."""
 
-    def __init__(self, model: ReflectionModel, prompts: ReflectorPrompts, transcript_chars: int) -> None:
-        """Limit the transcript in a prompt to about `transcript_chars` characters."""
+    def __init__(self, model: ReflectionModel, prompts: ReflectorPrompts, record_chars: int) -> None:
+        """Limit the record of a run in a prompt to about `record_chars` characters."""
         self._model = model
         self._prompts = prompts
-        self._transcript_chars = transcript_chars
+        self._record_chars = record_chars
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
         """Return the reflection on `request`, which is validated already (R-07, R-29)."""
         try:
-            return await self._reflect(request)
-        except Exception:
-            _log.exception("reflection failed; nothing is learned from this trajectory")
-            return self._build_result(request, [], [], 0, None)
+            actions = await asyncio.to_thread(extract_actions, request.trajectory.transcript)
+            progress = await self._iterate(request, actions)
+            if progress.completed:
+                return await self._build_result(request, actions, progress)
+            problem = join_problems(progress.problems)
+        except Exception as error:
+            _log.exception("reflection failed; the rules reflect instead")
+            problem = _describe(error)
+        result = await asyncio.to_thread(reflect_by_rules, request)
+        return result.model_copy(update={"error": RULES_INSTEAD.format(model=self._model.name, problem=problem)})
 
-    async def _reflect(self, request: ReflectionRequest) -> ReflectionResult:
-        trajectory = request.trajectory
-        actions, transcript = await asyncio.to_thread(self._read, trajectory)
-        used, unknown = resolve_bullets(trajectory.used_bullet_ids, request.bullets)
-        for bullet_id in unknown:
-            _log.warning("used bullet is not in the playbook; skipping it", bullet=bullet_id)  # R-09
-        insights: list[Insight] = []
-        completed = 0
+    async def _iterate(self, request: ReflectionRequest, actions: Sequence[ToolUse]) -> _Progress:
+        progress = _Progress()
         for iteration in range(1, request.max_iterations + 1):
             try:
-                insights = await self._run_iteration(request, transcript, used, insights)
-                completed += 1
+                await ask_within_context(
+                    lambda chars: self._run_iteration(request, actions, progress, chars),
+                    self._record_chars,
+                    lambda: self._model.context_tokens,
+                )
+                progress.completed += 1
             except Exception as error:
+                progress.problems.append(_describe(error))
                 _log.warning(
                     "iteration failed", iteration=iteration, iterations=request.max_iterations, error=str(error)
                 )  # R-12
-        evaluations = [await self._evaluate_bullets(request, bullet) for bullet in used]
-        return await asyncio.to_thread(self._build_result, request, insights, evaluations, completed, actions)
-
-    def _read(self, trajectory: Trajectory) -> tuple[tuple[ToolUse, ...], Transcript]:
-        """Return the calls of a trajectory and its transcript for a prompt."""
-        actions = extract_actions(trajectory.transcript)
-        return actions, reduce_transcript(trajectory, actions, self._transcript_chars)
+        return progress
 
     async def _run_iteration(
+        self, request: ReflectionRequest, actions: Sequence[ToolUse], progress: _Progress, chars: int
+    ) -> None:
+        """Ask for the lessons of one iteration. A reply that names steps that do not exist is rejected once."""
+        texts = self._prompts.get_texts(request)
+        record = await asyncio.to_thread(build_record, request, actions, texts, chars)
+        own = await asyncio.to_thread(self._build_own_prompt, request, actions, record, progress.insights, chars)
+        messages: list[Message] = (
+            self._prompts.build_messages(request, record, progress.insights) if own is None else [("human", own)]
+        )
+        shape: type[ReflectionReply] | type[InsightsReply] = ReflectionReply if own is None else InsightsReply
+        reply: ReflectionReply | InsightsReply = await self._model.reply(messages, shape, progress.problems.append)
+        numbers = compute_step_numbers(request.trajectory)
+        unknown = find_unknown_steps(reply, numbers)
+        if unknown:
+            objection = self._prompts.build_objection(request, unknown, numbers)
+            conversation = [*messages, ("ai", reply.model_dump_json()), ("human", objection)]
+            reply = await self._model.reply(conversation, shape, progress.problems.append)
+        ids = get_ids(record)
+        progress.insights = await asyncio.to_thread(read_insights, reply, request.trajectory, ids)
+        progress.record = record
+        if isinstance(reply, ReflectionReply):
+            progress.reply = reply
+
+    def _build_own_prompt(
         self,
         request: ReflectionRequest,
-        transcript: Transcript,
-        used: Sequence[UsedBullet],
+        actions: Sequence[ToolUse],
+        record: Record,
         previous: Sequence[Insight],
-    ) -> list[Insight]:
-        """Return the insights of one iteration. A reply that names steps that do not exist is rejected once."""
-        prompt = self._prompts.build_insights_prompt(request, transcript, used, previous)
-        messages: list[Message] = [("human", prompt)]
-        reply = await self._model.reply(messages, InsightsReply)
-        numbers = _compute_step_numbers(request.trajectory)
-        unknown = _find_unknown_steps(reply, numbers)
-        if unknown:
-            build_objection = self._prompts.build_objection(request, unknown, numbers)
-            reply = await self._model.reply(
-                [*messages, ("ai", reply.model_dump_json()), ("human", build_objection)], InsightsReply
-            )
-            unknown = _find_unknown_steps(reply, numbers)
-        if unknown:
-            raise UnknownStepsError(f"the insights cite steps that do not exist: {unknown}")
-        return await asyncio.to_thread(_renumber_insights, reply, request.trajectory)
+        chars: int,
+    ) -> str | None:
+        """Return the prompt from a template of the user, None without one."""
+        used, _ = resolve_bullets(request.trajectory.used_bullet_ids, request.bullets)
+        transcript = reduce_transcript(request.trajectory, actions, chars, format_line)
+        return self._prompts.build_own_prompt(request, record, transcript, used, previous)
 
-    async def _evaluate_bullets(self, request: ReflectionRequest, bullet: UsedBullet) -> BulletEvaluation:
+    async def _build_result(
+        self, request: ReflectionRequest, actions: Sequence[ToolUse], progress: _Progress
+    ) -> ReflectionResult:
+        trajectory = request.trajectory
+        outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)
+        attribution = None
+        if not outcome.is_success:
+            attribution = await asyncio.to_thread(_attribute, request, actions, progress)
+        return ReflectionResult(
+            insights=tuple(progress.insights),
+            bullet_evaluations=tuple(await self._vote(request, progress)),
+            trajectory_query=trajectory.query,
+            trajectory_dataset=trajectory.dataset,
+            iteration_count=progress.completed,
+            trajectory_id=trajectory.id,
+            attribution=attribution,
+            is_success=outcome.is_success,
+            signal=outcome.signal,
+            model=self._model.name,
+            used_bullet_ids=trajectory.used_bullet_ids,
+            task_id=trajectory.task_id,
+            error=join_problems(progress.problems),
+        )
+
+    async def _vote(self, request: ReflectionRequest, progress: _Progress) -> list[BulletEvaluation]:
+        """Return the votes: those of the reply, or from one call for each used bullet with a template of the user."""
+        used, unknown = resolve_bullets(request.trajectory.used_bullet_ids, request.bullets)
+        for bullet_id in unknown:
+            _log.warning("used bullet is not in the playbook; skipping it", bullet=bullet_id)  # R-09
+        record = progress.record
+        if record is None:
+            return []
+        if progress.reply is not None and not self._prompts.has_own_bullet_prompt():
+            return read_votes(progress.reply, record)
+        return [await self._evaluate_bullet(request, record, bullet) for bullet in used]  # R-15
+
+    async def _evaluate_bullet(
+        self, request: ReflectionRequest, record: Record, bullet: UsedBullet
+    ) -> BulletEvaluation:
         try:
-            prompt = self._prompts.build_bullet_prompt(request, bullet)
+            prompt = self._prompts.build_bullet_prompt(request, record, bullet)
             verdict = await self._model.reply([("human", prompt)], VerdictReply)
         except Exception as error:
             _log.warning("evaluation of a bullet failed", bullet=bullet.id, error=str(error))
@@ -135,58 +174,13 @@ class ReflectorAgent:
             return BulletEvaluation(bullet_id=bullet.id, tag="neutral", reason=reason[:MAX_TEXT_CHARS])
         return BulletEvaluation(bullet_id=bullet.id, tag=verdict.tag, reason=verdict.reason)  # R-17
 
-    def _build_result(
-        self,
-        request: ReflectionRequest,
-        insights: Sequence[Insight],
-        evaluations: Sequence[BulletEvaluation],
-        completed: int,
-        actions: Sequence[ToolUse] | None,
-    ) -> ReflectionResult:
-        trajectory = request.trajectory
-        outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)
-        return ReflectionResult(
-            insights=tuple(insights),
-            bullet_evaluations=tuple(evaluations),
-            trajectory_query=trajectory.query,
-            trajectory_dataset=trajectory.dataset,
-            iteration_count=completed,
-            trajectory_id=trajectory.id,
-            attribution=None if outcome.is_success or actions is None else attribute_failure(trajectory, actions),
-            is_success=outcome.is_success,
-            signal=outcome.signal,
-            model=self._model.name,
-            used_bullet_ids=trajectory.used_bullet_ids,
-        )
+
+def _attribute(request: ReflectionRequest, actions: Sequence[ToolUse], progress: _Progress) -> Attribution | None:
+    """Return the candidates of the model; those of the rules if a template of the user did not ask for them."""
+    if progress.reply is None:
+        return attribute_failure(request.trajectory, actions)
+    return read_attribution(progress.reply, request.trajectory)
 
 
-def _compute_step_numbers(trajectory: Trajectory) -> range:
-    """Return the numbers of the trajectory's steps in the prompt."""
-    first = trajectory.first_step_number
-    return range(first, first + len(trajectory.transcript))
-
-
-def _find_unknown_steps(reply: InsightsReply, numbers: range) -> list[int]:
-    named = {number for insight in reply.insights for number in insight.steps}
-    return sorted(number for number in named if number not in numbers)
-
-
-def _renumber_insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
-    """Return the lessons with step indices instead of step numbers.
-
-    A lesson without steps gets the step that it refers to, or the last step if it refers to none.
-    """
-    silent = [item for item in reply.insights if not item.steps]
-    texts = [f"{item.error_identification}\n{item.root_cause_analysis}\n{item.reasoning}" for item in silent]
-    steps = trajectory.transcript
-    last = steps[-1].index if steps else None
-    found = find_nearest_steps(texts, steps) if texts else []
-    nearest = iter(last if index is None else index for index in found)
-    return [_renumber_insight(item, trajectory, None if item.steps else next(nearest)) for item in reply.insights]
-
-
-def _renumber_insight(item: InsightReply, trajectory: Trajectory, nearest: int | None) -> Insight:
-    steps = {number - trajectory.first_step_number for number in item.steps}
-    if nearest is not None:
-        steps.add(nearest)
-    return Insight(**item.model_dump(exclude={"steps"}), steps=tuple(sorted(steps)))
+def _describe(error: Exception) -> str:
+    return error.message if isinstance(error, HanseiError) else type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Clients = tuple[CuratorServiceAsyncStub, PlaybookServiceAsyncStub]
 
-DELTA = {"type": "ADD", "section": "git", "bullet_id": None, "content": "Set {user.name}.", "reasoning": "new"}
+OPERATION = {"reasoning": "new", "lesson": 1, "op": "ADD", "section": "git", "content": "Set {user.name}."}
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
 
 async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
     async with with_model(tmp_path) as (server, (curators, playbooks)):
-        server.script(chat_json({"deltas": [DELTA]}))
+        server.script(chat_json({"operations": [OPERATION]}))
         answer = await curators.Curate(request())
         assert (answer.saved, answer.error, answer.revision) == (True, "", 1)
         assert answer.result.summary == "ADD: 1, UPDATE: 0, DELETE: 0"
@@ -83,14 +84,16 @@ async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
         assert (bullet.id, bullet.content) == ("git-00001", "Set {user.name}.")
         assert bullet.sources == [pb.Source(trajectory_id="run-1", steps=[3])]
         [model_request] = server.requests
-        assert [role for role, _ in model_request.messages] == ["user"]
+        assert [role for role, _ in model_request.messages] == ["system", "user"]
+        assert model_request.body["response_format"]["json_schema"]["strict"] is True
+        assert "evidence in steps: 3" in model_request.prompt
         assert model_request.body["temperature"] == 0
         assert (answer.usage.calls, answer.usage.calls_without_cost, answer.usage.cost_usd > 0) == (1, 0, True)
 
 
 async def test_a_repeat_is_answered_from_the_store_without_asking_the_model(tmp_path: Path) -> None:
     async with with_model(tmp_path) as (server, (curators, playbooks)):
-        server.script(chat_json({"deltas": [DELTA]}))
+        server.script(chat_json({"operations": [OPERATION]}))
         curation = request()
         first = await curators.Curate(curation)
         again = await curators.Curate(curation)
@@ -103,7 +106,7 @@ async def test_a_repeat_is_answered_from_the_store_without_asking_the_model(tmp_
 
 async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> None:
     async with with_model(tmp_path) as (server, (curators, playbooks)):
-        server.answer_with(chat_json({"deltas": [DELTA]}))
+        server.answer_with(chat_json({"operations": [OPERATION]}))
         curation = request()
         answers = await asyncio.gather(*(curators.Curate(curation) for _ in range(5)))
         assert len({answer.SerializeToString(deterministic=True) for answer in answers}) == 1
@@ -111,19 +114,64 @@ async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> No
         assert len(history.revisions) == 1
 
 
-async def test_a_failing_model_is_reported_and_can_be_retried(tmp_path: Path) -> None:  # C-38, C-77, C-79
+async def test_a_failing_model_saves_nothing_and_the_request_can_be_sent_again(tmp_path: Path) -> None:  # C-38, C-79
     async with with_model(tmp_path) as (server, (curators, playbooks)):
-        server.script(error(500), chat("no json at all"), chat_json({"deltas": [DELTA]}))
+        refusal = chat("", finish_reason="content_filter")
+        unreadable = [chat("no json at all"), chat('{"operations": [{"op": "MOVE"}]}')]
+        server.script(error(500), *unreadable, refusal, chat_json({"operations": [OPERATION]}))
         curation = request()
-        failed = await curators.Curate(curation)
-        assert (failed.saved, bool(failed.error), failed.revision) == (False, True, 0)
-        assert failed.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
-        unreadable = await curators.Curate(curation)
-        assert (unreadable.saved, bool(unreadable.error), unreadable.revision) == (True, True, 1)
-        assert (failed.usage.calls, unreadable.usage.calls) == (0, 1)
-        assert await bullets(playbooks) == []
-        done = await curators.Curate(request(trajectory="run-2"))
-        assert (done.saved, done.revision) == (True, 2)
+        for calls, problem in (
+            (0, "HTTP 500"),
+            (2, "the JSON object does not fit CuratorReply: operations.0"),
+            (1, "the model declined to reply: finish reason content_filter"),
+        ):
+            failed = await curators.Curate(curation)
+            assert (failed.saved, failed.revision, failed.usage.calls) == (False, 0, calls)
+            assert problem in failed.error
+            assert failed.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
+        done = await curators.Curate(curation)
+        assert (done.saved, done.revision, len(await bullets(playbooks))) == (True, 1, 1)
+
+
+async def test_of_a_reply_that_was_cut_the_complete_operations_are_kept(tmp_path: Path) -> None:
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        whole = json.dumps({"operations": [OPERATION, {**OPERATION, "content": "Another."}]})
+        server.script(chat(whole[:-20], finish_reason="length"))
+        curation = await curators.Curate(request())
+        assert (curation.saved, len(await bullets(playbooks))) == (True, 1)
+        assert curation.error == "the reply was cut at its limit of tokens; its complete parts were kept"
+
+
+async def test_a_prompt_beyond_the_context_has_fewer_bullets(tmp_path: Path) -> None:
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        deltas = [
+            pb.Delta(type=pb.DELTA_TYPE_ADD, section="s", content=f"lesson {number} " + "word " * 100)
+            for number in range(60)
+        ]
+        await playbooks.ApplyDeltas(service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", deltas=deltas))
+        too_long = error(400, "This model's maximum context length is 4000 tokens.")
+        server.script(too_long, chat_json({"operations": [OPERATION]}))
+        assert (await curators.Curate(request())).saved
+        whole, reduced = (sent.prompt for sent in server.requests)
+        assert len(reduced) < 12_000 < 30_000 < len(whole)
+        assert "of 60 bullets that matter here" in reduced
+
+
+async def test_the_bullets_that_matter_for_a_task_are_prepared_with_the_served_ones(tmp_path: Path) -> None:
+    prepare = curator_pb.PrepareCurationRequest(request_id=new_id(), dataset="d", bullet_ids=["s-00001"])
+    told = curator_pb.PrepareCurationRequest(request_id=new_id(), dataset="d", query="Which identity?")
+    deltas = [
+        pb.Delta(type=pb.DELTA_TYPE_ADD, section="s", content=f"lesson {number}" + " word" * number * 200)
+        for number in range(1, 11)
+    ]
+    added = service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", deltas=deltas)
+    async with with_model(tmp_path) as (_, (curators, playbooks)):
+        await playbooks.ApplyDeltas(added)
+        assert [bullet.id for bullet in (await curators.PrepareCuration(prepare)).bullets] == ["s-00001"]
+        near = (await curators.PrepareCuration(told)).bullets
+        assert 0 < len(near) < 10, "the bullets have 13,750 tokens"
+    async with curator(tmp_path, llm_provider="offline") as (curators, _):
+        assert list((await curators.PrepareCuration(told)).bullets) == []
 
 
 async def test_by_rules_without_a_model(tmp_path: Path) -> None:

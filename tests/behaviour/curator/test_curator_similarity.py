@@ -129,13 +129,13 @@ def test_a_curator_logs_which_similarity_it_uses(
 
 async def test_of_a_large_playbook_a_models_prompt_holds_the_most_similar_bullets(tmp_path: Path) -> None:
     with OpenAIServer() as server:
-        server.answer_with(chat_json({"deltas": []}))
+        server.answer_with(chat_json({"operations": []}))
         model = {"llm_provider": "openai", "openai_base_url": server.base_url, "openai_api_key": "test"}
         async with curator(tmp_path, **model) as (curators, playbooks):
             await add_bullets(playbooks, *fillers(PROMPT_BULLETS + 100), PARK)
             assert (await curators.Curate(curate_request(PARK_AGAIN))).saved
     [model_request] = server.requests
-    [(_, prompt)] = model_request.messages
-    assert f"] s\n{PARK}" in prompt
-    assert prompt.count("] s\n") == PROMPT_BULLETS
+    _, (_, prompt) = model_request.messages
+    assert f"] s | sources 0, helpful 0, harmful 0 | {PARK}" in prompt
+    assert prompt.count("] s | ") == PROMPT_BULLETS
     assert "- s (101): [" in prompt

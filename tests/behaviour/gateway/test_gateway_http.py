@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gateway.http.reports import DOCUMENTS
-from tests.fakes.openai_answers import chat, chat_json, error
+from tests.fakes.openai_answers import Answer, chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.processes import ModuleCommand, Process, start
@@ -143,11 +143,16 @@ def test_what_is_wrong_with_a_request_is_told(front: Front) -> None:
     assert (named.status_code, named.json()) == (400, {"detail": "Invalid dataset name: 'a b'"})  # G-20
 
 
+def learned_reply(content: str) -> Answer:
+    """Return a reply that both the reflector and the curator can read."""
+    lesson = dict.fromkeys(("what_happened", "cause", "better", "lesson"), content)
+    operation = {"reasoning": "r", "lesson": 1, "op": "ADD", "section": "math", "content": content}
+    return chat_json({"lessons": [lesson], "operations": [operation]})
+
+
 def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer) -> None:
     dataset = LEARN["dataset"]
-    delta = {"type": "ADD", "section": "math", "content": LESSON, "reasoning": "r", "bullet_id": None}
-    fields = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
-    model.answer_with(chat_json({"insights": [dict.fromkeys(fields, LESSON)], "deltas": [delta]}))
+    model.answer_with(learned_reply(LESSON))
     with front.client() as client:
         learned = client.post("/v1/learn", json=LEARN)
         again = client.post("/v1/learn", json=LEARN)
@@ -167,9 +172,7 @@ def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer)
 
 
 def test_a_key_in_the_header_makes_a_change_happen_once(front: Front, model: OpenAIServer) -> None:
-    delta = {"type": "ADD", "section": "math", "content": "Two halves make a whole", "reasoning": "r"}
-    fields = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
-    model.answer_with(chat_json({"insights": [dict.fromkeys(fields, LESSON)], "deltas": [delta | {"bullet_id": None}]}))
+    model.answer_with(learned_reply("Two halves make a whole"))
     key = "5d1c2a7e-4a53-4f6c-9a0f-2f8d1f1f7a01"
     body = {**LEARN, "dataset": "header-key", "trajectory": {**LEARN["trajectory"], "dataset": "header-key"}}
     del body["request_id"]

@@ -244,8 +244,16 @@ async def test_a_backend_without_json_schema_is_asked_in_words(server: OpenAISer
     async with client_of(server) as client:
         for _ in range(2):
             assert await client.ainvoke_structured(HUMAN, Verdict) == Verdict(answer="yes", score=7)
-    assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+    assert ["response_format" in request.body for request in server.requests] == [True, True, False, False]
     assert "JSON schema" in server.requests[1].prompt
+
+
+async def test_a_server_error_about_the_format_is_not_repeated(server: OpenAIServer) -> None:
+    refuse = error(500, "failed to parse grammar of response_format")
+    server.script(refuse, chat_json({"answer": "yes", "score": 7}))
+    async with client_of(server) as client:
+        assert await client.ainvoke_structured(HUMAN, Verdict) == Verdict(answer="yes", score=7)
+    assert [request.body["response_format"]["type"] for request in server.requests] == ["json_schema", "json_object"]
 
 
 async def test_a_model_that_takes_no_temperature_is_called_without_one(server: OpenAIServer) -> None:

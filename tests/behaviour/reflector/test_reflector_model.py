@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,8 @@ from services.reflector.settings import ReflectorSettings
 from tests.fakes.openai_answers import Answer, chat, chat_json, error, stall
 from tests.fakes.openai_server import OpenAIServer
 
-FIELDS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+FIELDS = ("what_happened", "cause", "better", "lesson")
+OWN_FIELDS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
 
 
 @pytest.fixture
@@ -49,8 +51,17 @@ async def reflector(model: OpenAIServer, **settings: Any) -> AsyncIterator[Any]:
         yield rpc.ReflectorServiceStub(channel)
 
 
-def insights(*keys: str, **fields: Any) -> Answer:
-    return chat_json({"insights": [{**dict.fromkeys(FIELDS, key), **fields} for key in keys]})
+def build_reply(*keys: str, tags: object = (), **fields: Any) -> dict[str, Any]:
+    """Return the reply to the built-in prompt."""
+    lessons = [
+        {"evidence_steps": [], **dict.fromkeys(FIELDS, key), "kind": "mistake", "confirms": None, **fields}
+        for key in keys
+    ]
+    return {"analysis": "so it was", "decisive_steps": [], "lessons": lessons, "tags": list(tags)}  # type: ignore[call-overload]
+
+
+def reply(*keys: str, **fields: Any) -> Answer:
+    return chat_json(build_reply(*keys, **fields))
 
 
 def request(**fields: Any) -> pb.ReflectRequest:
@@ -67,36 +78,42 @@ def request(**fields: Any) -> pb.ReflectRequest:
     return pb.ReflectRequest(**{**defaults, **fields})
 
 
-async def test_iterations_and_verdicts_are_calls_of_their_own(model: OpenAIServer) -> None:
-    verdict = {"bullet_id": "other", "tag": "harmful", "reason": "it misled"}
-    model.script(insights("first"), insights("second", steps=[2]), chat_json(verdict))
+async def test_one_call_an_iteration_gives_lessons_votes_and_blame(model: OpenAIServer) -> None:
+    tags = [{"bullet_id": "er-00001", "why": "it misled", "tag": "harmful"}]
+    second = build_reply("second", evidence_steps=[2], tags=tags)
+    second["decisive_steps"] = [{"step": 1, "agent": "user", "why": "it was unclear"}]
+    model.script(reply("first"), chat_json(second))
     async with reflector(model) as stub:
         response = await stub.Reflect(request(max_iterations=2))
     result, usage = response.result, response.usage
-    assert (usage.calls, usage.calls_without_cost, usage.cost_usd > 0) == (3, 0, True)
+    assert (usage.calls, usage.calls_without_cost, usage.cost_usd > 0) == (2, 0, True)
     assert [insight.key_insight for insight in result.insights] == ["second"]  # R-13
     assert list(result.insights[0].steps) == [1]
-    assert (result.iteration_count, result.model) == (2, "gpt-4o-mini")
+    assert result.insights[0].kind == tpb.INSIGHT_KIND_MISTAKE
+    assert (result.iteration_count, result.model, result.error) == (2, "gpt-4o-mini", "")
     (vote,) = result.bullet_evaluations
-    assert (vote.bullet_id, vote.tag) == ("er-00001", playbook_pb2.VOTE_TAG_HARMFUL)  # R-17
-    assert len(model.requests) == 3
-    assert "Set {user.name} first." in model.requests[-1].prompt  # R-08: the bullets are those of the request
-    assert {sent.body["temperature"] for sent in model.requests} == {0}  # also of the verdict
-    assert all(len(request.messages) == 1 and request.messages[0][0] == "user" for request in model.requests)  # R-23
-    assert "1. look\n2. decide" in model.requests[0].prompt
-    assert "- first" in model.requests[1].prompt
-    assert "[er-00001] git\nSet {user.name} first." in model.requests[2].prompt
-    assert model.requests[0].body["response_format"]["json_schema"]["name"] == "InsightsReply"
+    assert (vote.bullet_id, vote.tag, vote.reason) == ("er-00001", playbook_pb2.VOTE_TAG_HARMFUL, "it misled")
+    assert (result.attribution.step, result.attribution.agent) == (0, "user")
+    assert {sent.body["temperature"] for sent in model.requests} == {0}
+    assert [[role for role, _ in sent.messages] for sent in model.requests] == [["system", "user"]] * 2
+    first_prompt, second_prompt = (sent.prompt for sent in model.requests)
+    assert "[er-00001] Set {user.name} first." in first_prompt  # R-08: the bullets are those of the request
+    assert "FAILURE, known from the known right answer" in first_prompt
+    assert "incorrect (correct answer: 42)" in first_prompt
+    assert '<step n="1" role="assistant">look</step>' in first_prompt
+    assert "1. first" in second_prompt
+    schema = model.requests[0].body["response_format"]["json_schema"]
+    assert (schema["name"], schema["strict"]) == ("ReflectionReply", True)
 
 
 async def test_unset_iterations_are_one(model: OpenAIServer) -> None:
-    model.script(insights("only"), chat_json({"tag": "neutral", "reason": "unused"}))
+    model.script(reply("only"))
     async with reflector(model) as stub:
         result = (await stub.Reflect(request())).result
-    assert (result.iteration_count, len(model.requests)) == (1, 2)  # R-33
+    assert (result.iteration_count, len(model.requests)) == (1, 1)  # R-33
 
 
-@pytest.mark.parametrize("text", ['```json\n{"insights": []}\n```', 'Here it is: {"insights": []} as asked'])
+@pytest.mark.parametrize("text", ['```json\n{"lessons": []}\n```', 'Here it is: {"lessons": []} as asked'])
 async def test_json_in_fences_and_prose_is_found(model: OpenAIServer, text: str) -> None:
     model.script(chat(text))
     async with reflector(model) as stub:
@@ -105,53 +122,82 @@ async def test_json_in_fences_and_prose_is_found(model: OpenAIServer, text: str)
 
 
 @pytest.mark.parametrize(
-    "reply", [chat("no json"), chat("{"), chat("[1]"), chat(""), error(400, "refused"), error(503, "overloaded")]
+    ("failure", "calls", "problem"),
+    [
+        (chat("no json"), 2, "no JSON object in the reply"),
+        (chat(""), 2, "no JSON object in the reply"),
+        (chat('{"lessons": [{"lesson": 1}]}'), 2, "does not fit ReflectionReply: lessons.0.what_happened: is missing"),
+        (chat('{"analysis": "a long', finish_reason="length"), 2, "was cut at its limit of tokens (length)"),
+        (chat("", finish_reason="content_filter"), 1, "the model declined to reply: finish reason content_filter"),
+        (error(400, "refused"), 1, "HTTP 400"),
+        (error(503, "overloaded"), 1, "HTTP 503"),
+    ],
 )
-async def test_a_model_that_fails_costs_iterations_but_no_error(model: OpenAIServer, reply: Answer) -> None:
-    model.answer_with(reply)
+async def test_if_the_model_fails_the_rules_reflect_and_the_result_says_why(
+    model: OpenAIServer, failure: Answer, calls: int, problem: str
+) -> None:
+    model.answer_with(failure)
     async with reflector(model, llm_retries=0) as stub:
-        result = (await stub.Reflect(request(max_iterations=2))).result
-    assert (result.iteration_count, len(result.insights)) == (0, 0)  # R-14, R-33
-    (vote,) = result.bullet_evaluations
-    assert vote.tag == playbook_pb2.VOTE_TAG_NEUTRAL
-    assert vote.reason.startswith("Evaluation failed: ")  # R-18
+        result = (await stub.Reflect(request())).result
+    assert len(model.requests) == calls, "an invalid reply is asked for again once"
+    assert (result.model, result.iteration_count) == ("offline", 1)  # R-14, R-33
+    assert result.error.startswith("the model gpt-4o-mini failed, and the rules reflected instead: ")
+    assert problem in result.error
     assert result.status == tpb.TRAJECTORY_STATUS_FAILURE
 
 
+async def test_the_complete_lessons_of_a_cut_reply_are_kept(model: OpenAIServer) -> None:
+    whole = json.dumps(build_reply("first", "second"))
+    model.script(chat(whole[: whole.index('"second"') + 4], finish_reason="length"))
+    async with reflector(model) as stub:
+        result = (await stub.Reflect(request())).result
+    assert [insight.key_insight for insight in result.insights] == ["first"]
+    assert result.error == "the reply was cut at its limit of tokens; its complete parts were kept"
+    assert result.model == "gpt-4o-mini"
+
+
 async def test_steps_that_do_not_exist_are_asked_for_again(model: OpenAIServer) -> None:
-    model.script(insights("x", steps=[7]), insights("x", steps=[1]))
+    model.script(reply("x", evidence_steps=[7]), reply("x", evidence_steps=[1]))
     async with reflector(model, language="en") as stub:
         result = (await stub.Reflect(request(bullets=[]))).result
     assert list(result.insights[0].steps) == [0]
     assert "steps that do not exist: 7. The numbers go from 1 to 2." in model.requests[1].prompt
-    assert [speaker for speaker, _ in model.requests[1].messages] == ["user", "assistant", "user"]
+    assert [speaker for speaker, _ in model.requests[1].messages] == ["system", "user", "assistant", "user"]
 
 
-async def test_a_datasets_own_template_is_used(model: OpenAIServer, tmp_path: Path) -> None:
+async def test_a_datasets_own_template_is_the_one_message(model: OpenAIServer, tmp_path: Path) -> None:
     (tmp_path / "reflector").mkdir()
     (tmp_path / "reflector" / "appworld.txt").write_text("教訓を {ground_truth} から。", encoding="utf-8")
-    model.script(insights("x"))
+    verdict = {"bullet_id": "other", "tag": "harmful", "reason": "it misled"}
+    own = {"insights": [dict.fromkeys(OWN_FIELDS, "x")]}
+    model.script(chat_json(own), chat_json(verdict))
     async with reflector(model, prompts_dir=tmp_path) as stub:
-        await stub.Reflect(request(bullets=[]))
-    assert model.requests[0].prompt == "教訓を 42 から。"  # R-22
+        result = (await stub.Reflect(request())).result
+    assert model.requests[0].messages == [("user", "教訓を 42 から。")]  # R-22, R-23
+    assert [insight.key_insight for insight in result.insights] == ["x"]
+    assert "Set {user.name} first." in model.requests[1].prompt
+    (vote,) = result.bullet_evaluations
+    assert (vote.bullet_id, vote.tag) == ("er-00001", playbook_pb2.VOTE_TAG_HARMFUL)  # R-17
 
 
-async def test_a_long_trajectory_is_reduced_and_the_prompt_states_it(model: OpenAIServer) -> None:
-    steps = [tpb.Step(role=tpb.STEP_ROLE_TOOL, content=f"page {number} " + "x" * 2_000) for number in range(200)]
+async def test_a_long_run_is_reduced_and_the_prompt_says_so(model: OpenAIServer) -> None:
+    steps = [tpb.Step(role=tpb.STEP_ROLE_TOOL, content=f"page {number} " + "x " * 1_000) for number in range(200)]
     steps[120].content = "Error: the balance is not enough"
     long = tpb.Trajectory(query="q", dataset="appworld", status=tpb.TRAJECTORY_STATUS_FAILURE, steps=steps)
-    model.script(insights("x", steps=[120]))
-    async with reflector(model, reflector_transcript_chars=5_000) as stub:
+    too_long = error(400, "This model's maximum context length is 6000 tokens.")
+    model.script(too_long, reply("x", evidence_steps=[120]))
+    async with reflector(model) as stub:
         result = (await stub.Reflect(request(trajectory=long, bullets=[]))).result
-    prompt = model.requests[0].prompt
-    assert len(prompt) < 8_000
-    assert "[120] tool: Error: the balance is not enough" in prompt
-    assert "less important steps are left out" in prompt
-    assert list(result.insights[0].steps) == [120]
+    whole, reduced = (sent.prompt for sent in model.requests)
+    assert len(whole) > 300_000
+    assert len(reduced) < 8_000
+    assert '<step n="120" role="tool">Error: the balance is not enough</step>' in reduced
+    assert "less important steps are left out" in reduced
+    assert (list(result.insights[0].steps), result.error) == ([120], "")
 
 
 async def test_a_stalled_model_does_not_outlast_the_caller(model: OpenAIServer) -> None:
-    """Either the reflector tells in time that no iteration was completed (R-12), or the caller's time is over."""
+    """Either the reflector tells in time that the rules reflected (R-12), or the caller's time is over."""
     model.answer_with(stall())
     async with reflector(model) as stub:
         try:
@@ -159,6 +205,6 @@ async def test_a_stalled_model_does_not_outlast_the_caller(model: OpenAIServer) 
         except grpc.aio.AioRpcError as error:
             outcome = error.code()
         else:
-            outcome = reflected.result.iteration_count
-        assert outcome in (grpc.StatusCode.DEADLINE_EXCEEDED, 0)
+            outcome = reflected.result.model
+        assert outcome in (grpc.StatusCode.DEADLINE_EXCEEDED, "offline")
         await asyncio.to_thread(model.wait_until_idle)

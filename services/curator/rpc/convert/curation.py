@@ -22,6 +22,9 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
                 insight.key_insight,
                 tuple(insight.steps),
                 insight.section,
+                _decode_kind(insight.kind),
+                insight.confirms,
+                insight.contradicts,
             )
             for insight in message.insights
         ),
@@ -46,6 +49,11 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
         task_id=message.task_id,
         is_success=message.status == trajectory_pb2.TRAJECTORY_STATUS_SUCCESS,
     )
+
+
+def _decode_kind(kind: trajectory_pb2.InsightKind.ValueType) -> str:
+    """Return the name of a kind of lessons, empty when none is set."""
+    return trajectory_pb2.InsightKind.Name(kind).removeprefix("INSIGHT_KIND_").lower() if kind else ""
 
 
 def _decode_signal(signal: trajectory_pb2.SignalStrength.ValueType) -> str:

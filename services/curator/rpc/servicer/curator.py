@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from chassis.errors import NotFound, RequestIdReused
@@ -9,19 +10,25 @@ from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
 from libs.llm.usage import collect_usage, encode_usage
 from libs.storage.idempotency import IdempotencyKey
+from services.curator.domain.log import StoredBullet
 from services.curator.rpc.convert import playbook as convert
 from services.curator.rpc.convert.curation import decode_reflection, encode_curation
 from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.mutation import encode_message
 from services.curator.usecases.curate import Curation, CuratorAgent
+from services.curator.usecases.near_bullets import NearBullets
 from services.curator.usecases.ports import PlaybookStore
 
 
 class CuratorServicer(curator_grpc.CuratorServiceServicer):
     """hansei.curator.v1.CuratorService."""
 
-    def __init__(self, agent: CuratorAgent, store: PlaybookStore, size: MessageSize) -> None:
+    def __init__(
+        self, agent: CuratorAgent, store: PlaybookStore, size: MessageSize, near_bullets: NearBullets | None = None
+    ) -> None:
+        """`near_bullets` chooses bullets for a reflecting model; None: there is none."""
         self._agent = agent
+        self._near_bullets = near_bullets
         self._store = store
         self._size = size
 
@@ -57,8 +64,11 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
             committed = curator_pb.CommittedCuration(reflection_result=done.reflection_result, response=response)
             return curator_pb.PrepareCurationResponse(committed=committed, revision=snapshot.revision)
         ids = frozenset(request.bullet_ids)
-        served = (stored for stored in snapshot.all_bullets() if stored.bullet.id in ids) if ids else ()
-        bullets = self._size.fill_page(map(convert.encode_stored_bullet, served))
+        if self._near_bullets is not None:
+            chosen: Iterable[StoredBullet] = await self._near_bullets.choose(snapshot, ids, request.query)
+        else:
+            chosen = (stored for stored in snapshot.all_bullets() if stored.bullet.id in ids) if ids else ()
+        bullets = self._size.fill_page(map(convert.encode_stored_bullet, chosen))
         return curator_pb.PrepareCurationResponse(bullets=bullets, revision=snapshot.revision)
 
     async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:

@@ -181,10 +181,13 @@ class PrepareCurationRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     BULLET_IDS_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The `request_id` of the later Curate."""
     dataset: _builtins.str
     """The dataset that learns."""
+    query: _builtins.str
+    """The task. With a model the bullets that matter for it are returned, too: all while they are few, else the nearest."""
     @_builtins.property
     def bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the bullets that were served to the agent. Unknown ids are ignored."""
@@ -195,10 +198,11 @@ class PrepareCurationRequest(_message.Message):
         request_id: _builtins.str = ...,
         dataset: _builtins.str = ...,
         bullet_ids: _abc.Iterable[_builtins.str] | None = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_ids", b"bullet_ids", "dataset", b"dataset", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_ids", b"bullet_ids", "dataset", b"dataset", "query", b"query", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -221,7 +225,9 @@ class PrepareCurationResponse(_message.Message):
 
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
-        """The bullets with the given ids, in playbook order, as many as fit a page; none when a curation was committed."""
+        """The bullets with the given ids and those that matter for `query`, in playbook order, as many as fit a page; none
+        when a curation was committed.
+        """
 
     def __init__(
         self,

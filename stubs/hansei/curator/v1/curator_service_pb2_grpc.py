@@ -58,8 +58,8 @@ class CuratorServiceServicer:
 
     def Curate(self, request, context):
         """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
-        status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
-        why, nothing has changed, and the same `request_id` may be sent again (C-77).
+        status is OK also when the model failed, its reply could not be read, or the store could not be written: then `saved`
+        is false and `error` says why, nothing has changed, and the same `request_id` may be sent again (C-77).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

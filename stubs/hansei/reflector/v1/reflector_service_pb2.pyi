@@ -121,7 +121,7 @@ class ReflectRequest(_message.Message):
 
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
-        """The playbook's bullets, in which `used_bullet_ids` are looked up."""
+        """The playbook's bullets, in which `used_bullet_ids` are looked up. A model is told all of them, as far as they fit."""
 
     @_builtins.property
     def siblings(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Trajectory]:

@@ -109,6 +109,34 @@ STEP_ROLE_TOOL: StepRole.ValueType  # 4
 """A tool's result."""
 Global___StepRole: _TypeAlias = StepRole  # noqa: Y015
 
+class _InsightKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _InsightKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InsightKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INSIGHT_KIND_UNSPECIFIED: _InsightKind.ValueType  # 0
+    """Not said."""
+    INSIGHT_KIND_MISTAKE: _InsightKind.ValueType  # 1
+    """Something went wrong and can be avoided."""
+    INSIGHT_KIND_STRATEGY: _InsightKind.ValueType  # 2
+    """A way of working that caused a success."""
+    INSIGHT_KIND_TOOL_FACT: _InsightKind.ValueType  # 3
+    """A property of a tool or of the environment."""
+
+class InsightKind(_InsightKind, metaclass=_InsightKindEnumTypeWrapper):
+    """The kind of a lesson."""
+
+INSIGHT_KIND_UNSPECIFIED: InsightKind.ValueType  # 0
+"""Not said."""
+INSIGHT_KIND_MISTAKE: InsightKind.ValueType  # 1
+"""Something went wrong and can be avoided."""
+INSIGHT_KIND_STRATEGY: InsightKind.ValueType  # 2
+"""A way of working that caused a success."""
+INSIGHT_KIND_TOOL_FACT: InsightKind.ValueType  # 3
+"""A property of a tool or of the environment."""
+Global___InsightKind: _TypeAlias = InsightKind  # noqa: Y015
+
 @_typing.final
 class ToolCall(_message.Message):
     """One call of a tool that a step asks for."""
@@ -289,6 +317,9 @@ class Insight(_message.Message):
     KEY_INSIGHT_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     SECTION_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    CONFIRMS_FIELD_NUMBER: _builtins.int
+    CONTRADICTS_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
     """How the lesson was reached."""
     error_identification: _builtins.str
@@ -301,6 +332,12 @@ class Insight(_message.Message):
     """The lesson in a sentence or two: the text for a playbook."""
     section: _builtins.str
     """The section it seems to belong to; empty leaves it to the curator."""
+    kind: Global___InsightKind.ValueType
+    """The kind of the lesson, as the model says."""
+    confirms: _builtins.str
+    """Id of the bullet that says the same already; empty for none."""
+    contradicts: _builtins.str
+    """Id of the bullet that the lesson contradicts; empty for none."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """0-based indexes of the steps it rests on."""
@@ -315,10 +352,13 @@ class Insight(_message.Message):
         key_insight: _builtins.str = ...,
         steps: _abc.Iterable[_builtins.int] | None = ...,
         section: _builtins.str = ...,
+        kind: Global___InsightKind.ValueType = ...,
+        confirms: _builtins.str = ...,
+        contradicts: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirms", b"confirms", "contradicts", b"contradicts", "correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "kind", b"kind", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -487,6 +527,7 @@ class ReflectionResult(_message.Message):
     USED_BULLET_IDS_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     trajectory_query: _builtins.str
     """The run's query."""
     trajectory_dataset: _builtins.str
@@ -503,6 +544,10 @@ class ReflectionResult(_message.Message):
     """How the run ended."""
     task_id: _builtins.str
     """Names the task: runs of one task are not independent evidence; empty means that of the query."""
+    error: _builtins.str
+    """Why the model's reflection is missing or incomplete; empty when nothing failed. With `model` `offline` the model
+    failed and the rules reflected instead.
+    """
     @_builtins.property
     def insights(self) -> _containers.RepeatedCompositeFieldContainer[Global___Insight]:
         """The lessons; at most 200."""
@@ -541,10 +586,11 @@ class ReflectionResult(_message.Message):
         used_bullet_ids: _abc.Iterable[_builtins.str] | None = ...,
         calls: _abc.Iterable[Global___ObservedCall] | None = ...,
         task_id: _builtins.str = ...,
+        error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution", "bullet_evaluations", b"bullet_evaluations", "calls", b"calls", "insights", b"insights", "iteration_count", b"iteration_count", "model", b"model", "signal", b"signal", "status", b"status", "task_id", b"task_id", "trajectory_dataset", b"trajectory_dataset", "trajectory_id", b"trajectory_id", "trajectory_query", b"trajectory_query", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution", "bullet_evaluations", b"bullet_evaluations", "calls", b"calls", "error", b"error", "insights", b"insights", "iteration_count", b"iteration_count", "model", b"model", "signal", b"signal", "status", b"status", "task_id", b"task_id", "trajectory_dataset", b"trajectory_dataset", "trajectory_id", b"trajectory_id", "trajectory_query", b"trajectory_query", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,151 @@
+"""The operations of a curating model, from its reply to the playbook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from libs.llm.client import LLMClient
+from services.curator.adapters.sql.repository import SqlPlaybookStore
+from services.curator.domain.curation import SELF_REPORT, Lesson, Reflection, SectionDefinition
+from services.curator.domain.playbook import Bullet
+from services.curator.domain.review import PendingState
+from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
+from services.curator.usecases.curate import Curation, CuratorAgent
+from services.curator.usecases.model_curator import ModelCurator
+from services.curator.usecases.model_operations import NOT_SHOWN, UNDECIDED, WAITING_CANNOT_BE_EDITED
+from services.curator.usecases.similarity import WordSource
+
+FIRST = Lesson("r", "e", "c", "a", "Check the refund policy before cancelling.", steps=(2, 3))
+SECOND = Lesson("r", "e", "c", "a", "Ask for the user id alone.", steps=(7,))
+
+
+class NoSections:
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
+        return []
+
+
+class Replying:
+    """A chat model that replies with these operations, and keeps the messages."""
+
+    def __init__(self, *operations: dict[str, Any]) -> None:
+        self.reply = json.dumps({"operations": operations})
+        self.messages: list[Any] = []
+
+    def invoke(self, messages: Any, /, **options: Any) -> Any:
+        raise NotImplementedError
+
+    async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
+        self.messages = list(messages)
+        return type("Message", (), {"content": self.reply})()
+
+
+async def curate(
+    store: SqlPlaybookStore,
+    trajectory: str,
+    *operations: dict[str, Any],
+    lessons: tuple[Lesson, ...] = (FIRST, SECOND),
+    signal: str = "reward",
+    model: Replying | None = None,
+) -> Curation:
+    by_words = WordSource()
+    client = LLMClient(model or Replying(*({"reasoning": "why", "lesson": 1, **item} for item in operations)))
+    curator = ModelCurator(client, CuratorPromptBuilder("nowhere", "en"), "gpt", by_words)
+    reflection = Reflection(lessons, (), trajectory, "cancel it", signal=signal, model="gpt")
+    return await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
+
+
+async def bullets(store: SqlPlaybookStore) -> list[Bullet]:
+    return (await store.load("d")).bullet_list
+
+
+def add(content: str, lesson: int = 1, section: str = "s") -> dict[str, Any]:
+    return {"op": "ADD", "lesson": lesson, "section": section, "content": content}
+
+
+def list_sources(bullet: Bullet) -> list[tuple[str, tuple[int, ...]]]:
+    return [(source.trajectory, source.steps) for source in bullet.sources]
+
+
+async def test_each_bullet_rests_on_the_steps_of_its_own_lesson(store: SqlPlaybookStore) -> None:
+    curation = await curate(store, "run-1", add("one"), add("two", lesson=2, section=" "))
+    assert curation.result.summary == "ADD: 2, UPDATE: 0, DELETE: 0"
+    one, two = await bullets(store)
+    assert (one.id, list_sources(one)) == ("s-00001", [("run-1", (2, 3))])
+    assert (two.section, list_sources(two)) == ("others", [("run-1", (7,))])
+
+
+async def test_a_confirmed_bullet_keeps_its_text_and_gets_a_source(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("one"), {"op": "SKIP", "lesson": 2})
+    curation = await curate(store, "run-2", {"op": "CONFIRM", "id": "[s-00001]"}, {"op": "SKIP", "lesson": 2})
+    assert [operation.applied for operation in curation.operations] == [False, False]
+    assert curation.operations[0].skipped_reason == "the same lesson is already there: s-00001"
+    assert curation.operations[1].skipped_reason == "skipped by the curator: why"
+    [bullet] = await bullets(store)
+    assert (bullet.content, list_sources(bullet)) == ("one", [("run-1", (2, 3)), ("run-2", (2, 3))])
+    [revision] = await store.history("d", None, 1)
+    assert "s-00001 confirmed" in revision.summary
+
+
+async def test_rewrite_merge_and_retire_are_deltas(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("one"), add("two", lesson=2), add("three", lesson=2), add("four"))
+    curation = await curate(
+        store,
+        "run-2",
+        {"op": "REWRITE", "id": "s-00001", "content": "one, and when"},
+        {"op": "MERGE", "lesson": 2, "ids": ["s-00002", "s-00003"], "into": "s-00003", "content": "two and three"},
+        {"op": "RETIRE", "id": "s-00004"},
+    )
+    assert curation.result.summary == "ADD: 0, UPDATE: 2, DELETE: 2"
+    one, merged = await bullets(store)
+    assert (one.content, list_sources(one)) == ("one, and when", [("run-1", (2, 3)), ("run-2", (2, 3))])
+    assert (merged.id, merged.content) == ("s-00003", "two and three")
+    assert list_sources(merged) == [("run-1", (7,)), ("run-2", (7,))]
+
+
+async def test_what_was_not_shown_or_does_not_exist_is_declined(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("one"), add("two", lesson=2))
+    curation = await curate(
+        store,
+        "run-2",
+        {"op": "CONFIRM", "id": "nope"},
+        {"op": "REWRITE", "id": "nope", "content": "x"},
+        {"op": "MERGE", "ids": ["nope"], "into": "s-00001", "content": "x"},
+        {"op": "RETIRE", "id": "nope"},
+        {"op": "ADD", "lesson": 9, "section": "s", "content": "x"},
+    )
+    reasons = [operation.skipped_reason for operation in curation.operations]
+    assert reasons == [*[NOT_SHOWN] * 4, "the reply names lesson 9, and there are 2", UNDECIDED]
+    assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]
+
+
+async def test_a_waiting_lesson_is_confirmed_by_its_id(store: SqlPlaybookStore) -> None:
+    first = await curate(store, "run-1", add("Look at the policy."), lessons=(FIRST,), signal=SELF_REPORT)
+    assert [change.waits_because for change in first.pending] == [WAITS_FOR_A_SECOND]
+    model = Replying({"reasoning": "same", "lesson": 1, "op": "CONFIRM", "id": "w-1"})
+    same = await curate(store, "run-1", lessons=(SECOND,), signal=SELF_REPORT, model=model)
+    assert [operation.skipped_reason for operation in same.operations] == [WAITS_ALREADY]
+    assert "[w-1] Look at the policy." in model.messages[1][1]
+    second = await curate(store, "run-2", lessons=(SECOND,), signal=SELF_REPORT, model=model)
+    assert [operation.applied for operation in second.operations] == [True]
+    [bullet] = await bullets(store)
+    assert (bullet.content, list_sources(bullet)) == ("Look at the policy.", [("run-1", (2, 3)), ("run-2", (7,))])
+    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
+    [approved] = await store.pending("d", [PendingState.APPROVED], "", 10)
+    assert (approved.decided_by, approved.decision_reason) == ("curator", "confirmed by trajectory run-2")
+
+
+async def test_a_waiting_lesson_cannot_be_edited(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("Look at the policy."), lessons=(FIRST,), signal=SELF_REPORT)
+    curation = await curate(store, "run-2", {"op": "RETIRE", "id": "w-1"}, lessons=(SECOND,))
+    assert [operation.skipped_reason for operation in curation.operations] == [WAITING_CANNOT_BE_EDITED]
+
+
+async def test_the_agents_own_word_removes_nothing_without_a_person(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("one"), add("two", lesson=2))
+    merge = {"op": "MERGE", "ids": ["s-00002"], "into": "s-00001", "content": "both"}
+    curation = await curate(store, "run-2", merge, lessons=(FIRST,), signal=SELF_REPORT)
+    assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
+    assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]
