@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from chassis.logging import get_logger
-from services.reflector.domain.actions import ToolUse, extract_actions
+from libs.trajectories.actions import ToolUse, extract_actions
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.reduction import Transcript, reduce_transcript

@@ -117,6 +117,12 @@ def delete_bullet_trials(connection: Connection, dataset: str) -> None:
     connection.execute(delete(bullet_trial).where(bullet_trial.c.dataset == dataset))
 
 
+def delete_trials(connection: Connection, dataset: str) -> None:
+    """Delete the trials of a dataset with their servings and decisions."""
+    for table in (bullet_trial, serving, decision, dataset_trials):
+        connection.execute(delete(table).where(table.c.dataset == dataset))
+
+
 def select_serving(connection: Connection, dataset: str, serving_id: str) -> Row[Any] | None:
     """Return the row of a serving."""
     query = select(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)
