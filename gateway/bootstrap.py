@@ -97,11 +97,15 @@ def create_front(
             closing.push_async_callback(http.close)
             await http.start()
 
+    async def drain() -> None:
+        await bulk.learning.drain()
+        await outbox.trajectories.drain()
+
     return Service(
         name="gateway",
         registrations=[*own.values(), *behind],
         start=start,
-        drain=bulk.learning.drain,
+        drain=drain,
         close=closing.aclose,
         guard=access.guard or AllowAll(),
         http_url=lambda: http.url if http is not None else "",

@@ -22,6 +22,8 @@ from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 BATCH = 32
 SWEEP_SECONDS = 15.0
 """Seconds between two looks for trajectories that other replicas have left."""
+DRAIN_SECONDS = 3.0
+"""Time to deliver what waits when the process ends."""
 DELIVERY = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=15.0)
 
 log = get_logger("hansei.outbox")
@@ -59,6 +61,7 @@ class TrajectoryOutbox:
         self._waiting_bytes = 0
         self._faults: Counter[int] = Counter()
         self._added = asyncio.Event()
+        self._delivering = asyncio.Lock()
 
     async def open(self) -> None:
         """Open the database. Raises StoreUnavailable, SchemaNewer."""
@@ -103,8 +106,19 @@ class TrajectoryOutbox:
                     async with asyncio.timeout(self._sweep_seconds):
                         await self._added.wait()
 
+    async def drain(self) -> None:
+        """Deliver what waits, as far as the archive answers at once; the next process delivers the rest."""
+        with suppress(HanseiError, TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while await self._deliver_batch():
+                    pass
+
     async def _deliver_batch(self) -> int:
         """Deliver the oldest trajectories; return how many there were. Raises transient errors."""
+        async with self._delivering:
+            return await self._deliver_oldest()
+
+    async def _deliver_oldest(self) -> int:
         await self._store.open()
         entries = await self._store.list_entries(BATCH)
         finished: list[OutboxEntry] = []
