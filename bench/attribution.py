@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from bench.lift.__main__ import calculate_wilson_interval
 from bench.report import machine, write
+from libs.trajectories.actions import ToolUse, extract_actions
 from services.reflector.adapters.importers.labels import read_labelled
-from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.attribution import WEIGHTS, Candidate, find_candidates, rank_candidates
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Role, Step

@@ -23,13 +23,16 @@ from gateway.adapters.methods import ContractMethods
 from gateway.bulk.bootstrap import build_bulk
 from gateway.contract import load_contract
 from gateway.orchestrator.learn import Learning
+from gateway.orchestrator.ports import TrajectoryArchive
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.workflow import ReflectionWorkflow
+from gateway.outbox.bootstrap import build_outbox
 from gateway.rpc import passthrough
 from gateway.rpc.rounds import RoundsServicer
 from gateway.rpc.servicer import GatewayServicer
 from gateway.settings import HTTP_ADDRESS_VARIABLE, GatewaySettings
 from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
+from hansei.evidence.v1.archive_service_pb2_grpc import ArchiveServiceStub
 from hansei.evidence.v1.evidence_service_pb2_grpc import EvidenceServiceStub
 from hansei.gateway.v1 import (
     access_service_pb2_grpc,
@@ -66,8 +69,11 @@ def create_front(
     """
     with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
         database_url = parse_location(settings.gateway_database_url)
-        bulk = build_bulk(settings, database_url, _create_learning(peers))
-    own = create_chains(peers, create_prompts(settings)) | {
+        archive = ArchiveServiceStub(peers.channel("evidence"))
+        outbox = build_outbox(settings, database_url, settings.bulk_executor, archive)
+        learning = _create_learning(peers, outbox.trajectories if settings.archive_trajectories else None)
+        bulk = build_bulk(settings, database_url, learning)
+    own = create_chains(peers, create_prompts(settings), learning) | {
         "hansei.gateway.v1.BulkService": Registration(
             bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer
         )
@@ -82,7 +88,7 @@ def create_front(
     closing = AsyncExitStack()
 
     async def start() -> None:
-        for part in (access, bulk):
+        for part in (access, outbox, bulk):
             closing.push_async_callback(part.close)
             await wait_until_open(
                 part.open, database_url, "HANSEI_GATEWAY_DATABASE_URL", settings.database_wait_seconds
@@ -91,17 +97,22 @@ def create_front(
             closing.push_async_callback(http.close)
             await http.start()
 
+    async def drain() -> None:
+        await bulk.learning.drain()
+        await outbox.trajectories.drain()
+
     return Service(
         name="gateway",
         registrations=[*own.values(), *behind],
         start=start,
-        drain=bulk.learning.drain,
+        drain=drain,
         close=closing.aclose,
         guard=access.guard or AllowAll(),
         http_url=lambda: http.url if http is not None else "",
         tasks={
             "access": access.synchronization.run,
             "bulk": bulk.learning.run_maintenance,
+            "outbox": outbox.trajectories.run,
             **({} if http is None else {"http": http.watch}),
         },
     )
@@ -113,12 +124,12 @@ def _create_servicers(services: Sequence[Service]) -> dict[str, object]:
     return {name: registration.servicer for registration in registrations for name in collect_handlers(registration)}
 
 
-def create_chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
+def create_chains(peers: Peers, prompts: UserPromptBuilder, learning: Learning) -> dict[str, Registration]:
     """Return the registrations of the chains by the full names of their services."""
     return {
         "hansei.gateway.v1.GatewayService": Registration(
             gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server,
-            GatewayServicer(_create_learning(peers), _create_workflow(peers)),
+            GatewayServicer(learning, _create_workflow(peers)),
         ),
         "hansei.gateway.v1.RoundsService": Registration(
             rounds_service_pb2_grpc.add_RoundsServiceServicer_to_server, RoundsServicer(_create_rounds(peers, prompts))
@@ -137,9 +148,11 @@ def _create_rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     )
 
 
-def _create_learning(peers: Peers) -> Learning:
+def _create_learning(peers: Peers, archive: TrajectoryArchive | None) -> Learning:
     return Learning(
-        curator=CuratorServiceStub(peers.channel("curator")), reflector=ReflectorServiceStub(peers.channel("reflector"))
+        curator=CuratorServiceStub(peers.channel("curator")),
+        reflector=ReflectorServiceStub(peers.channel("reflector")),
+        archive=archive,
     )
 
 

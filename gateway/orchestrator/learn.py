@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chassis.errors import AlreadyExists, InvalidArgument, RequestIdReused, Violation
-from gateway.orchestrator.ports import CuratorPort, ReflectorPort
+from gateway.orchestrator.ports import CuratorPort, ReflectorPort, TrajectoryArchive
 from gateway.orchestrator.usage import sum_usage
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
+from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
@@ -19,6 +20,7 @@ from libs.prompts.language import detect_language
 from libs.prompts.outcomes import build_test_report
 
 MAX_SERVED_BULLETS = 1000
+MAX_LEARNED_BULLETS = 1000
 MAX_REPORT_CHARS = 1_000_000
 
 
@@ -36,6 +38,8 @@ class Learning:
 
     curator: CuratorPort
     reflector: ReflectorPort
+    archive: TrajectoryArchive | None = None
+    """The way to the archive of trajectories; None archives nothing."""
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
         """Learn one trajectory.
@@ -48,12 +52,18 @@ class Learning:
         return response
 
     async def stages(self, request: gateway.LearnRequest) -> AsyncIterator[FinishedStage]:
-        """Yield each finished stage; the response of the last one is complete."""
+        """Yield each finished stage; the response of the last one is complete.
+
+        Before the last stage the trajectory is on disk, on its way to the archive.
+        """
         trajectory = _ensure_id(request)
         prepared = await self._prepare(request, trajectory)
         if prepared.HasField("committed"):
             message = "this request was committed before; nothing changed"
-            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _build_committed_response(prepared))
+            response = _build_committed_response(prepared)
+            # The call that committed may have ended before the trajectory was stored.
+            await self._store_trajectory(request, trajectory, response)
+            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, response)
             return
         yield FinishedStage(
             gateway.LEARN_STAGE_LOADED,
@@ -64,6 +74,7 @@ class Learning:
         reflection = reflected.result
         response = gateway.LearnResponse(reflection=reflection, usage=reflected.usage)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
+            await self._store_trajectory(request, trajectory, response)
             yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", response)
             return
         message = (
@@ -74,6 +85,7 @@ class Learning:
         yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, response)
 
         response = await self._curate(request, trajectory, reflected, prepared.revision)
+        await self._store_trajectory(request, trajectory, response)
         yield FinishedStage(gateway.LEARN_STAGE_CURATED, _format_summary(response.curation), response)
 
     async def _prepare(
@@ -90,6 +102,23 @@ class Learning:
         if prepared.HasField("committed") and committed_id != trajectory.id:
             raise RequestIdReused(request.request_id, f"trajectory {committed_id!r}")
         return prepared
+
+    async def _store_trajectory(
+        self, request: gateway.LearnRequest, trajectory: trajectory_pb2.Trajectory, response: gateway.LearnResponse
+    ) -> None:
+        if self.archive is None or not (trajectory.steps or trajectory.reasoning_steps):
+            return
+        applied = (operation for operation in response.curation.operations if operation.applied)
+        learned = dict.fromkeys(operation.bullet_id for operation in applied if operation.bullet_id)
+        entry = archive_pb.StoreTrajectoryRequest(
+            dataset=request.dataset,
+            trajectory=trajectory,
+            ground_truth=request.ground_truth,
+            test_report=request.test_report,
+            learned_bullet_ids=list(learned)[:MAX_LEARNED_BULLETS],
+        )
+        entry.learned_at.GetCurrentTime()
+        await self.archive.add(entry)
 
     async def _curate(
         self,

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.planner.v1 import generator_service_pb2 as generator
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
@@ -41,6 +42,13 @@ class ReflectorPort(Protocol):
 
     def Reflect(self, request: reflector.ReflectRequest, /) -> Awaitable[reflector.ReflectResponse]:
         """Return the lessons of a trajectory."""
+
+
+class TrajectoryArchive(Protocol):
+    """The way to the archive of trajectories."""
+
+    async def add(self, request: archive.StoreTrajectoryRequest) -> None:
+        """Store a trajectory for the archive, which gets it later. Never fails: learning goes on without it."""
 
 
 class BulletSearch(Protocol):

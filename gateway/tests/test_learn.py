@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from chassis.errors import AlreadyExists, Unavailable
 from gateway.orchestrator.learn import Learning
 from gateway.tests.scripted_http import Peers
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
@@ -113,3 +115,45 @@ async def test_a_reflection_that_fails_is_not_curated() -> None:  # G-43, G-45, 
         await Learning(broken, broken).learn(learn_request())
     for requests in (peers.requests, broken.requests):
         assert not any(isinstance(request, curator.CurateRequest) for request in requests)
+
+
+@dataclass
+class RecordingArchive:
+    """Collects the trajectories that are sent to the archive."""
+
+    requests: list[archive.StoreTrajectoryRequest] = field(default_factory=list)
+
+    async def add(self, request: archive.StoreTrajectoryRequest) -> None:
+        self.requests.append(request)
+
+
+async def test_a_learned_trajectory_is_sent_to_the_archive() -> None:
+    peers, archived = Peers(), RecordingArchive()
+    request = learn_request(ground_truth="42", test_report="1 passed")
+    request.trajectory.reasoning_steps.append("I add.")
+    await Learning(peers, peers, archived).learn(request)
+    (stored,) = archived.requests
+    assert (stored.dataset, stored.trajectory) == ("d", request.trajectory)
+    assert (stored.ground_truth, stored.test_report) == ("42", "1 passed")
+    assert stored.HasField("learned_at")
+
+
+async def test_a_trajectory_without_steps_or_one_that_was_not_learned_is_not_archived() -> None:
+    archived = RecordingArchive()
+    await Learning(Peers(), Peers(), archived).learn(learn_request())
+    request = learn_request()
+    request.trajectory.reasoning_steps.append("I add.")
+    broken = Peers(raises={"curate": Unavailable("down")})
+    with pytest.raises(Unavailable):
+        await Learning(broken, broken, archived).learn(request)
+    assert archived.requests == []
+
+
+async def test_a_repeated_request_archives_again_what_the_first_call_may_have_missed() -> None:
+    peers, archived = SpendingPeers(), RecordingArchive()
+    request = learn_request()
+    request.trajectory.reasoning_steps.append("I add.")
+    first = await Learning(peers, peers, archived).learn(request)
+    assert not first.already_learned
+    assert (await Learning(peers, peers, archived).learn(request)).already_learned
+    assert len(archived.requests) == 2

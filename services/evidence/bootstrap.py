@@ -7,18 +7,25 @@ import asyncio
 import chassis
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from hansei.evidence.v1 import evidence_service_pb2_grpc
+from chassis.settings import BadSetting
+from hansei.evidence.v1 import archive_service_pb2_grpc, evidence_service_pb2_grpc
+from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
+from libs.storage.timestamps import utc_now
 from services.evidence.adapters import metrics
-from services.evidence.adapters.curator import CuratorPlaybooks
+from services.evidence.adapters.bodies import ObjectStore, compress, decompress
+from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import GrpcBulletSearch
+from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
 from services.evidence.settings import EvidenceSettings
+from services.evidence.usecases.archive import Archive
 from services.evidence.usecases.decisions import DecisionPublisher
+from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
 from services.evidence.usecases.recall import Recall
 
-HOUSEKEEPING_SECONDS = 60
 PUBLISH_SECONDS = 2.0
 """Pause before harmful bullets are removed from their playbooks."""
 _SETTING = "HANSEI_EVIDENCE_DATABASE_URL"
@@ -30,23 +37,32 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     """Return the evidence service; it calls search and the curator. Raises `BadSetting`."""
     with report_setting(_SETTING):
         store = EvidenceRepository(settings.evidence_database_url)
-    publisher = DecisionPublisher(store, CuratorPlaybooks(peers.channel("curator")))
+    playbooks = GrpcPlaybooks(peers.channel("curator"))
+    publisher = DecisionPublisher(store, playbooks)
     recall = Recall(GrpcBulletSearch(peers.channel("search")), store)
+    archive = _create_archive(settings, store.database)
     servicer = EvidenceServicer(
-        recall, store, publisher, count_serving=metrics.count_serving, count_report=metrics.count_report
+        recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
+    erase_deleted = EraseDeletedDatasets(playbooks, archive, store)
 
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
 
+    async def delete_responses() -> None:
+        await store.delete_responses(settings.response_retention)
+
+    async def report_checks() -> None:
+        metrics.report_failed_checks(await store.count_failed_checks())
+
     async def keep_house() -> None:
         while True:
-            try:
-                await store.delete_responses(settings.response_retention)
-                metrics.report_failed_checks(await store.count_failed_checks())
-            except HanseiError as error:
-                _log.warning("housekeeping failed; trying again later", error=str(error))
-            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            for work in (delete_responses, report_checks, archive.maintain, erase_deleted):
+                try:
+                    await work()
+                except HanseiError as error:
+                    _log.warning("housekeeping failed; trying again later", error=str(error))
+            await asyncio.sleep(settings.evidence_housekeeping_seconds)
 
     async def publish_decisions() -> None:
         while True:
@@ -58,8 +74,30 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
 
     return chassis.Service(
         name="evidence",
-        registrations=[chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer)],
+        registrations=[
+            chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer),
+            chassis.Registration(
+                archive_service_pb2_grpc.add_ArchiveServiceServicer_to_server,
+                ArchiveServicer(archive, count_stored=metrics.count_stored_trajectory),
+            ),
+        ],
         start=start,
         close=store.database.close,
         tasks={"housekeeping": keep_house, "decisions": publish_decisions},
+    )
+
+
+def _create_archive(settings: EvidenceSettings, database: Database) -> Archive:
+    """Return the archive. Raises `BadSetting`."""
+    try:
+        objects = ObjectStore(settings.evidence_object_store_url) if settings.evidence_object_store_url else None
+    except ValueError as error:
+        raise BadSetting(f"HANSEI_EVIDENCE_OBJECT_STORE_URL: {error}") from error
+    return Archive(
+        ArchiveRepository(database),
+        objects,
+        settings.archive_limits,
+        compress=compress,
+        decompress=decompress,
+        now=utc_now,
     )

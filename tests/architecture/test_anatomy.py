@@ -15,6 +15,7 @@ KEEPING_STATE = [
     *(f"services/{name}" for name in SERVICES if "database" in LISTED[name]),
     "gateway/access",
     "gateway/bulk",
+    "gateway/outbox",
 ]
 
 RPC_BESIDE = {

@@ -20,6 +20,7 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext, RoundState
 from libs.prompts.language import Language
 from libs.prompts.settings import PromptBuilderSettings
+from libs.trajectories.actions import extract_actions
 from services.curator.domain.curation import DeltaContextItem, Lesson, Proposal, Reflection, SectionDefinition
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.review import PendingChange, PendingState
@@ -37,7 +38,6 @@ from services.planner.prompts.texts import PROMPTS
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, reasoning_tool
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.tools import AskUserTool, RAGSearchTool, ToolRegistry
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest

@@ -11,6 +11,7 @@ from typing import Any, Generic
 
 from hansei.client.calls import M, ServiceClient, bind_client_stream, bind_server_stream, bind_two_streams, bind_unary
 from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
@@ -214,6 +215,19 @@ class EvidenceServiceClient(ServiceClient[M]):
     list_decisions = bind_unary(evidence.ListDecisionsRequest, evidence.ListDecisionsResponse)
 
 
+class ArchiveServiceClient(ServiceClient[M]):
+    """Store, find and delete the trajectories of datasets."""
+
+    store_trajectory = bind_unary(archive.StoreTrajectoryRequest, archive.StoreTrajectoryResponse)
+    get_trajectory = bind_unary(archive.GetTrajectoryRequest, archive.GetTrajectoryResponse)
+    list_trajectories = bind_unary(archive.ListTrajectoriesRequest, archive.ListTrajectoriesResponse)
+    delete_trajectory = bind_unary(archive.DeleteTrajectoryRequest, archive.DeleteTrajectoryResponse)
+    get_retention = bind_unary(archive.GetRetentionRequest, archive.GetRetentionResponse)
+    set_retention = bind_unary(archive.SetRetentionRequest, archive.SetRetentionResponse)
+    delete_archive = bind_unary(archive.DeleteArchiveRequest, archive.DeleteArchiveResponse)
+    delete_archives = bind_unary(archive.DeleteArchivesRequest, archive.DeleteArchivesResponse)
+
+
 class AllServices(Generic[M]):
     """The services on one channel, which the clients have as attributes."""
 
@@ -236,3 +250,4 @@ class AllServices(Generic[M]):
         self.evaluator = EvaluatorServiceClient[M](channel)
         self.leaderboard = LeaderboardServiceClient[M](channel)
         self.evidence = EvidenceServiceClient[M](channel)
+        self.archive = ArchiveServiceClient[M](channel)

@@ -16,6 +16,9 @@ _reports = meter.create_counter(
 _decisions = meter.create_counter(
     "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."
 )
+_trajectories = meter.create_counter(
+    "hansei.evidence.trajectories", unit="{trajectory}", description="Trajectories sent to the archive, by novelty."
+)
 
 _failed_checks = meter.create_gauge(
     "hansei.evidence.failed.checks",
@@ -39,3 +42,8 @@ def count_report(counted: bool, decisions: Sequence[BulletDecision]) -> None:
     _reports.add(1, {"counted": counted})
     for decision in decisions:
         _decisions.add(1, {"state": decision.after.value})
+
+
+def count_stored_trajectory(is_new: bool) -> None:
+    """Count one trajectory."""
+    _trajectories.add(1, {"new": is_new})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import shorten_text
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.repairs import FailureRecovery, find_repairs

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from math import fsum
 
-from services.reflector.domain.excerpts import shorten_middle
+from libs.trajectories.excerpts import shorten_middle
 from services.reflector.domain.trajectory import Step
 
 _READ_CHARS = 3_000

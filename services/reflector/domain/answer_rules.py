@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import shorten_middle, shorten_text
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_middle, shorten_text
+from libs.trajectories.tool_errors import normalize_message
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.repairs import find_repairs
-from services.reflector.domain.tool_errors import normalize_message
 from services.reflector.domain.trajectory import Step, Trajectory
 
 _REFUSAL = re.compile(

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import shorten_middle
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_middle
 from services.reflector.domain.trajectory import Step
 
 Sign = Literal[

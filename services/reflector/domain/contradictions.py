@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from services.reflector.domain.actions import ToolUse, call_signature
-from services.reflector.domain.excerpts import shorten_text
+from libs.trajectories.actions import ToolUse, call_signature
+from libs.trajectories.excerpts import shorten_text
+from libs.trajectories.tool_errors import normalize_message, parse_json_container
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
-from services.reflector.domain.tool_errors import normalize_message, parse_json_container
 
 MAX_FACTS_OF_A_RESULT = 64
 MAX_FACTS = 50_000

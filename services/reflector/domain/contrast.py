@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import ToolUse, call_signature
-from services.reflector.domain.excerpts import shorten_text
+from libs.trajectories.actions import ToolUse, call_signature
+from libs.trajectories.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import shorten_text
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_text
 from services.reflector.domain.reflection import ObservedCall
 from services.reflector.domain.repairs import find_repairs
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import ToolUse
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_middle
 from services.reflector.domain.contradictions import find_contradictions
-from services.reflector.domain.excerpts import shorten_middle
 from services.reflector.domain.repairs import find_repairs
 from services.reflector.domain.trajectory import Step, Trajectory
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import EXCERPT_CHARS, shorten_text
-from services.reflector.domain.operations import COMMAND_FIELDS
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import EXCERPT_CHARS, shorten_text
+from libs.trajectories.operations import COMMAND_FIELDS
 
 MIN_SIMILARITY = 0.25
 """The share of common words from which a later call counts as a repetition."""

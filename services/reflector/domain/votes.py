@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import ToolUse
+from libs.trajectories.actions import ToolUse
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.reflection import BulletEvaluation, Signal, Tag, UsedBullet
 from services.reflector.domain.trajectory import Trajectory

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from libs.prompts.fences import fence
 from libs.prompts.outcomes import build_test_report
-from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import shorten_middle
+from libs.trajectories.actions import ToolUse
+from libs.trajectories.excerpts import shorten_middle
 from services.reflector.domain.language import detect_language
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.reduction import Transcript, format_ranges, format_tagged_step, reduce_transcript

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_labelled
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, find_most_blamed
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.reflection_request import ReflectionRequest

@@ -14,8 +14,8 @@ from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, messages_to_dict
 
 from chassis.errors import HanseiError
+from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import FORMATS, read_trajectories
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory

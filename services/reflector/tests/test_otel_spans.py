@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments, find_repairs
 from services.reflector.tests.runs import MakeStep, calls, returns, says, steps
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
-from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.answer_rules import find_answer_errors
 from services.reflector.domain.contrast import find_contrast
 from services.reflector.domain.findings import TrajectoryFinding, select_steps

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.reduction import Transcript, format_ranges, reduce_transcript
 from services.reflector.domain.trajectory import Trajectory

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.reflection import BulletEvaluation, UsedBullet
 from services.reflector.domain.trajectory import Trajectory

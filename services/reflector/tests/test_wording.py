@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.domain.attribution import WEIGHTS, find_most_blamed
 from services.reflector.domain.causes import classify_cause
 from services.reflector.domain.findings import TrajectoryFinding

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from services.reflector.domain.actions import ToolUse, extract_actions
+from libs.trajectories.actions import ToolUse, extract_actions
 from services.reflector.domain.attribution import find_writing_calls, rank_candidates
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Step

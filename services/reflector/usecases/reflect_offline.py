@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from chassis.logging import get_logger
+from libs.trajectories.actions import ToolUse, extract_actions
 from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
-from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.answer_rules import find_answer_errors
 from services.reflector.domain.attribution import rank_candidates
 from services.reflector.domain.contradictions import find_contradictions

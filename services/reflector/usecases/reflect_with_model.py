@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from libs.llm.fitting import ask_within_context
-from services.reflector.domain.actions import ToolUse, extract_actions
+from libs.trajectories.actions import ToolUse, extract_actions
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.reduction import format_line, reduce_transcript
 from services.reflector.domain.reflection import Attribution, BulletEvaluation, Insight, ReflectionResult, UsedBullet

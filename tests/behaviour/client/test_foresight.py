@@ -19,7 +19,7 @@ from hansei.client.trajectories import TrajectoryRecord, read_trajectories
 from hansei.curator.v1.curator_service_pb2 import CurateResponse
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.reflector.v1.trajectory_pb2 import SIGNAL_STRENGTH_SELF_REPORT
-from services.reflector.domain.actions import extract_actions
+from libs.trajectories.actions import extract_actions
 from services.reflector.rpc.convert import parse_trajectory
 
 ROOT = Path(__file__).parents[3]

@@ -23,9 +23,11 @@ from hansei.client.cli import (
     plan,
     playbook,
     query,
+    relearn,
     report,
     rounds,
     stack,
+    trajectories,
     trials,
     validate,
 )
@@ -74,6 +76,8 @@ command(app, "findings.render_validation", reads=True, check=validate.exit_if_in
 app.add_typer(report.app, name="report")
 app.add_typer(rounds.app, name="rounds")
 app.add_typer(trials.app, name="trials")
+app.add_typer(trajectories.app, name="trajectories")
+app.command()(relearn.relearn)
 command(app, "trials.effects", reads=True)(trials.effects)
 command(app, "trials.decision", reads=True, empty="There are no decisions.")(trials.decisions)
 command(app, "rounds.render_ranking", reads=True)(rounds.leaderboard)

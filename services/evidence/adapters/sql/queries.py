@@ -143,6 +143,12 @@ def delete_points(connection: Connection, dataset: str, trial_id: int | None = N
     connection.execute(query if trial_id is None else query.where(effect_point.c.trial_id == trial_id))
 
 
+def delete_trials(connection: Connection, dataset: str) -> None:
+    """Delete the trials of a dataset with their servings and decisions."""
+    for table in (bullet_trial, serving, decision, dataset_trials):
+        connection.execute(delete(table).where(table.c.dataset == dataset))
+
+
 def select_serving(connection: Connection, dataset: str, serving_id: str) -> Row[Any] | None:
     """Return the row of a serving."""
     query = select(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)

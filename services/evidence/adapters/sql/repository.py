@@ -187,6 +187,18 @@ class EvidenceRepository:
         running = await self.database.read(queries.select_running_trials)
         return sum(any(failed for _, _, failed in trials.list_checks()) for trials in running)
 
+    async def erase(self, dataset: str, until: datetime) -> bool:
+        """Delete the trials of a dataset that began until a time; return whether there were any."""
+
+        def run(connection: Connection) -> bool:
+            trials = queries.select_trials(connection, dataset, lock=True)
+            if trials is None or trials.began_at > until:
+                return False
+            queries.delete_trials(connection, dataset)
+            return True
+
+        return await self.database.write(run, key=dataset)
+
     async def delete_responses(self, retention: timedelta) -> None:
         """Delete the stored responses that are older than this."""
         limit = self._clock() - retention

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from hansei.evidence.v1 import evidence_pb2, evidence_service_pb2_grpc
 from hansei.evidence.v1 import evidence_service_pb2 as pb
+from hansei.evidence.v1.archive_service_pb2 import StoreTrajectoryRequest
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.trials import BulletDecision, BulletState
 from services.evidence.rpc.convert import evidence as convert
+from services.evidence.rpc.convert.archive import decode_request
+from services.evidence.usecases.archive_ports import IncomingTrajectory
 from services.evidence.usecases.conclude import conclude
 from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.ports import EvidenceStore, OutcomeReport, RecallQuery
@@ -31,6 +34,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         recall: Recall,
         store: EvidenceStore,
         publisher: DecisionPublisher,
+        archive: Callable[[IncomingTrajectory], Awaitable[bool]],
         *,
         count_serving: Callable[[bool], None],
         count_report: Callable[[bool, Sequence[BulletDecision]], None],
@@ -38,6 +42,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         self._recall = recall
         self._store = store
         self._publisher = publisher
+        self._archive = archive
         self._count_serving = count_serving
         self._count_report = count_report
 
@@ -95,7 +100,11 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         )
 
     async def ReportOutcome(self, request: pb.ReportOutcomeRequest, context: Any) -> pb.ReportOutcomeResponse:
-        """Store and count the outcome of a serving."""
+        """Store and count the outcome of a serving, after the trajectory, if there is one."""
+        if request.HasField("trajectory"):
+            await self._archive(
+                decode_request(StoreTrajectoryRequest(dataset=request.dataset, trajectory=request.trajectory))
+            )
         outcome = float(request.succeeded) if request.WhichOneof("outcome") == "succeeded" else request.reward
         result = await self._store.report(
             request.dataset, OutcomeReport(request.serving_id, outcome, request.correction)
@@ -176,5 +185,6 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         if not decisions:
             return []
         trials = await self._store.find_trials(dataset)
-        assert trials is not None  # a decision belongs to trials, which are never deleted
+        if trials is None:  # the dataset was deleted meanwhile
+            return []
         return [convert.encode_decision(number, decision, trials.policy) for number, decision in decisions]

@@ -28,10 +28,11 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hansei.evidence.v1 import evidence_pb2 as hansei_dot_evidence_dot_v1_dot_evidence__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
+from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 from hansei.search.v1 import search_pb2 as hansei_dot_search_dot_v1_dot_search__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/evidence/v1/evidence_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/evidence/v1/evidence.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1dhansei/search/v1/search.proto\"\x8f\x01\n\x12StartTrialsRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x35\n\x06policy\x18\x03 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicyB\x04\xe2\x41\x01\x01\"Z\n\x13StartTrialsResponse\x12/\n\x06policy\x18\x01 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicy\x12\x12\n\nbegan_anew\x18\x02 \x01(\x08\"W\n\x11StopTrialsRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x14\n\x12StopTrialsResponse\"4\n\x10GetTrialsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x9d\x02\n\x11GetTrialsResponse\x12\x0f\n\x07running\x18\x01 \x01(\x08\x12/\n\x06policy\x18\x02 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicy\x12,\n\x08\x62\x65gan_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08sessions\x18\x04 \x01(\x03\x12 \n\x18sessions_without_outcome\x18\x05 \x01(\x03\x12\x33\n\x06\x63hecks\x18\x06 \x03(\x0b\x32#.hansei.evidence.v1.AssignmentCheck\x12/\n\x07\x62ullets\x18\x07 \x03(\x0b\x32\x1e.hansei.evidence.v1.StateCount\"M\n\nStateCount\x12.\n\x05state\x18\x01 \x01(\x0e\x32\x1f.hansei.evidence.v1.BulletState\x12\x0f\n\x07\x62ullets\x18\x02 \x01(\x05\"\xe7\x01\n\rRecallRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12#\n\nquery_text\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12!\n\x05top_k\x18\x04 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x64(\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x05 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\x1b\n\rallow_missing\x18\x06 \x01(\x08\x42\x04\xe2\x41\x01\x01\x42\x08\n\x06_top_k\"\x89\x01\n\x0eRecallResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x12\n\nserving_id\x18\x03 \x01(\t\x12\x12\n\nrandomized\x18\x04 \x01(\x08\x12\x0c\n\x04note\x18\x05 \x01(\t\"\xd3\x01\n\x14ReportOutcomeRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\nserving_id\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x10\x01\x18@\x12\x19\n\tsucceeded\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01H\x00\x12/\n\x06reward\x18\x04 \x01(\x01\x42\x1d\xe2\x41\x01\x01\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x12\x18\n\ncorrection\x18\x05 \x01(\x08\x42\x04\xe2\x41\x01\x01\x42\x10\n\x07outcome\x12\x05\xbaH\x02\x08\x01\"j\n\x15ReportOutcomeResponse\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x08\x12\x0f\n\x07outcome\x18\x02 \x01(\x01\x12/\n\tdecisions\x18\x03 \x03(\x0b\x32\x1c.hansei.evidence.v1.Decision\"z\n\x11GetEffectsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"`\n\x12GetEffectsResponse\x12\x31\n\x07\x65\x66\x66\x65\x63ts\x18\x01 \x03(\x0b\x32 .hansei.evidence.v1.BulletEffect\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"2\n\x0eGetLiftRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"O\n\x0fGetLiftResponse\x12(\n\x04lift\x18\x01 \x01(\x0b\x32\x1a.hansei.evidence.v1.Effect\x12\x12\n\nconclusion\x18\x02 \x01(\t\"\\\n\x17GetEffectHistoryRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1f\n\tbullet_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x01\"K\n\x18GetEffectHistoryResponse\x12/\n\x06points\x18\x01 \x03(\x0b\x32\x1f.hansei.evidence.v1.EffectPoint\"}\n\x14ListDecisionsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"a\n\x15ListDecisionsResponse\x12/\n\tdecisions\x18\x01 \x03(\x0b\x32\x1c.hansei.evidence.v1.Decision\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\\\n\x15WatchDecisionsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\x0c\x61\x66ter_number\x18\x02 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\"H\n\x16WatchDecisionsResponse\x12.\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1c.hansei.evidence.v1.Decision\"r\n\x13UndoDecisionRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1b\n\x06number\x18\x02 \x01(\x03\x42\x0b\xe2\x41\x01\x02\xbaH\x04\"\x02(\x01\x12\x1c\n\x06\x61uthor\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x02\"q\n\x14UndoDecisionResponse\x12.\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1c.hansei.evidence.v1.Decision\x12\x17\n\x0f\x61\x64\x64\x65\x64_bullet_id\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\x32\x8c\x0c\n\x0f\x45videnceService\x12\x8f\x01\n\x0bStartTrials\x12&.hansei.evidence.v1.StartTrialsRequest\x1a\'.hansei.evidence.v1.StartTrialsResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/playbooks/{dataset}/trials/start:\x01*\x12\x8b\x01\n\nStopTrials\x12%.hansei.evidence.v1.StopTrialsRequest\x1a&.hansei.evidence.v1.StopTrialsResponse\".\x82\xd3\xe4\x93\x02(\"#/v1/playbooks/{dataset}/trials/stop:\x01*\x12\x80\x01\n\tGetTrials\x12$.hansei.evidence.v1.GetTrialsRequest\x1a%.hansei.evidence.v1.GetTrialsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/playbooks/{dataset}/trials\x12\x66\n\x06Recall\x12!.hansei.evidence.v1.RecallRequest\x1a\".hansei.evidence.v1.RecallResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/recall:\x01*\x12}\n\rReportOutcome\x12(.hansei.evidence.v1.ReportOutcomeRequest\x1a).hansei.evidence.v1.ReportOutcomeResponse\"\x17\x82\xd3\xe4\x93\x02\x11\"\x0c/v1/outcomes:\x01*\x12\x84\x01\n\nGetEffects\x12%.hansei.evidence.v1.GetEffectsRequest\x1a&.hansei.evidence.v1.GetEffectsResponse\"\'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/playbooks/{dataset}/effects\x12x\n\x07GetLift\x12\".hansei.evidence.v1.GetLiftRequest\x1a#.hansei.evidence.v1.GetLiftResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/playbooks/{dataset}/lift\x12\x9e\x01\n\x10GetEffectHistory\x12+.hansei.evidence.v1.GetEffectHistoryRequest\x1a,.hansei.evidence.v1.GetEffectHistoryResponse\"/\x82\xd3\xe4\x93\x02)\x12\'/v1/playbooks/{dataset}/effects/history\x12\x8f\x01\n\rListDecisions\x12(.hansei.evidence.v1.ListDecisionsRequest\x1a).hansei.evidence.v1.ListDecisionsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/playbooks/{dataset}/decisions\x12\x9d\x01\n\x0cUndoDecision\x12\'.hansei.evidence.v1.UndoDecisionRequest\x1a(.hansei.evidence.v1.UndoDecisionResponse\":\x82\xd3\xe4\x93\x02\x34\"//v1/playbooks/{dataset}/decisions/{number}/undo:\x01*\x12\x9a\x01\n\x0eWatchDecisions\x12).hansei.evidence.v1.WatchDecisionsRequest\x1a*.hansei.evidence.v1.WatchDecisionsResponse\"/\x82\xd3\xe4\x93\x02)\x12\'/v1/playbooks/{dataset}/decisions/watch0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/evidence/v1/evidence_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/evidence/v1/evidence.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\x1a\x1dhansei/search/v1/search.proto\"\x8f\x01\n\x12StartTrialsRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x35\n\x06policy\x18\x03 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicyB\x04\xe2\x41\x01\x01\"Z\n\x13StartTrialsResponse\x12/\n\x06policy\x18\x01 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicy\x12\x12\n\nbegan_anew\x18\x02 \x01(\x08\"W\n\x11StopTrialsRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x14\n\x12StopTrialsResponse\"4\n\x10GetTrialsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x9d\x02\n\x11GetTrialsResponse\x12\x0f\n\x07running\x18\x01 \x01(\x08\x12/\n\x06policy\x18\x02 \x01(\x0b\x32\x1f.hansei.evidence.v1.TrialPolicy\x12,\n\x08\x62\x65gan_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08sessions\x18\x04 \x01(\x03\x12 \n\x18sessions_without_outcome\x18\x05 \x01(\x03\x12\x33\n\x06\x63hecks\x18\x06 \x03(\x0b\x32#.hansei.evidence.v1.AssignmentCheck\x12/\n\x07\x62ullets\x18\x07 \x03(\x0b\x32\x1e.hansei.evidence.v1.StateCount\"M\n\nStateCount\x12.\n\x05state\x18\x01 \x01(\x0e\x32\x1f.hansei.evidence.v1.BulletState\x12\x0f\n\x07\x62ullets\x18\x02 \x01(\x05\"\xe7\x01\n\rRecallRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12#\n\nquery_text\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12!\n\x05top_k\x18\x04 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x64(\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x05 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\x1b\n\rallow_missing\x18\x06 \x01(\x08\x42\x04\xe2\x41\x01\x01\x42\x08\n\x06_top_k\"\x89\x01\n\x0eRecallResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x12\n\nserving_id\x18\x03 \x01(\t\x12\x12\n\nrandomized\x18\x04 \x01(\x08\x12\x0c\n\x04note\x18\x05 \x01(\t\"\x8e\x02\n\x14ReportOutcomeRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\nserving_id\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x10\x01\x18@\x12\x19\n\tsucceeded\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01H\x00\x12/\n\x06reward\x18\x04 \x01(\x01\x42\x1d\xe2\x41\x01\x01\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x12\x18\n\ncorrection\x18\x05 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x39\n\ntrajectory\x18\x06 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x04\xe2\x41\x01\x01\x42\x10\n\x07outcome\x12\x05\xbaH\x02\x08\x01\"j\n\x15ReportOutcomeResponse\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x08\x12\x0f\n\x07outcome\x18\x02 \x01(\x01\x12/\n\tdecisions\x18\x03 \x03(\x0b\x32\x1c.hansei.evidence.v1.Decision\"z\n\x11GetEffectsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"`\n\x12GetEffectsResponse\x12\x31\n\x07\x65\x66\x66\x65\x63ts\x18\x01 \x03(\x0b\x32 .hansei.evidence.v1.BulletEffect\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"2\n\x0eGetLiftRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"O\n\x0fGetLiftResponse\x12(\n\x04lift\x18\x01 \x01(\x0b\x32\x1a.hansei.evidence.v1.Effect\x12\x12\n\nconclusion\x18\x02 \x01(\t\"\\\n\x17GetEffectHistoryRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1f\n\tbullet_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x01\"K\n\x18GetEffectHistoryResponse\x12/\n\x06points\x18\x01 \x03(\x0b\x32\x1f.hansei.evidence.v1.EffectPoint\"}\n\x14ListDecisionsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"a\n\x15ListDecisionsResponse\x12/\n\tdecisions\x18\x01 \x03(\x0b\x32\x1c.hansei.evidence.v1.Decision\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\\\n\x15WatchDecisionsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\x0c\x61\x66ter_number\x18\x02 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\"H\n\x16WatchDecisionsResponse\x12.\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1c.hansei.evidence.v1.Decision\"r\n\x13UndoDecisionRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1b\n\x06number\x18\x02 \x01(\x03\x42\x0b\xe2\x41\x01\x02\xbaH\x04\"\x02(\x01\x12\x1c\n\x06\x61uthor\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x02\"q\n\x14UndoDecisionResponse\x12.\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1c.hansei.evidence.v1.Decision\x12\x17\n\x0f\x61\x64\x64\x65\x64_bullet_id\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\x32\x8c\x0c\n\x0f\x45videnceService\x12\x8f\x01\n\x0bStartTrials\x12&.hansei.evidence.v1.StartTrialsRequest\x1a\'.hansei.evidence.v1.StartTrialsResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/playbooks/{dataset}/trials/start:\x01*\x12\x8b\x01\n\nStopTrials\x12%.hansei.evidence.v1.StopTrialsRequest\x1a&.hansei.evidence.v1.StopTrialsResponse\".\x82\xd3\xe4\x93\x02(\"#/v1/playbooks/{dataset}/trials/stop:\x01*\x12\x80\x01\n\tGetTrials\x12$.hansei.evidence.v1.GetTrialsRequest\x1a%.hansei.evidence.v1.GetTrialsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/playbooks/{dataset}/trials\x12\x66\n\x06Recall\x12!.hansei.evidence.v1.RecallRequest\x1a\".hansei.evidence.v1.RecallResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/recall:\x01*\x12}\n\rReportOutcome\x12(.hansei.evidence.v1.ReportOutcomeRequest\x1a).hansei.evidence.v1.ReportOutcomeResponse\"\x17\x82\xd3\xe4\x93\x02\x11\"\x0c/v1/outcomes:\x01*\x12\x84\x01\n\nGetEffects\x12%.hansei.evidence.v1.GetEffectsRequest\x1a&.hansei.evidence.v1.GetEffectsResponse\"\'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/playbooks/{dataset}/effects\x12x\n\x07GetLift\x12\".hansei.evidence.v1.GetLiftRequest\x1a#.hansei.evidence.v1.GetLiftResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/playbooks/{dataset}/lift\x12\x9e\x01\n\x10GetEffectHistory\x12+.hansei.evidence.v1.GetEffectHistoryRequest\x1a,.hansei.evidence.v1.GetEffectHistoryResponse\"/\x82\xd3\xe4\x93\x02)\x12\'/v1/playbooks/{dataset}/effects/history\x12\x8f\x01\n\rListDecisions\x12(.hansei.evidence.v1.ListDecisionsRequest\x1a).hansei.evidence.v1.ListDecisionsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/playbooks/{dataset}/decisions\x12\x9d\x01\n\x0cUndoDecision\x12\'.hansei.evidence.v1.UndoDecisionRequest\x1a(.hansei.evidence.v1.UndoDecisionResponse\":\x82\xd3\xe4\x93\x02\x34\"//v1/playbooks/{dataset}/decisions/{number}/undo:\x01*\x12\x9a\x01\n\x0eWatchDecisions\x12).hansei.evidence.v1.WatchDecisionsRequest\x1a*.hansei.evidence.v1.WatchDecisionsResponse\"/\x82\xd3\xe4\x93\x02)\x12\'/v1/playbooks/{dataset}/decisions/watch0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -74,6 +75,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTOUTCOMEREQUEST'].fields_by_name['reward']._serialized_options = b'\342A\001\001\272H\026\022\024\031\000\000\000\000\000\000\360?)\000\000\000\000\000\000\000\000@\001'
   _globals['_REPORTOUTCOMEREQUEST'].fields_by_name['correction']._loaded_options = None
   _globals['_REPORTOUTCOMEREQUEST'].fields_by_name['correction']._serialized_options = b'\342A\001\001'
+  _globals['_REPORTOUTCOMEREQUEST'].fields_by_name['trajectory']._loaded_options = None
+  _globals['_REPORTOUTCOMEREQUEST'].fields_by_name['trajectory']._serialized_options = b'\342A\001\001'
   _globals['_GETEFFECTSREQUEST'].fields_by_name['dataset']._loaded_options = None
   _globals['_GETEFFECTSREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
   _globals['_GETEFFECTSREQUEST'].fields_by_name['page_size']._loaded_options = None
@@ -124,52 +127,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVIDENCESERVICE'].methods_by_name['UndoDecision']._serialized_options = b'\202\323\344\223\0024\"//v1/playbooks/{dataset}/decisions/{number}/undo:\001*'
   _globals['_EVIDENCESERVICE'].methods_by_name['WatchDecisions']._loaded_options = None
   _globals['_EVIDENCESERVICE'].methods_by_name['WatchDecisions']._serialized_options = b'\202\323\344\223\002)\022\'/v1/playbooks/{dataset}/decisions/watch'
-  _globals['_STARTTRIALSREQUEST']._serialized_start=289
-  _globals['_STARTTRIALSREQUEST']._serialized_end=432
-  _globals['_STARTTRIALSRESPONSE']._serialized_start=434
-  _globals['_STARTTRIALSRESPONSE']._serialized_end=524
-  _globals['_STOPTRIALSREQUEST']._serialized_start=526
-  _globals['_STOPTRIALSREQUEST']._serialized_end=613
-  _globals['_STOPTRIALSRESPONSE']._serialized_start=615
-  _globals['_STOPTRIALSRESPONSE']._serialized_end=635
-  _globals['_GETTRIALSREQUEST']._serialized_start=637
-  _globals['_GETTRIALSREQUEST']._serialized_end=689
-  _globals['_GETTRIALSRESPONSE']._serialized_start=692
-  _globals['_GETTRIALSRESPONSE']._serialized_end=977
-  _globals['_STATECOUNT']._serialized_start=979
-  _globals['_STATECOUNT']._serialized_end=1056
-  _globals['_RECALLREQUEST']._serialized_start=1059
-  _globals['_RECALLREQUEST']._serialized_end=1290
-  _globals['_RECALLRESPONSE']._serialized_start=1293
-  _globals['_RECALLRESPONSE']._serialized_end=1430
-  _globals['_REPORTOUTCOMEREQUEST']._serialized_start=1433
-  _globals['_REPORTOUTCOMEREQUEST']._serialized_end=1644
-  _globals['_REPORTOUTCOMERESPONSE']._serialized_start=1646
-  _globals['_REPORTOUTCOMERESPONSE']._serialized_end=1752
-  _globals['_GETEFFECTSREQUEST']._serialized_start=1754
-  _globals['_GETEFFECTSREQUEST']._serialized_end=1876
-  _globals['_GETEFFECTSRESPONSE']._serialized_start=1878
-  _globals['_GETEFFECTSRESPONSE']._serialized_end=1974
-  _globals['_GETLIFTREQUEST']._serialized_start=1976
-  _globals['_GETLIFTREQUEST']._serialized_end=2026
-  _globals['_GETLIFTRESPONSE']._serialized_start=2028
-  _globals['_GETLIFTRESPONSE']._serialized_end=2107
-  _globals['_GETEFFECTHISTORYREQUEST']._serialized_start=2109
-  _globals['_GETEFFECTHISTORYREQUEST']._serialized_end=2201
-  _globals['_GETEFFECTHISTORYRESPONSE']._serialized_start=2203
-  _globals['_GETEFFECTHISTORYRESPONSE']._serialized_end=2278
-  _globals['_LISTDECISIONSREQUEST']._serialized_start=2280
-  _globals['_LISTDECISIONSREQUEST']._serialized_end=2405
-  _globals['_LISTDECISIONSRESPONSE']._serialized_start=2407
-  _globals['_LISTDECISIONSRESPONSE']._serialized_end=2504
-  _globals['_WATCHDECISIONSREQUEST']._serialized_start=2506
-  _globals['_WATCHDECISIONSREQUEST']._serialized_end=2598
-  _globals['_WATCHDECISIONSRESPONSE']._serialized_start=2600
-  _globals['_WATCHDECISIONSRESPONSE']._serialized_end=2672
-  _globals['_UNDODECISIONREQUEST']._serialized_start=2674
-  _globals['_UNDODECISIONREQUEST']._serialized_end=2788
-  _globals['_UNDODECISIONRESPONSE']._serialized_start=2790
-  _globals['_UNDODECISIONRESPONSE']._serialized_end=2903
-  _globals['_EVIDENCESERVICE']._serialized_start=2906
-  _globals['_EVIDENCESERVICE']._serialized_end=4454
+  _globals['_STARTTRIALSREQUEST']._serialized_start=327
+  _globals['_STARTTRIALSREQUEST']._serialized_end=470
+  _globals['_STARTTRIALSRESPONSE']._serialized_start=472
+  _globals['_STARTTRIALSRESPONSE']._serialized_end=562
+  _globals['_STOPTRIALSREQUEST']._serialized_start=564
+  _globals['_STOPTRIALSREQUEST']._serialized_end=651
+  _globals['_STOPTRIALSRESPONSE']._serialized_start=653
+  _globals['_STOPTRIALSRESPONSE']._serialized_end=673
+  _globals['_GETTRIALSREQUEST']._serialized_start=675
+  _globals['_GETTRIALSREQUEST']._serialized_end=727
+  _globals['_GETTRIALSRESPONSE']._serialized_start=730
+  _globals['_GETTRIALSRESPONSE']._serialized_end=1015
+  _globals['_STATECOUNT']._serialized_start=1017
+  _globals['_STATECOUNT']._serialized_end=1094
+  _globals['_RECALLREQUEST']._serialized_start=1097
+  _globals['_RECALLREQUEST']._serialized_end=1328
+  _globals['_RECALLRESPONSE']._serialized_start=1331
+  _globals['_RECALLRESPONSE']._serialized_end=1468
+  _globals['_REPORTOUTCOMEREQUEST']._serialized_start=1471
+  _globals['_REPORTOUTCOMEREQUEST']._serialized_end=1741
+  _globals['_REPORTOUTCOMERESPONSE']._serialized_start=1743
+  _globals['_REPORTOUTCOMERESPONSE']._serialized_end=1849
+  _globals['_GETEFFECTSREQUEST']._serialized_start=1851
+  _globals['_GETEFFECTSREQUEST']._serialized_end=1973
+  _globals['_GETEFFECTSRESPONSE']._serialized_start=1975
+  _globals['_GETEFFECTSRESPONSE']._serialized_end=2071
+  _globals['_GETLIFTREQUEST']._serialized_start=2073
+  _globals['_GETLIFTREQUEST']._serialized_end=2123
+  _globals['_GETLIFTRESPONSE']._serialized_start=2125
+  _globals['_GETLIFTRESPONSE']._serialized_end=2204
+  _globals['_GETEFFECTHISTORYREQUEST']._serialized_start=2206
+  _globals['_GETEFFECTHISTORYREQUEST']._serialized_end=2298
+  _globals['_GETEFFECTHISTORYRESPONSE']._serialized_start=2300
+  _globals['_GETEFFECTHISTORYRESPONSE']._serialized_end=2375
+  _globals['_LISTDECISIONSREQUEST']._serialized_start=2377
+  _globals['_LISTDECISIONSREQUEST']._serialized_end=2502
+  _globals['_LISTDECISIONSRESPONSE']._serialized_start=2504
+  _globals['_LISTDECISIONSRESPONSE']._serialized_end=2601
+  _globals['_WATCHDECISIONSREQUEST']._serialized_start=2603
+  _globals['_WATCHDECISIONSREQUEST']._serialized_end=2695
+  _globals['_WATCHDECISIONSRESPONSE']._serialized_start=2697
+  _globals['_WATCHDECISIONSRESPONSE']._serialized_end=2769
+  _globals['_UNDODECISIONREQUEST']._serialized_start=2771
+  _globals['_UNDODECISIONREQUEST']._serialized_end=2885
+  _globals['_UNDODECISIONRESPONSE']._serialized_start=2887
+  _globals['_UNDODECISIONRESPONSE']._serialized_end=3000
+  _globals['_EVIDENCESERVICE']._serialized_start=3003
+  _globals['_EVIDENCESERVICE']._serialized_end=4551
 # @@protoc_insertion_point(module_scope)

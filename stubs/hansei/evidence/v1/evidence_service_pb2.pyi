@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from hansei.evidence.v1 import evidence_pb2 as _evidence_pb2
+from hansei.reflector.v1 import trajectory_pb2 as _trajectory_pb2
 from hansei.search.v1 import search_pb2 as _search_pb2
 import builtins as _builtins
 import sys
@@ -321,6 +322,7 @@ class ReportOutcomeRequest(_message.Message):
     SUCCEEDED_FIELD_NUMBER: _builtins.int
     REWARD_FIELD_NUMBER: _builtins.int
     CORRECTION_FIELD_NUMBER: _builtins.int
+    TRAJECTORY_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     serving_id: _builtins.str
@@ -331,6 +333,12 @@ class ReportOutcomeRequest(_message.Message):
     """Its reward, 0 to 1."""
     correction: _builtins.bool
     """A person's correction of the outcome that was reported before; all measurements are computed again."""
+    @_builtins.property
+    def trajectory(self) -> _trajectory_pb2.Trajectory:
+        """The trajectory of the session, which is stored in the archive before the outcome counts. Its dataset must be the one
+        above.
+        """
+
     def __init__(
         self,
         *,
@@ -339,10 +347,11 @@ class ReportOutcomeRequest(_message.Message):
         succeeded: _builtins.bool = ...,
         reward: _builtins.float = ...,
         correction: _builtins.bool = ...,
+        trajectory: _trajectory_pb2.Trajectory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "reward", b"reward", "succeeded", b"succeeded"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "reward", b"reward", "succeeded", b"succeeded", "trajectory", b"trajectory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction", "dataset", b"dataset", "outcome", b"outcome", "reward", b"reward", "serving_id", b"serving_id", "succeeded", b"succeeded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correction", b"correction", "dataset", b"dataset", "outcome", b"outcome", "reward", b"reward", "serving_id", b"serving_id", "succeeded", b"succeeded", "trajectory", b"trajectory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["succeeded", "reward"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015

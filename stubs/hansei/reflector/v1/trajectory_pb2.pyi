@@ -233,6 +233,7 @@ class Trajectory(_message.Message):
     REWARD_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
+    SERVING_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique name of the run; empty lets the service derive one from the content."""
     query: _builtins.str
@@ -271,6 +272,10 @@ class Trajectory(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
         """The steps in order; at most 10,000 steps."""
 
+    @_builtins.property
+    def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The servings of its session, from Recall, whose outcome it is."""
+
     def __init__(
         self,
         *,
@@ -288,10 +293,11 @@ class Trajectory(_message.Message):
         reward: _builtins.float | None = ...,
         signal: Global___SignalStrength.ValueType = ...,
         task_id: _builtins.str = ...,
+        serving_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "created_at", b"created_at", "error_message", b"error_message", "reward", b"reward"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "cited_bullet_ids", b"cited_bullet_ids", "created_at", b"created_at", "dataset", b"dataset", "error_message", b"error_message", "generated_answer", b"generated_answer", "id", b"id", "query", b"query", "reasoning_steps", b"reasoning_steps", "reward", b"reward", "signal", b"signal", "status", b"status", "steps", b"steps", "task_id", b"task_id", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "cited_bullet_ids", b"cited_bullet_ids", "created_at", b"created_at", "dataset", b"dataset", "error_message", b"error_message", "generated_answer", b"generated_answer", "id", b"id", "query", b"query", "reasoning_steps", b"reasoning_steps", "reward", b"reward", "serving_ids", b"serving_ids", "signal", b"signal", "status", b"status", "steps", b"steps", "task_id", b"task_id", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error_message: _TypeAlias = _typing.Literal["error_message"]  # noqa: Y015
     _WhichOneofArgType__error_message: _TypeAlias = _typing.Literal["_error_message", b"_error_message"]  # noqa: Y015

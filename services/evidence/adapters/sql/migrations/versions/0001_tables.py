@@ -1,4 +1,4 @@
-"""Trials, servings, decisions and idempotency records.
+"""Trials, servings, decisions, archived trajectories and idempotency records.
 
 Revision ID: 0001
 """
@@ -14,6 +14,7 @@ down_revision = None
 
 def upgrade() -> None:
     """Create the tables."""
+    _create_archive()
     op.create_table(
         "dataset_trials",
         sa.Column("dataset", sa.Text, primary_key=True),
@@ -85,3 +86,44 @@ def upgrade() -> None:
         sa.Column("stored_at", sa.BigInteger, nullable=False),
     )
     op.create_index("evidence_request_stored_at", "evidence_request", ["stored_at"])
+
+
+def _create_archive() -> None:
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    op.create_table(
+        "archive_dataset",
+        sa.Column("id", number, primary_key=True, autoincrement=True),
+        sa.Column("dataset", sa.Text, nullable=False, unique=True),
+        sa.Column("max_age_days", sa.Integer, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("max_bytes", "trajectories", "bytes")),
+        sa.Column("deleted_at", sa.BigInteger),
+    )
+    op.create_table(
+        "archive_trajectory",
+        sa.Column("number", number, primary_key=True, autoincrement=True),
+        sa.Column("dataset_id", sa.BigInteger, nullable=False),
+        sa.Column("trajectory_id", sa.Text, nullable=False),
+        sa.Column("content_hash", sa.LargeBinary, nullable=False),
+        sa.Column("status", sa.Integer, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("created_at", "learned_at", "stored_at")),
+        sa.Column("deleted_at", sa.BigInteger),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        sa.Column("summary", sa.Text),
+        sa.Column("object_key", sa.Text),
+        sa.Column("body", sa.LargeBinary),
+        sa.UniqueConstraint("dataset_id", "trajectory_id", "content_hash", name="archive_trajectory_content"),
+    )
+    op.create_index("archive_trajectory_number", "archive_trajectory", ["dataset_id", "number"])
+    op.create_table(
+        "archive_mark",
+        sa.Column("dataset_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("kind", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("value", sa.Text, primary_key=True),
+        sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "archive_object",
+        sa.Column("object_key", sa.Text, primary_key=True),
+        sa.Column("unused_from", sa.BigInteger, nullable=False),
+    )

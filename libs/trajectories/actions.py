@@ -7,10 +7,10 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
-from services.reflector.domain.operations import name_operation
-from services.reflector.domain.tool_errors import READ_CHARS, ToolError, detect_tool_error
-from services.reflector.domain.trajectory import Step, ToolCall
+from libs.trajectories.operations import name_operation
+from libs.trajectories.tool_errors import READ_CHARS, ToolError, detect_tool_error
 
 _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
@@ -18,6 +18,62 @@ _FENCE = re.compile(r"```([\w+-]{0,20})[^\n]{0,80}\n(.*?)```", re.S)
 _READ_CODE_CHARS = 200_000
 _MAX_JSON_CHARS = 100_000
 _SHELL = frozenset({"sh", "bash", "shell", "console"})
+
+
+class StepCall(Protocol):
+    """A tool call of a step; `arguments` is text, usually JSON."""
+
+    @property
+    def id(self) -> str:
+        """Return the name of the call within its trajectory, or an empty text."""
+
+    @property
+    def name(self) -> str:
+        """Return the tool."""
+
+    @property
+    def arguments(self) -> str:
+        """Return the arguments."""
+
+
+class TrajectoryStep(Protocol):
+    """One step of a trajectory; `index` is its position, from 0."""
+
+    @property
+    def index(self) -> int:
+        """Return the position."""
+
+    @property
+    def role(self) -> str:
+        """Return system, user, assistant or tool."""
+
+    @property
+    def speaker(self) -> str:
+        """Return the agent or tool that speaks, or else the role."""
+
+    @property
+    def name(self) -> str:
+        """Return the agent or tool, or an empty text."""
+
+    @property
+    def content(self) -> str:
+        """Return the text of the step."""
+
+    @property
+    def tool_calls(self) -> Sequence[StepCall]:
+        """Return the requested tool calls."""
+
+    @property
+    def tool_call_id(self) -> str:
+        """Return the call that a result answers, or an empty text."""
+
+
+class WrittenCall(NamedTuple):
+    """A tool call that an agent wrote as text."""
+
+    name: str
+    arguments: str
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +114,7 @@ class ToolUse:
         return self.call_step if self.result_step is None else self.result_step
 
 
-def extract_actions(steps: Sequence[Step]) -> tuple[ToolUse, ...]:
+def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
     """Return every tool call of `steps` with its result, in the order of the calls, in one pass.
 
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
@@ -66,7 +122,7 @@ def extract_actions(steps: Sequence[Step]) -> tuple[ToolUse, ...]:
     with a code block since the previous result, else of the previous step.
     """
     calls = _Calls()
-    since_result: list[Step] = []
+    since_result: list[TrajectoryStep] = []
     for step in steps:
         if _is_result(step):
             calls.answer(step, since_result)
@@ -97,7 +153,7 @@ class _Calls:
         self._by_tool: dict[str, deque[int]] = {}
         self._oldest_first: deque[int] = deque()
 
-    def open(self, step: Step) -> None:
+    def open(self, step: TrajectoryStep) -> None:
         for call in _find_calls(step):
             position = len(self._actions)
             self._actions.append(_create_action(step, call.name, call.arguments))
@@ -106,7 +162,7 @@ class _Calls:
             self._by_tool.setdefault(call.name, deque()).append(position)
             self._oldest_first.append(position)
 
-    def answer(self, result: Step, before: Sequence[Step]) -> None:
+    def answer(self, result: TrajectoryStep, before: Sequence[TrajectoryStep]) -> None:
         """Assign `result` to its call, or to a new call of the steps `before` it."""
         none: deque[int] = deque()
         queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._oldest_first)
@@ -122,22 +178,22 @@ class _Calls:
         return tuple(sorted(self._actions, key=lambda action: action.call_step))
 
 
-def _is_result(step: Step) -> bool:
+def _is_result(step: TrajectoryStep) -> bool:
     return step.role == "tool" or (step.role == "assistant" and bool(_OBSERVATION.match(step.content[:40])))
 
 
-def _find_calls(step: Step) -> Sequence[ToolCall]:
+def _find_calls(step: TrajectoryStep) -> Sequence[StepCall]:
     if step.tool_calls or step.role != "assistant":
         return step.tool_calls
     written = _ACTION.match(step.content[:READ_CHARS])
-    return [ToolCall(name=written.group(1), arguments=written.group(2).strip())] if written else []
+    return [WrittenCall(written.group(1), written.group(2).strip())] if written else []
 
 
-def _create_action(step: Step, tool: str, arguments: str) -> ToolUse:
+def _create_action(step: TrajectoryStep, tool: str, arguments: str) -> ToolUse:
     return ToolUse(step.index, step.speaker, tool, name_operation(tool, arguments), arguments)
 
 
-def _build_code_action(before: Sequence[Step], result: Step) -> ToolUse:
+def _build_code_action(before: Sequence[TrajectoryStep], result: TrajectoryStep) -> ToolUse:
     """Return an action for a result without a call."""
     for step in reversed(before):
         code = _FENCE.search(step.content[:_READ_CODE_CHARS])
@@ -147,7 +203,7 @@ def _build_code_action(before: Sequence[Step], result: Step) -> ToolUse:
     return _create_action(before[-1] if before else result, result.speaker, "")
 
 
-def _add_result(action: ToolUse, result: Step) -> ToolUse:
+def _add_result(action: ToolUse, result: TrajectoryStep) -> ToolUse:
     label = _OBSERVATION.match(result.content[:40])
     output = result.content[label.end() :] if label else result.content
     return replace(action, result_step=result.index, output=output, error=detect_tool_error(output))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.operations import name_operation
+from libs.trajectories.operations import name_operation
 
 
 @pytest.mark.parametrize(

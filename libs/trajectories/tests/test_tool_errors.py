@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.tool_errors import MAX_MESSAGE_CHARS, READ_CHARS, detect_tool_error, normalize_message
+from libs.trajectories.tool_errors import MAX_MESSAGE_CHARS, READ_CHARS, detect_tool_error, normalize_message
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/app.py", line 3, in <module>

@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.reflector.domain.excerpts import shorten_first_line, shorten_middle
+from libs.trajectories.excerpts import shorten_first_line, shorten_middle
 
 READ_CHARS = 6_000
 """Characters that are read at each end of a tool result."""

@@ -1,0 +1,162 @@
+"""Trajectories on their way to the archive: on disk before Learn ends, delivered however long the archive is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from chassis.errors import HanseiError, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from chassis.retry import RetryPolicy
+from gateway.outbox.adapters.sql.repository import OutboxRepository
+from gateway.outbox.usecases.deliver_trajectories import DeliveryResult, TrajectoryOutbox
+from hansei.evidence.v1 import archive_service_pb2 as archive_pb
+from hansei.reflector.v1 import trajectory_pb2
+from libs.storage.engines import parse_location
+
+AT_ONCE = RetryPolicy(attempts=None, first_pause=0)
+NOW = datetime(2026, 11, 25, tzinfo=UTC)
+
+
+@dataclass
+class ScriptedArchive:
+    """An archive that raises `failures` in turn, then stores."""
+
+    failures: list[HanseiError] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
+
+    async def StoreTrajectory(self, request: archive_pb.StoreTrajectoryRequest) -> archive_pb.StoreTrajectoryResponse:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.stored.append(request.trajectory.id)
+        return archive_pb.StoreTrajectoryResponse(stored=True)
+
+
+@dataclass
+class Desk:
+    """An outbox with a scripted archive, and the results that it counts."""
+
+    archive: ScriptedArchive
+    repository: OutboxRepository
+    outbox: TrajectoryOutbox
+    results: Counter[DeliveryResult]
+    finished: asyncio.Semaphore
+
+    async def deliver(self, count: int) -> None:
+        """Run the delivery until so many further trajectories are delivered or refused."""
+        running = asyncio.create_task(self.outbox.run())
+        async with asyncio.timeout(30):
+            for _ in range(count):
+                await self.finished.acquire()
+            while await self.repository.list_entries(10):
+                pass
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+@asynccontextmanager
+async def open_desk(
+    folder: Path, *failures: HanseiError, max_bytes: int = 10_000, executor: str = "one", now: datetime = NOW
+) -> AsyncIterator[Desk]:
+    repository = OutboxRepository(parse_location(str(folder / "gateway.db")), executor, lambda: now)
+    archive, results = ScriptedArchive(list(failures)), Counter[DeliveryResult]()
+    finished = asyncio.Semaphore(0)
+
+    def count(result: DeliveryResult) -> None:
+        results[result] += 1
+        if result is not DeliveryResult.NOT_STORED:
+            finished.release()
+
+    outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE)
+    await outbox.open()
+    try:
+        yield Desk(archive, repository, outbox, results, finished)
+    finally:
+        await repository.database.close()
+
+
+def make_request(trajectory_id: str, query: str = "q") -> archive_pb.StoreTrajectoryRequest:
+    trajectory = trajectory_pb2.Trajectory(id=trajectory_id, dataset="d", query=query)
+    return archive_pb.StoreTrajectoryRequest(dataset="d", trajectory=trajectory)
+
+
+async def test_trajectories_are_delivered_in_order(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        for number in range(40):
+            await desk.outbox.add(make_request(f"t-{number}"))
+        assert desk.archive.stored == []
+        await desk.deliver(40)
+        assert desk.archive.stored == [f"t-{number}" for number in range(40)]
+        assert await desk.repository.sum_bytes() == 0
+
+
+async def test_trajectories_wait_while_the_archive_is_away_or_full(tmp_path: Path) -> None:
+    away = [Unavailable("away"), ResourceExhausted("the archive is full"), Unavailable("away"), Internal("fault")]
+    async with open_desk(tmp_path, *away) as desk:
+        await desk.outbox.add(make_request("t-1"))
+        await desk.deliver(1)
+        assert desk.archive.stored == ["t-1"]
+        assert desk.results == {DeliveryResult.DELIVERED: 1}
+
+
+async def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        await desk.outbox.add(make_request("t-1"))
+    async with open_desk(tmp_path) as desk:
+        await desk.deliver(1)
+        assert desk.archive.stored == ["t-1"]
+
+
+async def test_a_replica_delivers_what_another_one_has_left(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        await desk.outbox.add(make_request("t-1"))
+    async with open_desk(tmp_path, executor="two") as desk:
+        assert await desk.repository.list_entries(10) == []
+    async with open_desk(tmp_path, executor="two", now=NOW + timedelta(minutes=2)) as desk:
+        await desk.deliver(1)
+        assert desk.archive.stored == ["t-1"]
+
+
+async def test_a_refused_trajectory_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, InvalidArgument("too large"), *[Internal("fault")] * 10) as desk:
+        for name in ("refused", "faulty", "good"):
+            await desk.outbox.add(make_request(name))
+        await desk.deliver(3)
+        assert desk.archive.stored == ["good"]
+        assert desk.results == {DeliveryResult.REFUSED: 2, DeliveryResult.DELIVERED: 1}
+
+
+async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, max_bytes=100) as desk:
+        await desk.outbox.add(make_request("t-1"))
+        await desk.outbox.add(make_request("t-2", query="x" * 100))
+        assert desk.results == {DeliveryResult.NOT_STORED: 1}
+        await desk.deliver(1)
+        await desk.outbox.add(make_request("t-3"))
+        await desk.deliver(1)
+        assert desk.archive.stored == ["t-1", "t-3"]
+
+
+async def test_a_database_that_is_away_fails_no_learning(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        await desk.repository.database.close()
+        await desk.outbox.add(make_request("t-1"))
+        assert desk.results == {DeliveryResult.NOT_STORED: 1}
+
+
+async def test_a_process_that_ends_delivers_what_it_can(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        await desk.outbox.add(make_request("t-1"))
+        await desk.outbox.drain()
+        assert desk.archive.stored == ["t-1"]
+        desk.archive.failures.append(Unavailable("away"))
+        await desk.outbox.add(make_request("t-2"))
+        await desk.outbox.drain()
+        assert len(await desk.repository.list_entries(10)) == 1

@@ -1,0 +1,157 @@
+"""Store learned trajectories on disk, and deliver them to the archive, however long it is away.
+
+The archive stores a trajectory once, so a request may be delivered twice, after a crash or by two replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+
+from chassis.calls import Call, create_id, current_call
+from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
+from gateway.outbox.domain.entry import OutboxEntry, is_final
+from gateway.outbox.usecases.ports import ArchivePort, EntryStore
+from hansei.evidence.v1 import archive_service_pb2 as archive_pb
+
+BATCH = 32
+SWEEP_SECONDS = 15.0
+"""Seconds between two looks for trajectories that other replicas have left."""
+DRAIN_SECONDS = 3.0
+"""Time to deliver what waits when the process ends."""
+DELIVERY = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=15.0)
+
+log = get_logger("hansei.outbox")
+
+
+class DeliveryResult(Enum):
+    """The outcome of a learned trajectory on its way to the archive."""
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    """The archive refused it; another attempt cannot succeed."""
+    NOT_STORED = "not stored"
+    """The outbox is full, or its database is away."""
+
+
+class TrajectoryOutbox:
+    """The outbox of one gateway."""
+
+    def __init__(
+        self,
+        store: EntryStore,
+        archive: ArchivePort,
+        max_bytes: int,
+        *,
+        count: Callable[[DeliveryResult], None] = lambda result: None,
+        policy: RetryPolicy = DELIVERY,
+        sweep_seconds: float = SWEEP_SECONDS,
+    ) -> None:
+        self._store = store
+        self._archive = archive
+        self._max_bytes = max_bytes
+        self._count = count
+        self._policy = policy
+        self._sweep_seconds = sweep_seconds
+        self._waiting_bytes = 0
+        self._faults: Counter[int] = Counter()
+        self._added = asyncio.Event()
+        self._delivering = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Open the database. Raises StoreUnavailable, SchemaNewer."""
+        await self._store.open()
+        self._waiting_bytes = await self._store.sum_bytes()
+
+    async def add(self, request: archive_pb.StoreTrajectoryRequest) -> None:
+        """Store a trajectory for the archive. Learning does not fail with it: a failure is logged and counted."""
+        payload = request.SerializeToString()
+        try:
+            if self._waiting_bytes + len(payload) > self._max_bytes:
+                self._count(DeliveryResult.NOT_STORED)
+                log.warning(
+                    "outbox is full; a learned trajectory is not archived",
+                    trajectory=request.trajectory.id,
+                    dataset=request.dataset,
+                    max_bytes=self._max_bytes,
+                )
+                return
+            await self._store.add(payload)
+        except HanseiError as error:
+            self._count(DeliveryResult.NOT_STORED)
+            log.warning(
+                "outbox is unavailable; a learned trajectory is not archived",
+                trajectory=request.trajectory.id,
+                dataset=request.dataset,
+                error=str(error),
+            )
+            return
+        self._waiting_bytes += len(payload)
+        self._added.set()
+
+    async def run(self) -> None:
+        """Deliver for as long as the process lives."""
+        while True:
+            self._added.clear()
+            delivered, _ = await self._policy.run(
+                self._deliver_batch, lambda error: isinstance(error, HanseiError), before_pause=_log_pause
+            )
+            if not delivered:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._sweep_seconds):
+                        await self._added.wait()
+
+    async def drain(self) -> None:
+        """Deliver what waits, as far as the archive answers at once; the next process delivers the rest."""
+        with suppress(HanseiError, TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while await self._deliver_batch():
+                    pass
+
+    async def _deliver_batch(self) -> int:
+        """Deliver the oldest trajectories; return how many there were. Raises transient errors."""
+        async with self._delivering:
+            return await self._deliver_oldest()
+
+    async def _deliver_oldest(self) -> int:
+        await self._store.open()
+        entries = await self._store.list_entries(BATCH)
+        finished: list[OutboxEntry] = []
+        try:
+            for entry in entries:
+                await self._deliver(entry)
+                finished.append(entry)
+        finally:
+            if finished:
+                await self._store.delete([entry.number for entry in finished])
+                self._waiting_bytes = max(0, self._waiting_bytes - sum(len(entry.payload) for entry in finished))
+        return len(entries)
+
+    async def _deliver(self, entry: OutboxEntry) -> None:
+        request = archive_pb.StoreTrajectoryRequest.FromString(entry.payload)
+        current_call.set(Call("outbox", create_id(), ""))
+        try:
+            await self._archive.StoreTrajectory(request)
+        except HanseiError as error:
+            self._faults[entry.number] += error.code == "INTERNAL"
+            if not is_final(error.code, self._faults[entry.number]):
+                raise
+            self._count(DeliveryResult.REFUSED)
+            log.warning(
+                "the archive refused a learned trajectory",
+                trajectory=request.trajectory.id,
+                dataset=request.dataset,
+                error=str(error),
+            )
+        else:
+            self._count(DeliveryResult.DELIVERED)
+        self._faults.pop(entry.number, None)
+
+
+def _log_pause(attempt: int, pause: float, error: BaseException) -> None:
+    log.warning("the archive is unavailable; learned trajectories wait", attempt=attempt, error=str(error))

@@ -1,0 +1,1 @@
+"""Read the steps of trajectories: tool calls with their results, and the errors of tools."""

@@ -1,0 +1,251 @@
+"""SQL statements on archived trajectories, and the conversion of rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy.sql import ColumnElement
+
+from libs.storage.engines import insert_for
+from services.evidence.adapters.sql.archive_schema import (
+    archive_dataset,
+    archive_mark,
+    archive_object,
+    archive_trajectory,
+)
+from services.evidence.domain.archive import (
+    ArchivedTrajectory,
+    MarkKind,
+    ToolErrorSignature,
+    TrajectoryKey,
+    TrajectorySummary,
+)
+from services.evidence.usecases.archive_ports import NewTrajectory, TrajectoryFilter
+
+_WITHOUT_BODY = [column for column in archive_trajectory.c if column.name != "body"]
+_MANY = 500
+"""Rows that one statement names."""
+
+
+def select_dataset(connection: Connection, dataset: str, *, lock: bool = False) -> Row[Any] | None:
+    """Return the row of an archive; with `lock` nobody else changes the archive in the meantime."""
+    query = select(archive_dataset).where(archive_dataset.c.dataset == dataset)
+    return connection.execute(query.with_for_update() if lock else query).one_or_none()
+
+
+def lock_dataset(connection: Connection, dataset: str) -> Row[Any]:
+    """Return the locked row of an archive, which is created if it is not there."""
+    values = {"dataset": dataset, "max_age_days": 0, "max_bytes": 0, "trajectories": 0, "bytes": 0}
+    row = insert_for(connection.dialect.name)(archive_dataset).values(values)
+    connection.execute(row.on_conflict_do_nothing(index_elements=["dataset"]))
+    locked = select_dataset(connection, dataset, lock=True)
+    assert locked is not None
+    return locked
+
+
+def update_dataset(connection: Connection, dataset_id: int, **values: Any) -> None:
+    """Change the row of an archive."""
+    connection.execute(update(archive_dataset).where(archive_dataset.c.id == dataset_id).values(values))
+
+
+def add_to_totals(connection: Connection, dataset_id: int, trajectories: int, size: int) -> None:
+    """Add to the size of an archive."""
+    columns = archive_dataset.c
+    update_dataset(connection, dataset_id, trajectories=columns.trajectories + trajectories, bytes=columns.bytes + size)
+
+
+def sum_bytes(connection: Connection) -> int:
+    """Return the bytes of all bodies."""
+    return int(connection.execute(select(func.coalesce(func.sum(archive_dataset.c.bytes), 0))).scalar_one())
+
+
+def select_by_content(connection: Connection, dataset_id: int, key: TrajectoryKey) -> Row[Any] | None:
+    """Return a trajectory or its tombstone by id and content, without its body."""
+    columns = archive_trajectory.c
+    query = select(*_WITHOUT_BODY).where(
+        columns.dataset_id == dataset_id,
+        columns.trajectory_id == key.trajectory_id,
+        columns.content_hash == bytes.fromhex(key.content_hash),
+    )
+    return connection.execute(query).one_or_none()
+
+
+def select_by_id(
+    connection: Connection, dataset_id: int, trajectory_id: str, content_hash: str = "", *, body: bool = False
+) -> list[Row[Any]]:
+    """Return the trajectories and tombstones with an id: the readable ones first, the last stored first."""
+    columns = archive_trajectory.c
+    query = select(*(archive_trajectory.c if body else _WITHOUT_BODY))
+    query = query.where(columns.dataset_id == dataset_id, columns.trajectory_id == trajectory_id)
+    if content_hash:
+        query = query.where(columns.content_hash == bytes.fromhex(content_hash))
+    query = query.order_by(columns.deleted_at.is_not(None), columns.number.desc())
+    return list(connection.execute(query.limit(1) if body else query))
+
+
+def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajectory, now: datetime) -> None:
+    """Insert a trajectory with its marks."""
+    row = (
+        insert(archive_trajectory)
+        .values(
+            dataset_id=dataset_id,
+            trajectory_id=new.key.trajectory_id,
+            content_hash=bytes.fromhex(new.key.content_hash),
+            status=new.summary.status,
+            created_at=new.created_at,
+            learned_at=new.learned_at,
+            stored_at=now,
+            bytes=new.size,
+            summary=dump_summary(new.summary),
+            object_key=new.object_key,
+            body=new.body,
+        )
+        .returning(archive_trajectory.c.number)
+    )
+    insert_marks(connection, dataset_id, connection.execute(row).scalar_one(), new.summary.list_marks())
+
+
+def insert_marks(connection: Connection, dataset_id: int, number: int, marks: Iterable[tuple[MarkKind, str]]) -> None:
+    """Insert marks of a trajectory; those that are there stay."""
+    rows = [{"dataset_id": dataset_id, "kind": int(kind), "value": value, "number": number} for kind, value in marks]
+    if rows:
+        statement = insert_for(connection.dialect.name)(archive_mark).on_conflict_do_nothing()
+        connection.execute(statement, rows)
+
+
+def set_summary(connection: Connection, number: int, summary: TrajectorySummary) -> None:
+    """Replace the summary of a trajectory."""
+    query = update(archive_trajectory).where(archive_trajectory.c.number == number)
+    connection.execute(query.values(summary=dump_summary(summary)))
+
+
+def select_page(
+    connection: Connection, dataset_id: int, filters: TrajectoryFilter, before: int | None, limit: int
+) -> list[Row[Any]]:
+    """Return at most `limit` trajectories without bodies, the last stored first."""
+    columns, conditions = archive_trajectory.c, [archive_trajectory.c.dataset_id == dataset_id]
+    conditions.append(columns.deleted_at.is_not(None) if filters.deleted else columns.deleted_at.is_(None))
+    if before is not None:
+        conditions.append(columns.number < before)
+    if filters.status:
+        conditions.append(columns.status == filters.status)
+    if filters.created_from is not None:
+        conditions.append(columns.created_at >= filters.created_from)
+    if filters.created_before is not None:
+        conditions.append(columns.created_at < filters.created_before)
+    for kind, value in filters.marks:
+        conditions.append(_has_mark(dataset_id, kind, archive_mark.c.value == value))
+    if filters.error_text:
+        contains = func.lower(archive_mark.c.value).contains(filters.error_text.lower(), autoescape=True)
+        conditions.append(_has_mark(dataset_id, MarkKind.ERROR, contains))
+    query = select(*_WITHOUT_BODY).where(*conditions).order_by(columns.number.desc()).limit(limit)
+    return list(connection.execute(query))
+
+
+def _has_mark(dataset_id: int, kind: MarkKind, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    mark = archive_mark.c
+    numbers = select(mark.number).where(mark.dataset_id == dataset_id, mark.kind == int(kind), condition)
+    return archive_trajectory.c.number.in_(numbers)
+
+
+def select_oldest(connection: Connection, dataset_id: int, limit: int) -> list[Row[Any]]:
+    """Return the oldest trajectories that can be read, without bodies."""
+    columns = archive_trajectory.c
+    query = select(*_WITHOUT_BODY).where(columns.dataset_id == dataset_id, columns.deleted_at.is_(None))
+    return list(connection.execute(query.order_by(columns.number).limit(limit)))
+
+
+def select_until(connection: Connection, dataset_id: int, learned_until: datetime, limit: int) -> list[Row[Any]]:
+    """Return trajectories and tombstones that were learned until a time, without bodies."""
+    columns = archive_trajectory.c
+    query = select(*_WITHOUT_BODY).where(columns.dataset_id == dataset_id, columns.learned_at <= learned_until)
+    return list(connection.execute(query.order_by(columns.number).limit(limit)))
+
+
+def delete_rows(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
+    """Delete trajectories, their marks and, later, their objects."""
+    _detach(connection, dataset_id, rows, now)
+    for start in range(0, len(rows), _MANY):
+        numbers = [row.number for row in rows[start : start + _MANY]]
+        connection.execute(delete(archive_trajectory).where(archive_trajectory.c.number.in_(numbers)))
+
+
+def replace_by_tombstones(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
+    """Turn trajectories into tombstones."""
+    _detach(connection, dataset_id, rows, now)
+    empty = {"summary": None, "object_key": None, "body": None, "bytes": 0}
+    for row in rows:
+        query = update(archive_trajectory).where(archive_trajectory.c.number == row.number)
+        connection.execute(query.values(deleted_at=now, **empty))
+
+
+def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
+    """Delete marks, give the objects free, and subtract from the totals; tombstones among the rows have none of it."""
+    readable = [row for row in rows if row.deleted_at is None]
+    mark = archive_mark.c
+    for row in readable:
+        for kind, value in load_summary(row.summary).list_marks():
+            connection.execute(
+                delete(archive_mark).where(
+                    mark.dataset_id == dataset_id,
+                    mark.kind == int(kind),
+                    mark.value == value,
+                    mark.number == row.number,
+                )
+            )
+        if row.object_key is not None:
+            upsert_object(connection, row.object_key, now)
+    if readable:
+        add_to_totals(connection, dataset_id, -len(readable), -sum(row.bytes for row in readable))
+
+
+def upsert_object(connection: Connection, object_key: str, unused_from: datetime) -> None:
+    """Note when an object belongs to no trajectory any more."""
+    row = insert_for(connection.dialect.name)(archive_object).values(object_key=object_key, unused_from=unused_from)
+    connection.execute(row.on_conflict_do_update(index_elements=["object_key"], set_={"unused_from": unused_from}))
+
+
+def delete_objects(connection: Connection, object_keys: Sequence[str]) -> None:
+    """Delete the notes of objects."""
+    connection.execute(delete(archive_object).where(archive_object.c.object_key.in_(object_keys)))
+
+
+def select_unused_objects(connection: Connection, now: datetime, limit: int) -> list[str]:
+    """Return the keys of objects that belong to no trajectory."""
+    query = select(archive_object.c.object_key).where(archive_object.c.unused_from <= now).limit(limit)
+    return list(connection.scalars(query))
+
+
+def to_trajectory(dataset: str, row: Row[Any]) -> ArchivedTrajectory:
+    """Return the trajectory of a row."""
+    return ArchivedTrajectory(
+        row.number,
+        TrajectoryKey(dataset, row.trajectory_id, bytes(row.content_hash).hex()),
+        None if row.summary is None else load_summary(row.summary),
+        row.bytes,
+        row.created_at,
+        row.stored_at,
+        row.deleted_at,
+    )
+
+
+def dump_summary(summary: TrajectorySummary) -> str:
+    """Return a summary as compact JSON, without what is empty."""
+    values = {name: value for name, value in asdict(summary).items() if value not in (None, ())}
+    if summary.errors:
+        values["errors"] = [(error.operation, error.message, error.step) for error in summary.errors]
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def load_summary(text: str) -> TrajectorySummary:
+    """Return the summary of a JSON text."""
+    values = json.loads(text)
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    if "errors" in lists:
+        lists["errors"] = tuple(ToolErrorSignature(*error) for error in lists["errors"])
+    return TrajectorySummary(**(values | lists))

@@ -1,0 +1,208 @@
+"""Archived trajectories in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, select
+
+from libs.storage.database import Database
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.timestamps import utc_now
+from services.evidence.adapters.sql import archive_queries as queries
+from services.evidence.adapters.sql.archive_schema import archive_dataset
+from services.evidence.adapters.sql.schema import requests
+from services.evidence.domain.archive import ArchivedTrajectory, Retention, TrajectoryKey
+from services.evidence.domain.archive_errors import ArchiveFull
+from services.evidence.usecases.archive_ports import ArchiveTotals, NewTrajectory, StoredBody, TrajectoryFilter
+
+BATCH = 100
+"""Trajectories that are deleted in one transaction."""
+UPLOAD_TIME = timedelta(hours=1)
+"""An object whose trajectory is not inserted within this time is deleted."""
+
+
+class ArchiveRepository:
+    """Implements `ArchiveStore`; all writes on one dataset happen one after another."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def find(self, key: TrajectoryKey) -> ArchivedTrajectory | None:
+        """Return a trajectory or its tombstone by id and content."""
+
+        def work(connection: Connection) -> ArchivedTrajectory | None:
+            archive = queries.select_dataset(connection, key.dataset)
+            row = queries.select_by_content(connection, archive.id, key) if archive else None
+            return queries.to_trajectory(key.dataset, row) if row else None
+
+        return await self._database.read(work)
+
+    async def add_learned(self, key: TrajectoryKey, bullet_ids: tuple[str, ...]) -> None:
+        """Add bullets that were learned from a stored trajectory."""
+
+        def work(connection: Connection) -> None:
+            archive = queries.lock_dataset(connection, key.dataset)
+            row = queries.select_by_content(connection, archive.id, key)
+            if row is not None and row.summary is not None:
+                summary = queries.load_summary(row.summary).add_learned(bullet_ids)
+                queries.set_summary(connection, row.number, summary)
+                queries.insert_marks(connection, archive.id, row.number, summary.list_marks())
+
+        await self._database.write(work, key=key.dataset)
+
+    async def insert(self, new: NewTrajectory, max_bytes: int) -> bool:
+        """Insert a trajectory; return whether it is new. Raises `ArchiveFull`."""
+        now = self._clock()
+
+        def work(connection: Connection) -> bool:
+            archive = queries.lock_dataset(connection, new.key.dataset)
+            if archive.deleted_at is not None and new.learned_at <= archive.deleted_at:
+                return False
+            if queries.select_by_content(connection, archive.id, new.key) is not None:
+                return False
+            stored = queries.sum_bytes(connection)
+            if stored + new.size > max_bytes:
+                raise ArchiveFull(stored, new.size, max_bytes)
+            queries.insert_trajectory(connection, archive.id, new, now)
+            queries.add_to_totals(connection, archive.id, 1, new.size)
+            if new.object_key is not None:
+                queries.delete_objects(connection, [new.object_key])
+            return True
+
+        return await self._database.write(work, key=new.key.dataset)
+
+    async def read(self, dataset: str, trajectory_id: str, content_hash: str) -> StoredBody | None:
+        """Return the last stored trajectory with an id (and content); a tombstone only if there is no other."""
+
+        def work(connection: Connection) -> StoredBody | None:
+            archive = queries.select_dataset(connection, dataset)
+            rows = (
+                queries.select_by_id(connection, archive.id, trajectory_id, content_hash, body=True) if archive else []
+            )
+            if not rows:
+                return None
+            body = None if rows[0].body is None else bytes(rows[0].body)
+            return StoredBody(queries.to_trajectory(dataset, rows[0]), body, rows[0].object_key)
+
+        return await self._database.read(work)
+
+    async def list_trajectories(
+        self, dataset: str, filters: TrajectoryFilter, before: int | None, limit: int
+    ) -> list[ArchivedTrajectory] | None:
+        """Return at most `limit` trajectories, the last stored first; None for a dataset without archive."""
+
+        def work(connection: Connection) -> list[ArchivedTrajectory] | None:
+            archive = queries.select_dataset(connection, dataset)
+            if archive is None:
+                return None
+            rows = queries.select_page(connection, archive.id, filters, before, limit)
+            return [queries.to_trajectory(dataset, row) for row in rows]
+
+        return await self._database.read(work)
+
+    async def delete(self, dataset: str, trajectory_id: str) -> datetime | None:
+        """Delete the trajectories with an id; return when, or when they were deleted before; None if there are none."""
+        now = self._clock()
+
+        def work(connection: Connection) -> datetime | None:
+            archive = queries.select_dataset(connection, dataset, lock=True)
+            rows = queries.select_by_id(connection, archive.id, trajectory_id) if archive else []
+            if archive is None or not rows:
+                return None
+            readable = [row for row in rows if row.deleted_at is None]
+            queries.replace_by_tombstones(connection, archive.id, readable, now)
+            return now if readable else max(row.deleted_at for row in rows)
+
+        return await self._database.write(work, key=dataset)
+
+    async def delete_archive(self, dataset: str, deleted_at: datetime | None = None) -> int:
+        """Delete what was learned for a dataset until `deleted_at`, by default now; return the number."""
+        now = self._clock()
+        until = deleted_at or now
+
+        def work(connection: Connection) -> tuple[int, bool]:
+            archive = queries.select_dataset(connection, dataset, lock=True)
+            if archive is None:
+                return 0, True
+            if archive.deleted_at is None or archive.deleted_at < until:
+                queries.update_dataset(connection, archive.id, deleted_at=until)
+            rows = queries.select_until(connection, archive.id, until, BATCH)
+            queries.delete_rows(connection, archive.id, rows, now)
+            return sum(row.deleted_at is None for row in rows), len(rows) < BATCH
+
+        return await self._repeat(work, dataset)
+
+    async def list_datasets(self, prefix: str = "") -> list[str]:
+        """Return the datasets that have an archive."""
+        name = archive_dataset.c.dataset
+        query = select(name).where(name.startswith(prefix, autoescape=True)).order_by(name)
+        return await self._database.read(lambda connection: list(connection.scalars(query)))
+
+    async def find_totals(self, dataset: str) -> ArchiveTotals | None:
+        """Return the retention and the size of an archive."""
+        row = await self._database.read(lambda connection: queries.select_dataset(connection, dataset))
+        if row is None:
+            return None
+        return ArchiveTotals(Retention(row.max_age_days, row.max_bytes), row.trajectories, row.bytes)
+
+    async def set_retention(self, key: IdempotencyKey, dataset: str, retention: Retention) -> None:
+        """Set the retention of a dataset. Raises RequestIdReused."""
+        now = self._clock()
+
+        def work(connection: Connection) -> bytes:
+            def change() -> bytes:
+                archive = queries.lock_dataset(connection, dataset)
+                queries.update_dataset(
+                    connection, archive.id, max_age_days=retention.max_age_days, max_bytes=retention.max_bytes
+                )
+                return b""
+
+            return requests.run_once(connection, key, now, change)
+
+        await self._database.write(work, key=dataset)
+
+    async def delete_expired(self, dataset: str, default: Retention) -> int:
+        """Delete what is beyond the retention of a dataset; return the number."""
+        now = self._clock()
+
+        def work(connection: Connection) -> tuple[int, bool]:
+            archive = queries.select_dataset(connection, dataset, lock=True)
+            if archive is None:
+                return 0, True
+            applied = Retention(archive.max_age_days, archive.max_bytes).fill(default)
+            oldest = now - timedelta(days=applied.max_age_days)
+            excess, expired = archive.bytes - applied.max_bytes, []
+            for row in queries.select_oldest(connection, archive.id, BATCH):
+                if row.stored_at >= oldest and excess <= 0:
+                    break
+                expired.append(row)
+                excess -= row.bytes
+            queries.delete_rows(connection, archive.id, expired, now)
+            return len(expired), len(expired) < BATCH
+
+        return await self._repeat(work, dataset)
+
+    async def add_object(self, object_key: str) -> None:
+        """Note an object before it is written, so that it is deleted if its trajectory is never inserted."""
+        unused_from = self._clock() + UPLOAD_TIME
+        await self._database.write(lambda connection: queries.upsert_object(connection, object_key, unused_from))
+
+    async def list_unused_objects(self) -> list[str]:
+        """Return the keys of objects that belong to no trajectory."""
+        now = self._clock()
+        return await self._database.read(lambda connection: queries.select_unused_objects(connection, now, BATCH))
+
+    async def forget_objects(self, object_keys: list[str]) -> None:
+        """Delete the notes of objects that were deleted."""
+        await self._database.write(lambda connection: queries.delete_objects(connection, object_keys))
+
+    async def _repeat(self, work: Callable[[Connection], tuple[int, bool]], dataset: str) -> int:
+        """Run work in transactions of its own until it is done; return the sum of its numbers."""
+        total, is_done = 0, False
+        while not is_done:
+            count, is_done = await self._database.write(work, key=dataset)
+            total += count
+        return total

@@ -1,0 +1,64 @@
+"""The tables of the archive, the same for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, UniqueConstraint
+
+from libs.storage.timestamps import Timestamp
+from services.evidence.adapters.sql.schema import metadata
+
+# SQLite gives automatic ids to INTEGER keys only.
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+archive_dataset = Table(
+    "archive_dataset",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("dataset", Text, nullable=False, unique=True),
+    Column("max_age_days", Integer, nullable=False),
+    Column("max_bytes", BigInteger, nullable=False),
+    # Trajectories that can be read, and the bytes of their bodies.
+    Column("trajectories", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    # What was learned until then is never stored any more.
+    Column("deleted_at", Timestamp),
+)
+
+archive_trajectory = Table(
+    "archive_trajectory",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("dataset_id", BigInteger, nullable=False),
+    Column("trajectory_id", Text, nullable=False),
+    Column("content_hash", LargeBinary, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("learned_at", Timestamp, nullable=False),
+    Column("stored_at", Timestamp, nullable=False),
+    # A tombstone: the three columns below it are empty.
+    Column("deleted_at", Timestamp),
+    Column("bytes", BigInteger, nullable=False),
+    Column("summary", Text),
+    Column("object_key", Text),
+    Column("body", LargeBinary),
+    UniqueConstraint("dataset_id", "trajectory_id", "content_hash", name="archive_trajectory_content"),
+    Index("archive_trajectory_number", "dataset_id", "number"),
+)
+
+archive_mark = Table(
+    "archive_mark",
+    metadata,
+    Column("dataset_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Integer, primary_key=True, autoincrement=False),
+    Column("value", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+archive_object = Table(
+    "archive_object",
+    metadata,
+    Column("object_key", Text, primary_key=True),
+    # From then on the object belongs to no trajectory and is deleted.
+    Column("unused_from", Timestamp, nullable=False),
+)

@@ -1,0 +1,181 @@
+"""Conversion between the messages of the archive and the domain; secrets are masked here."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from chassis.errors import InvalidArgument, Violation
+from chassis.logging import remove_secrets
+from hansei.evidence.v1 import archive_pb2
+from hansei.evidence.v1 import archive_service_pb2 as pb
+from hansei.reflector.v1 import trajectory_pb2
+from services.evidence.domain.archive import (
+    ArchivedTrajectory,
+    MarkKind,
+    Retention,
+    TrajectoryKey,
+    TrajectorySummary,
+)
+from services.evidence.domain.summarize import StoredCall, StoredStep, summarize_steps
+from services.evidence.usecases.archive_ports import IncomingTrajectory, PreparedTrajectory, TrajectoryFilter
+
+MAX_QUERY_CHARS = 200
+_ROLES = {
+    trajectory_pb2.STEP_ROLE_SYSTEM: "system",
+    trajectory_pb2.STEP_ROLE_USER: "user",
+    trajectory_pb2.STEP_ROLE_ASSISTANT: "assistant",
+    trajectory_pb2.STEP_ROLE_TOOL: "tool",
+}
+
+
+def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
+    """Return the trajectory to store. Raises InvalidArgument if it belongs to another dataset."""
+    trajectory = request.trajectory
+    if trajectory.dataset != request.dataset:
+        rule = f"is {trajectory.dataset!r}, but the request is for {request.dataset!r}"
+        raise InvalidArgument("dataset mismatch", violations=[Violation("trajectory.dataset", rule)])
+    content = pb.GetTrajectoryResponse(
+        trajectory=trajectory, ground_truth=request.ground_truth, test_report=request.test_report
+    )
+    content.trajectory.ClearField("created_at")
+    content_hash = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
+    content.trajectory.id = trajectory.id or f"t-{content_hash[:32]}"
+    if trajectory.HasField("created_at"):
+        content.trajectory.created_at.CopyFrom(trajectory.created_at)
+    learned = tuple(dict.fromkeys(request.learned_bullet_ids))
+    return IncomingTrajectory(
+        TrajectoryKey(request.dataset, content.trajectory.id, content_hash),
+        lambda: _prepare(content, learned),
+        len(trajectory.steps) or len(trajectory.reasoning_steps),
+        content.ByteSize(),
+        _decode_time(trajectory.created_at, "trajectory.created_at") if trajectory.HasField("created_at") else None,
+        _decode_time(request.learned_at, "learned_at") if request.HasField("learned_at") else None,
+        learned,
+    )
+
+
+def decode_body(body: bytes, trajectory: ArchivedTrajectory) -> pb.GetTrajectoryResponse:
+    """Return a stored trajectory."""
+    response = pb.GetTrajectoryResponse.FromString(body)
+    response.summary.CopyFrom(encode_trajectory(trajectory))
+    return response
+
+
+def decode_filter(request: pb.ListTrajectoriesRequest) -> TrajectoryFilter:
+    """Return the filters of a request."""
+    values = {
+        MarkKind.TOOL: request.tool,
+        MarkKind.SERVED: request.served_bullet_id,
+        MarkKind.CITED: request.cited_bullet_id,
+        MarkKind.LEARNED: request.learned_bullet_id,
+        MarkKind.AGENT: request.agent,
+    }
+    return TrajectoryFilter(
+        status=request.status,
+        marks=tuple((kind, value) for kind, value in values.items() if value),
+        error_text=request.error,
+        created_from=_decode_time(request.created_from, "created_from") if request.HasField("created_from") else None,
+        created_before=(
+            _decode_time(request.created_before, "created_before") if request.HasField("created_before") else None
+        ),
+        deleted=request.deleted,
+    )
+
+
+def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTrajectory:
+    """Return the summary of a stored trajectory, or its tombstone."""
+    message = archive_pb2.ArchivedTrajectory(
+        trajectory_id=trajectory.key.trajectory_id, content_hash=trajectory.key.content_hash, bytes=trajectory.size
+    )
+    message.created_at.FromDatetime(trajectory.created_at)
+    message.stored_at.FromDatetime(trajectory.stored_at)
+    if trajectory.deleted_at is not None:
+        message.deleted_at.FromDatetime(trajectory.deleted_at)
+    summary = trajectory.summary
+    if summary is None:
+        return message
+    message.MergeFrom(
+        archive_pb2.ArchivedTrajectory(
+            status=trajectory_pb2.TrajectoryStatus.ValueType(summary.status),
+            reward=summary.reward,
+            query=summary.query,
+            steps=summary.steps,
+            agents=summary.agents,
+            tools=summary.tools,
+            errors=[
+                archive_pb2.ToolErrorSignature(operation=error.operation, message=error.message, step=error.step)
+                for error in summary.errors
+            ],
+            served_bullet_ids=summary.served,
+            cited_bullet_ids=summary.cited,
+            learned_bullet_ids=summary.learned,
+            serving_ids=summary.servings,
+        )
+    )
+    return message
+
+
+def encode_retention(retention: Retention) -> archive_pb2.RetentionPolicy:
+    """Return a retention."""
+    return archive_pb2.RetentionPolicy(max_age_days=retention.max_age_days, max_bytes=retention.max_bytes)
+
+
+def _prepare(content: pb.GetTrajectoryResponse, learned: tuple[str, ...]) -> PreparedTrajectory:
+    mask_secrets(content)
+    trajectory = content.trajectory
+    texts = [(step.role, step.name, step.content, step.tool_calls, step.tool_call_id) for step in trajectory.steps]
+    steps = [
+        StoredStep(
+            index,
+            _ROLES.get(role, "user"),
+            name,
+            text,
+            [StoredCall(call.id, call.name, call.arguments) for call in calls],
+            call_id,
+        )
+        for index, (role, name, text, calls, call_id) in enumerate(texts)
+    ]
+    facts = summarize_steps(steps)
+    summary = TrajectorySummary(
+        query=trajectory.query[:MAX_QUERY_CHARS],
+        status=trajectory.status,
+        steps=len(trajectory.steps) or len(trajectory.reasoning_steps),
+        reward=trajectory.reward if trajectory.HasField("reward") else None,
+        agents=facts.agents,
+        tools=facts.tools,
+        errors=facts.errors,
+        served=tuple(dict.fromkeys(trajectory.used_bullet_ids)),
+        cited=tuple(dict.fromkeys(trajectory.cited_bullet_ids)),
+        learned=learned,
+        servings=tuple(trajectory.serving_ids),
+    )
+    return PreparedTrajectory(summary, content.SerializeToString())
+
+
+def mask_secrets(content: pb.GetTrajectoryResponse) -> None:
+    """Mask the secrets in all texts of a trajectory, by the rules that also mask them in logs."""
+    trajectory = content.trajectory
+    for message, names in (
+        (content, ("ground_truth", "test_report")),
+        (trajectory, ("query", "generated_answer", "error_message")),
+        *((step, ("content",)) for step in trajectory.steps),
+        *((call, ("arguments",)) for step in trajectory.steps for call in step.tool_calls),
+    ):
+        for name in names:
+            text = getattr(message, name)
+            masked = remove_secrets(text)
+            if masked != text:
+                setattr(message, name, masked)
+    for position, thought in enumerate(trajectory.reasoning_steps):
+        trajectory.reasoning_steps[position] = remove_secrets(thought)
+
+
+def _decode_time(time: Timestamp, field: str) -> datetime:
+    try:
+        return time.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        rule = "must be a time between the years 1 and 9999"
+        raise InvalidArgument(f"{field} {rule}", violations=[Violation(field, rule)]) from None
