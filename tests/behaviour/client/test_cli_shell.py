@@ -356,8 +356,8 @@ def test_a_failing_model_has_an_exit_code_of_its_own_and_the_command_says_why(
     (file,) = copy_runs(tmp_path, "failing", "git-push-forced")
     monkeypatch.chdir(tmp_path)
     with OpenAIServer(otherwise=error(401, "the key is not valid")) as model:
-        own = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-wrong", "LLM_PROVIDER": "openai"}
-        for name, value in {**build_temp_settings(tmp_path), **own, "EMBEDDING_PROVIDER": "hashing"}.items():
+        own = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-wrong", "HANSEI_LLM_PROVIDER": "openai"}
+        for name, value in {**build_temp_settings(tmp_path), **own}.items():
             monkeypatch.setenv(name, value)
         failed = hansei("learn", file, "--local", "--verbose")
         model.answer_with(chat_json({"lessons": [], "operations": []}))
