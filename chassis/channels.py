@@ -30,6 +30,8 @@ OWN = "self"
 """The address of a peer in the same process."""
 
 _MS = 1000
+SHARE_OF_SERVED_CALL = 0.6
+"""The share of the remaining time of a served call that one call to a peer may take, if its policy allows longer."""
 _RENEWAL_GRACE_SECONDS = 60.0
 _SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
 _RETRY = {
@@ -326,7 +328,17 @@ class _PeerMethod:
         return responses
 
     def _choose_timeout(self, timeout: float | None) -> float | None:
-        limits = [seconds for seconds in (self._policy.timeout_seconds, timeout) if seconds is not None]
+        """Return the seconds for a call: the policy's, or fewer if the caller has fewer.
+
+        A method that works with a model gets longer if the caller asks for longer, up to the policy's limit. On behalf
+        of a call that this process serves it gets a share of that call's time, since other calls need some of it.
+        """
+        policy, longest = self._policy.timeout_seconds, self._policy.longest_seconds
+        if longest is not None and policy is not None:
+            remaining = deadlines.get_remaining()
+            wanted = timeout if timeout is not None else SHARE_OF_SERVED_CALL * (remaining or 0.0)
+            policy = min(longest, max(policy, wanted))
+        limits = [seconds for seconds in (policy, timeout) if seconds is not None]
         return deadlines.compute_budget(min(limits, default=None))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 CONTRACT_ROOT = "hansei"
 SUFFIX = "_policy.json"
 _REQUIRED = {"timeout_seconds", "idempotency", "retry"}
-_OPTIONAL = ("scope", "shared", "creates")
+_OPTIONAL = ("scope", "shared", "creates", "longest_seconds")
 Idempotency = Literal["read", "request_id", "natural", "none"]
 """`natural`: a repeat finds what the first call stored, and changes nothing."""
 
@@ -26,6 +26,9 @@ Idempotency = Literal["read", "request_id", "natural", "none"]
 @dataclass(frozen=True, slots=True)
 class MethodPolicy:
     """The timeout in seconds (None: no limit), the reason why a retry is harmless, and whether one is made.
+
+    ``longest_seconds`` is the longest deadline that a caller may set for a method whose work depends on a model,
+    instead of the timeout (None: the timeout).
 
     For a guard: the ``scope`` that a caller needs (empty: none), whether the method acts on data ``shared`` by all
     tenants, and the response field with the name of a resource that the method ``creates``.
@@ -37,6 +40,7 @@ class MethodPolicy:
     scope: str = ""
     shared: bool = False
     creates: str = ""
+    longest_seconds: float | None = None
 
 
 Policies = Mapping[str, MethodPolicy]
@@ -67,6 +71,9 @@ def _build_method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
     timeout, idempotency, retry = entry["timeout_seconds"], entry["idempotency"], entry["retry"]
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ValueError(f"policy of {name}: timeout_seconds must be above 0 or null, not {timeout!r}")
+    longest = entry.get("longest_seconds")
+    if longest is not None and not (isinstance(longest, int | float) and timeout is not None and longest > timeout):
+        raise ValueError(f"policy of {name}: longest_seconds must be above timeout_seconds, not {longest!r}")
     if idempotency not in get_args(Idempotency):
         raise ValueError(f"policy of {name}: idempotency must be one of {get_args(Idempotency)}, not {idempotency!r}")
     if not isinstance(retry, bool) or (retry and idempotency == "none"):

@@ -120,6 +120,8 @@ def _write_service(source: PageSource, package: str, number: int, name: str) -> 
     for position, method in enumerate(service.method):
         policy = policies[method.name]
         seconds = "no time limit" if policy["timeout_seconds"] is None else f"{policy['timeout_seconds']} s"
+        if "longest_seconds" in policy:
+            seconds = f"{seconds}, up to {policy['longest_seconds']} s if the caller's deadline is longer"
         kinds = {
             "read": "a read",
             "request_id": "once per `request_id`",

@@ -45,7 +45,7 @@ from services.curator.domain.curation import (
     SectionDefinition,
 )
 from services.curator.domain.playbook import Bullet, Source
-from services.curator.domain.review import PendingState
+from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.curate import Curator, CuratorAgent, ProposedEdits
@@ -69,7 +69,11 @@ class Gullible:
     model = "gullible"
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
     ) -> ProposedEdits:
         source = (Source(trajectory=reflection.trajectory_id),)
         deltas = [

@@ -35,7 +35,7 @@ def build_server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_ms", settings.max_connection_age_seconds * _MS),
         # Clients ping idle connections every minute; by default the server would disconnect them.
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 30 * _MS),
+        ("grpc.http2.min_ping_interval_without_data_ms", 30 * _MS),
         ("grpc.keepalive_time_ms", 120 * _MS),
         ("grpc.keepalive_timeout_ms", 20 * _MS),
     ]

@@ -65,8 +65,11 @@ async def start_probe(stack: AsyncExitStack) -> Serve:
 async def connect_probe(stack: AsyncExitStack) -> Connect:
     """A stub of the probe at an address, for as long as the test runs."""
 
-    def connect(address: str, *, timeout: float | None = 30, retry: bool = True, **more: Any) -> Any:
-        peers = Peers({"probe": address}, policies=policies(timeout=timeout, retry=retry), **more)
+    def connect(
+        address: str, *, timeout: float | None = 30, retry: bool = True, longest: float | None = None, **more: Any
+    ) -> Any:
+        chosen = policies(timeout=timeout, retry=retry, longest=longest)
+        peers = Peers({"probe": address}, policies=chosen, **more)
         stack.push_async_callback(peers.close)
         return stub(peers)
 

@@ -125,8 +125,11 @@ class Probe:
         return pb.SumResponse(sum=sum([request.number async for request in requests]))
 
 
-def policies(*, timeout: float | None = 30, retry: bool = True) -> dict[str, MethodPolicy]:
-    return {f"/{SERVICE}/{method}": MethodPolicy(timeout, "read", retry) for method in METHODS}
+def policies(
+    *, timeout: float | None = 30, retry: bool = True, longest: float | None = None
+) -> dict[str, MethodPolicy]:
+    policy = MethodPolicy(timeout, "read", retry, longest_seconds=longest)
+    return {f"/{SERVICE}/{method}": policy for method in METHODS}
 
 
 def service(probe: Probe, **more: Any) -> Service:

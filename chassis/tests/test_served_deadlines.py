@@ -6,12 +6,15 @@ import asyncio
 import socket
 from typing import Any
 
+import grpc
 import pytest
 
 from chassis import Peers, deadlines, errors
 from chassis.calls import Call, current_call
+from chassis.server.server import build_server_options
+from chassis.settings import ServiceSettings
 from chassis.tests.conftest import Connect, Serve, collect, wait_until
-from chassis.tests.probe import Probe, pb
+from chassis.tests.probe import Probe, pb, rpc
 
 
 async def chain(start_probe: Serve, connect_probe: Connect) -> Any:
@@ -43,6 +46,46 @@ async def test_the_policy_of_a_method_limits_a_call_without_a_deadline(
     (left,) = (await probe.Trace(pb.TraceRequest())).remaining_seconds
 
     assert 0 < left <= 7
+
+
+async def test_a_method_with_a_model_takes_longer_if_the_caller_has_longer(
+    start_probe: Serve, connect_probe: Connect
+) -> None:
+    probe = connect_probe((await start_probe()).address, timeout=7, longest=100)
+
+    async def remaining(**options: float) -> float:
+        (left,) = (await probe.Trace(pb.TraceRequest(), **options)).remaining_seconds
+        return float(left)
+
+    # gRPC rounds a deadline up when it sends it.
+    assert 0 < await remaining() <= 7.5
+    assert 40 < await remaining(timeout=50) <= 51
+    assert 90 < await remaining(timeout=500) <= 102
+    assert 0 < await remaining(timeout=3) <= 3.5
+    with deadlines.time_limit(60):  # of a call that this process serves: other calls need some of it
+        assert 25 < await remaining() <= 37
+    with deadlines.time_limit(5):
+        assert 0 < await remaining() <= 5.5
+
+
+async def test_pings_during_a_long_call_do_not_end_the_connection() -> None:
+    """A server that does not know the permitted interval sends GOAWAY after some pings, as if they were an attack."""
+    permitted = {"grpc.http2.min_ping_interval_without_data_ms": 50}
+    options = dict(build_server_options(ServiceSettings())) | permitted
+    assert set(permitted) <= dict(build_server_options(ServiceSettings())).keys()
+    probe = Probe()
+    server = grpc.aio.server(options=list(options.items()))
+    rpc.add_ProbeServiceServicer_to_server(probe, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    pinging = [("grpc.keepalive_time_ms", 1_000), ("grpc.http2.max_pings_without_data", 0)]
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=pinging) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await rpc.ProbeServiceStub(channel).Wait(pb.WaitRequest(), timeout=7)
+    finally:
+        await server.stop(None)
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, ended.value.details()
 
 
 async def test_all_hops_share_one_correlation_id(start_probe: Serve, connect_probe: Connect) -> None:

@@ -141,7 +141,7 @@ def reflector_prompts(language: Language) -> Iterator[tuple[str, str]]:
         used_bullet_ids=("er-00001", "er-00002"),
     )
     won = run(*shared, calls("git", {"command": "config"}), reward=1.0, status="success")
-    lost = run(asks("y"), calls("hg", "no JSON"), test_report="", signal="test_report")
+    lost = run(asks("y"), calls("hg", "no JSON"), signal="test_report")
     bullets = tuple(
         UsedBullet(id=f"er-{number:05}", section="git", content=f"Set {{user.name}} {number}.", helpful=number)
         for number in (1, 2, 3)

@@ -101,7 +101,11 @@ class BlockingChannel(grpc.Channel):
 
     def _call_options(self, path: str, span: Span) -> dict[str, Any]:
         metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *build_metadata(span), *self._metadata)
-        return {"timeout": deadlines.compute_budget(self._policies[path].timeout_seconds), "metadata": metadata}
+        policy = self._policies[path]
+        # Within `deadlines.time_limit` a method that works with a model may take longer than by default.
+        is_limited = policy.longest_seconds is not None and deadlines.get_remaining() is not None
+        seconds = policy.longest_seconds if is_limited else policy.timeout_seconds
+        return {"timeout": deadlines.compute_budget(seconds), "metadata": metadata}
 
     def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
         """Call `callback` at every change of the connection's state."""

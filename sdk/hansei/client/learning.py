@@ -15,6 +15,8 @@ from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 
 R = TypeVar("R")
 
+OFFLINE = "offline"
+"""The name of the model in results of rules."""
 INDEX_BEHIND = "REVISION_NOT_REACHED"
 _INDEX_RETRY_POLICY = RetryPolicy(attempts=6, first_pause=0)
 
@@ -34,6 +36,16 @@ class LearnOutcome:
             return self.error.message
         curation = self.response.curation if self.response and self.response.HasField("curation") else None
         return curation.error or "not saved" if curation and not curation.saved else ""
+
+    @property
+    def model_problem(self) -> str:
+        """Return why the model did not reflect, or why its curation was not saved; empty if it did its part."""
+        if self.response is None:
+            return ""
+        reflection, curation = self.response.reflection, self.response.curation
+        if curation.error and curation.model and not curation.saved:
+            return "" if curation.model == OFFLINE else curation.error
+        return reflection.error if reflection.model == OFFLINE else ""
 
 
 def learn(client: Client, record: TrajectoryRecord) -> LearnOutcome:

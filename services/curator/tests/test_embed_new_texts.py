@@ -25,6 +25,7 @@ from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.merge import find_new_texts
 from services.curator.domain.playbook import MAX_CONTENT_CHARS
 from services.curator.domain.policy import Policy, ReviewMode
+from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.curate import CuratorAgent, ProposedEdits
@@ -122,7 +123,11 @@ class Proposing:
         self._proposed = ProposedEdits(proposals)
 
     async def propose(
-        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+        self,
+        reflection: Reflection,
+        playbook: Snapshot,
+        sections: Sequence[SectionDefinition],
+        waiting: Sequence[PendingChange],
     ) -> ProposedEdits:
         return self._proposed
 

@@ -70,7 +70,7 @@ def build_record(request: ReflectionRequest, actions: Sequence[ToolUse], texts: 
     cited_ids = find_cited_ids(trajectory, known)
     siblings = _describe_siblings(request, texts, int(chars * _SIBLINGS_SHARE))
     playbook = _select_bullets(request.bullets, {bullet.id for bullet in known}, int(chars * _PLAYBOOK_SHARE))
-    thoughts = "\n".join(trajectory.reasoning_steps) if trajectory.steps else ""
+    thoughts = _select_thoughts(trajectory)
     fixed = sum(map(len, siblings)) + sum(len(bullet.content) for bullet in playbook)
     return Record(
         query=shorten(trajectory.query),
@@ -148,6 +148,14 @@ def _select_bullets(bullets: Sequence[UsedBullet], known: set[str], chars: int) 
     return [bullet for bullet in bullets if bullet.id in selected]
 
 
+def _select_thoughts(trajectory: Trajectory) -> str:
+    """Return the reasoning steps that no recorded step contains; they are the transcript if no step was recorded."""
+    if not trajectory.steps:
+        return ""
+    said = {step.content.strip() for step in trajectory.steps}
+    return "\n".join(thought for thought in trajectory.reasoning_steps if thought.strip() not in said)
+
+
 def _describe_tools(actions: Sequence[ToolUse], texts: ReflectorTexts) -> str:
     """Return the called tools with the number of their calls and the names of their arguments."""
     counts: dict[str, int] = {}
@@ -173,12 +181,14 @@ def _describe_siblings(request: ReflectionRequest, texts: ReflectorTexts, chars:
     """Return other trajectories of the task from the step where they differ, those with the other outcome first."""
     trajectory = request.trajectory
     own = determine_outcome(trajectory, request.ground_truth, request.test_report)
-    outcomes = [(sibling, determine_outcome(sibling, "", "")) for sibling in request.siblings]
+    # The ground truth is that of the task; the test report is that of this trajectory.
+    outcomes = [(sibling, determine_outcome(sibling, request.ground_truth, "")) for sibling in request.siblings]
     outcomes.sort(key=lambda pair: pair[1].is_success == own.is_success)
     described = []
     for sibling, outcome in outcomes[:MAX_SIBLINGS]:
         start = find_first_difference(trajectory.transcript, sibling.transcript)
-        head = texts.sibling.format(
+        has_common_steps = any(step.role in ("assistant", "tool") for step in sibling.transcript[:start])
+        head = (texts.sibling if has_common_steps else texts.sibling_from_start).format(
             status=texts.success if outcome.is_success else texts.failure,
             source=texts.sources[outcome.signal],
             number=start + sibling.first_step_number - 1,

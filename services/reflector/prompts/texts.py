@@ -23,6 +23,7 @@ class ReflectorTexts:
     error_message: str
     no_siblings: str
     sibling: str
+    sibling_from_start: str
     no_tools: str
     tool: str
     notes: str

@@ -133,7 +133,7 @@ def test_siblings_are_shown_from_the_step_where_they_differ() -> None:
     prompt = build_prompt(ReflectionRequest(failed, "test", siblings=(failed, won)))
     siblings = prompt[prompt.index("<siblings-") : prompt.index("</siblings-")]
     first, second = siblings.split("\n\n")
-    assert '成功（根拠: 環境の報酬）。ステップ2までは同じ呼び出し\n<step n="3"' in first
+    assert '成功（根拠: 環境の報酬）。ステップ2までは同じ\n<step n="3"' in first
     assert "get_policy" in first
     assert "find" not in first
     assert "失敗" in second
@@ -197,14 +197,14 @@ def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
 
 
 def test_a_log_has_the_only_numbers(tmp_path: Path) -> None:
-    trajectory = run(says("hello"), reasoning_steps=("look",))
+    trajectory = run(says("hello"), reasoning_steps=("look", "hello"))
     (tmp_path / "appworld.txt").write_text("{reasoning_steps}", encoding="utf-8")
     own = fill_own(
         ReflectorPrompts(tmp_path, "ja"), ReflectionRequest(trajectory, "appworld"), Transcript("[0] assistant: hello")
     )
-    assert own == "1. look\n実行ログ:\n[0] assistant: hello"
+    assert own == "1. look\n2. hello\n実行ログ:\n[0] assistant: hello"
     prompt = build_prompt(ReflectionRequest(trajectory, "appworld"))
-    assert "エージェントの考え（番号なし）:\nlook" in prompt
+    assert "エージェントの考え（番号なし）:\nlook\n</thoughts-" in prompt
     assert '<step n="0" role="assistant" agent="agent">hello</step>' in prompt
 
 

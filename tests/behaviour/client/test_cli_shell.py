@@ -22,6 +22,8 @@ from hansei.client import Client, client
 from hansei.client.cli import root_command
 from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.cli.options import EXIT_CODES
+from tests.fakes.openai_answers import chat_json, error
+from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import EXAMPLES, Hansei, copy_runs, runner
 
@@ -346,3 +348,22 @@ def test_local_commands_work_on_the_same_data_without_a_server(
     (tmp_path / "book.txt").write_text(exported.out, encoding="utf-8")
     copied = hansei("playbook", "import", "book.txt", "--dataset", "copy", "--local", "--json")
     assert int(copied.document["added"]) >= len(ids)
+
+
+def test_a_failing_model_has_an_exit_code_of_its_own_and_the_command_says_why(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = copy_runs(tmp_path, "failing", "git-push-forced")
+    monkeypatch.chdir(tmp_path)
+    with OpenAIServer(otherwise=error(401, "the key is not valid")) as model:
+        own = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-wrong", "HANSEI_LLM_PROVIDER": "openai"}
+        for name, value in {**build_temp_settings(tmp_path), **own}.items():
+            monkeypatch.setenv(name, value)
+        failed = hansei("learn", file, "--local", "--verbose")
+        model.answer_with(chat_json({"lessons": [], "operations": []}))
+        again = hansei("learn", file, "--local")
+    assert failed.code == 6
+    assert "the model failed for 1 of 1 trajectories, of which 1 were not learned" in failed.err
+    assert "HTTP 401" in failed.err
+    assert "the rules reflected instead" in " ".join(failed.out.split())
+    assert again.code == 0, again.err

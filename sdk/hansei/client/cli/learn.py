@@ -64,12 +64,25 @@ def learn(
             learn_in_bulk(client, records, wait, as_json)
             return
         outcomes = _learn(client, records, jobs, as_json, verbose)
+    _fail_without_model(outcomes)
     not_stored = sum(bool(outcome.failure) for outcome in outcomes)
     if unreadable or not_stored:
         has_failed = not_stored == len(outcomes)
         fail(
             f"{not_stored} of {len(outcomes)} trajectories were not learned, {unreadable} could not be read",
             (Exit.FAILED if outcomes else Exit.USAGE) if has_failed else Exit.PARTLY,
+        )
+
+
+def _fail_without_model(outcomes: Sequence[LearnOutcome]) -> None:
+    """End the command with its own exit code if the model failed for a trajectory, and say why."""
+    problems = [outcome.model_problem for outcome in outcomes if outcome.model_problem]
+    if problems:
+        not_saved = sum(bool(outcome.failure) for outcome in outcomes)
+        fail(
+            f"the model failed for {len(problems)} of {len(outcomes)} trajectories, of which {not_saved} were not "
+            f"learned; repeat the command to learn these. {problems[0]}",
+            Exit.MODEL_UNAVAILABLE,
         )
 
 

@@ -30,6 +30,7 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     NOT_FOUND = 4
     PARTLY = 5
+    MODEL_UNAVAILABLE = 6
     INTERRUPTED = 130
 
 
@@ -40,6 +41,7 @@ EXIT_CODES = {
     Exit.UNREACHABLE: "the server is not reachable",
     Exit.NOT_FOUND: "the dataset, or another named object, does not exist",
     Exit.PARTLY: "partly done: stderr names the rest",
+    Exit.MODEL_UNAVAILABLE: "the model is unavailable, or its reply cannot be used",
     Exit.INTERRUPTED: "interrupted",
 }
 

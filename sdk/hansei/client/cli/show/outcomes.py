@@ -65,6 +65,8 @@ def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
         same = [edit for edit in edits if edit.delta.content == insight.key_insight]
         edits = [edit for edit in edits if edit.delta.content != insight.key_insight]
         yield _render_insight(insight, same)
+    if reflection.error:
+        yield label_row(Text("model", BAD), put_on_one_line(reflection.error, 400))
     if not reflection.insights:
         yield label_row("insight", Text("none", FAINT))
     for edit in edits:
