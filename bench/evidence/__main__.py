@@ -7,8 +7,6 @@ The measuring functions are those of the service (`services.evidence.domain`); a
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.evidence.tables import write_tables
 from services.evidence.domain.discoveries import find_block, select_discoveries
 from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
 from services.evidence.domain.effects import EffectStatistics, update
@@ -222,30 +221,18 @@ def interval(hits: int, total: int) -> str:
     return f"{max(middle - half, 0):.1%} to {middle + half:.1%}"
 
 
-def write(tables: dict[str, Rows]) -> None:
-    """Write the results and put the tables between their marks in the README."""
-    (HERE / "results.json").write_text(json.dumps(tables, indent=2, ensure_ascii=False) + "\n")
-    readme = HERE / "README.md"
-    text = readme.read_text()
-    for name, rows in tables.items():
-        columns = list(rows[0])
-        lines = [columns, ["---"] * len(columns), *([str(row[column]) for column in columns] for row in rows)]
-        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>{table}\g<2>", text, flags=re.DOTALL)
-    readme.write_text(text)
-
-
 def main() -> None:
     """Simulate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=int, default=1000)
     arguments = parser.parse_args()
-    write(
+    write_tables(
+        HERE / "results.json",
         {
             "sessions": measure_sessions(arguments.datasets),
             "drift": measure_drift(arguments.datasets),
             "false decisions": measure_false_decisions(arguments.datasets),
-        }
+        },
     )
 
 
