@@ -44,7 +44,7 @@ HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples/trajectories"
 STEPS = 30
 ROUNDS = 5
-SERVINGS = 20_000
+SERVINGS = 5_000
 SERVED_BULLETS = 10
 LIMITS = ArchiveLimits(64 * 1024**2, 1024**4, 1024**3, Retention(365, 1024**4))
 
