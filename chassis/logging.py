@@ -168,7 +168,8 @@ def _redact_text(text: str) -> str:
     folded = text.casefold()
     if len(folded) != len(text):  # places in one are not places in the other
         return _SECRET_TEXT.sub(_redact_match, text)
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for start in sorted(start for anchor in _ANCHORS for start in _list_starts(folded, anchor)):
         match = _SECRET_TEXT.match(text, start) if start >= end else None
         if match is not None:

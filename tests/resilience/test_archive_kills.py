@@ -1,4 +1,4 @@
-"""kill -9 of the evidence service, and of the gateway, while agents learn: every acknowledged trajectory is archived once."""
+"""kill -9 of the evidence service and of the gateway while agents learn: what is acknowledged is archived once."""
 
 from __future__ import annotations
 
