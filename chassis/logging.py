@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, TextIO, cast
 
 import structlog
@@ -38,11 +38,27 @@ _SECRET_TEXT = re.compile(
     r"|(?P<assignment>(?:api[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
     re.IGNORECASE,
 )
-_SECRET_HINTS = (
-    *("bearer", "basic", "sk-", "aiza", "hansei_", "eyj", "private key", "@", "api", "authorization", "token"),
-    *("password", "passphrase", "secret", "cookie", "credential", "private", "access", "key=", "sig=", "signature="),
+_URL_ANCHOR = "://"
+_ANCHORS = (
+    *(
+        "bearer",
+        "basic",
+        "sk-",
+        "aiza",
+        "hansei_",
+        "eyj",
+        "-----begin",
+        "api",
+        "authorization",
+        "token",
+        "pass",
+        "secret",
+    ),
+    *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", _URL_ANCHOR),
 )
-"""Each match of `_SECRET_TEXT` contains one of these; looking for them takes a hundredth of the time."""
+"""The beginning of each match of `_SECRET_TEXT` in lower case, and the `://` of a URL."""
+_SCHEME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789+.-"
+_MAX_SCHEME_CHARS = 31
 _MAX_DEPTH = 6
 
 Event = MutableMapping[str, Any]
@@ -139,13 +155,39 @@ def remove_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
     if isinstance(key, str) and value and is_secret(key):
         return REDACTED
     if isinstance(value, str):
-        folded = value.casefold()
-        return _SECRET_TEXT.sub(_redact_match, value) if any(hint in folded for hint in _SECRET_HINTS) else value
+        return _redact_text(value)
     if depth < _MAX_DEPTH and isinstance(value, dict):
         return {k: remove_secrets(v, k, depth + 1) for k, v in value.items()}
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
         return [remove_secrets(item, None, depth + 1) for item in value]
     return value
+
+
+def _redact_text(text: str) -> str:
+    """Return a text without its secrets: as by `_SECRET_TEXT.sub`, which takes twenty times as long."""
+    folded = text.casefold()
+    if len(folded) != len(text):  # places in one are not places in the other
+        return _SECRET_TEXT.sub(_redact_match, text)
+    parts: list[str] = []
+    end = 0
+    for start in sorted(start for anchor in _ANCHORS for start in _list_starts(folded, anchor)):
+        match = _SECRET_TEXT.match(text, start) if start >= end else None
+        if match is not None:
+            parts += (text[end:start], _redact_match(match))
+            end = match.end()
+    return "".join([*parts, text[end:]]) if parts else text
+
+
+def _list_starts(folded: str, anchor: str) -> Iterator[int]:
+    """Yield where a match that has an anchor may begin: at the anchor, or anywhere in the scheme of a URL."""
+    place = folded.find(anchor)
+    while place >= 0:
+        if anchor == _URL_ANCHOR:
+            before = folded[max(0, place - _MAX_SCHEME_CHARS) : place]
+            yield from range(place - len(before) + len(before.rstrip(_SCHEME_CHARS)), place)
+        else:
+            yield place
+        place = folded.find(anchor, place + 1)
 
 
 def _redact_match(match: re.Match[str]) -> str:

@@ -7,8 +7,6 @@ The measuring functions are those of the service (`services.evidence.domain`); a
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.evidence.tables import write_tables
 from bench.evidence.votes import measure_rules
 from services.evidence.domain.discoveries import find_block, select_discoveries
 from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
@@ -278,21 +277,6 @@ def interval(hits: int, total: int) -> str:
     return f"{max(middle - half, 0):.1%} to {middle + half:.1%}"
 
 
-def write(tables: dict[str, Rows]) -> None:
-    """Write the results and put the tables between their marks in the README."""
-    results = HERE / "results.json"
-    others = json.loads(results.read_text())
-    results.write_text(json.dumps(others | tables, indent=2, ensure_ascii=False) + "\n")
-    readme = HERE / "README.md"
-    text = readme.read_text()
-    for name, rows in tables.items():
-        columns = list(rows[0])
-        lines = [columns, ["---"] * len(columns), *([str(row[column]) for column in columns] for row in rows)]
-        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>{table}\g<2>", text, flags=re.DOTALL)
-    readme.write_text(text)
-
-
 TABLES: dict[str, Callable[[int], Rows]] = {
     "sessions": measure_sessions,
     "drift": measure_drift,
@@ -308,7 +292,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all without any")
     parser.add_argument("--datasets", type=int, default=1000)
     arguments = parser.parse_args()
-    write({name: TABLES[name](arguments.datasets) for name in arguments.tables or TABLES})
+    write_tables(HERE / "results.json", {name: TABLES[name](arguments.datasets) for name in arguments.tables or TABLES})
 
 
 if __name__ == "__main__":

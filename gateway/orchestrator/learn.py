@@ -62,7 +62,7 @@ class Learning:
             message = "this request was committed before; nothing changed"
             response = _build_committed_response(prepared)
             # The call that committed may have ended before the trajectory was stored.
-            await self._store_trajectory(request, trajectory, response)
+            await self.store_trajectory(request, trajectory, response)
             yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, response)
             return
         yield FinishedStage(
@@ -74,7 +74,7 @@ class Learning:
         reflection = reflected.result
         response = gateway.LearnResponse(reflection=reflection, usage=reflected.usage)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
-            await self._store_trajectory(request, trajectory, response)
+            await self.store_trajectory(request, trajectory, response)
             yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", response)
             return
         message = (
@@ -85,7 +85,7 @@ class Learning:
         yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, response)
 
         response = await self._curate(request, trajectory, reflected, prepared.revision)
-        await self._store_trajectory(request, trajectory, response)
+        await self.store_trajectory(request, trajectory, response)
         yield FinishedStage(gateway.LEARN_STAGE_CURATED, _format_summary(response.curation), response)
 
     async def _prepare(
@@ -103,9 +103,10 @@ class Learning:
             raise RequestIdReused(request.request_id, f"trajectory {committed_id!r}")
         return prepared
 
-    async def _store_trajectory(
+    async def store_trajectory(
         self, request: gateway.LearnRequest, trajectory: trajectory_pb2.Trajectory, response: gateway.LearnResponse
     ) -> None:
+        """Send a trajectory to the archive, with the bullets that were learned from it."""
         if self.archive is None or not (trajectory.steps or trajectory.reasoning_steps):
             return
         applied = (operation for operation in response.curation.operations if operation.applied)

@@ -12,7 +12,7 @@ from obstore.store import from_url
 from chassis.errors import DataLoss, shorten
 from services.evidence.domain.archive_errors import ObjectStoreUnavailable
 
-LEVEL = 9
+LEVEL = 15
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """The largest body after decompression: more than a message can hold."""
 _TIMEOUT_SECONDS = 20
