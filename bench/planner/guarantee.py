@@ -1,8 +1,9 @@
 """Measure the promise of the mode `guaranteed`: ``python -m bench.planner.guarantee`` writes figures and a table.
 
-Each run is a stream of steps (`bench.planner.promise`). The product's own classes decide and learn: `LabelQueue` and
-`ThresholdGuarantee`. Two trivial rules see the same streams: a fixed threshold, and the lowest threshold of which a
-moving window of the last 200 audits has a mean error of at most alpha.
+Each run is a stream of steps (`bench.planner.promise`). The rule of the product decides and learns, in compiled loops
+that are checked against `LabelQueue` and `ThresholdGuarantee` in the first runs of each scenario. Two trivial rules see
+the same streams: a fixed threshold, and the lowest threshold of which a moving window of the last 200 audits has a mean
+error of at most alpha.
 """
 
 from __future__ import annotations
@@ -10,25 +11,31 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bench.planner.promise import BUCKET, CHANGE, SCENARIOS, STEPS, Scenario, draw, true_errors
+from bench.planner.promise import BUCKET, CHANGE, SCENARIOS, STEPS, Floats, Scenario, Stream, draw, true_errors
 from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
 from services.planner.domain.labels import LabelQueue
 
 ALPHA = DELTA = 0.10
+MIN_RATE = 0.02
+CHECKED = 5
+"""Runs of each scenario in which the compiled loops are compared with the product's classes."""
 RESULTS = Path(__file__).with_name("guarantee.json")
 PAGE = Path(__file__).with_name("guarantee.md")
 MARK = "<!-- table -->"
+
+
+Trace = NDArray[np.int64]
 
 
 class Rule(Protocol):
@@ -54,7 +61,7 @@ class Guaranteed:
     """The product."""
 
     def __init__(self) -> None:
-        self.guarantee = ThresholdGuarantee(ALPHA, DELTA)
+        self.guarantee = ThresholdGuarantee(ALPHA, DELTA, min_rate=MIN_RATE)
         self._queue = LabelQueue(self.guarantee)
 
     @property
@@ -136,62 +143,86 @@ RULES = {"guaranteed": Guaranteed, "fixed .80": FixedThreshold, "window of 200":
 
 @dataclass
 class Run:
-    """What happened in one run; shares by tool come as lists."""
+    """The figures of one run; those by tool are lists."""
 
-    broken: list[bool] = field(default_factory=list)
+    broken: list[bool]
     """For each tool: whether the mean true error of the thresholds under which steps passed ever exceeded alpha."""
-    final_errors: list[float] = field(default_factory=list)
+    final_errors: list[float]
     """For each tool: the share of wrong steps among those that passed in the whole run."""
-    asked: float = 0.0
-    asked_late: float = 0.0
-    revoked: int | None = None
+    asked: float
+    asked_late: float
+    revoked: int | None
     """Steps after the change until the first revocation."""
-    revoked_before: bool = False
+    revoked_before: bool
 
 
-def run(scenario: Scenario, rule: str, seed: int, errors: Sequence[Sequence[Sequence[float]]]) -> Run:
-    """Run one stream. `errors[tool][bucket][candidate]` are the true errors."""
-    stream, coins = draw(scenario, np.random.default_rng(seed)), random.Random(seed)
-    tools = len(errors)
-    rules: list[Rule] = [RULES[rule]() for _ in range(tools if scenario.by_tool else 1)]
+def decide_steps(scenario: Scenario, rule: str, stream: Stream, coins: Floats) -> Trace:
+    """Return for each step whether it was asked, the position of the threshold then (-1: none), and the revocations."""
+    rules: list[Rule] = [RULES[rule]() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
     due: dict[int, list[tuple[Rule, int]]] = {}
-    passed, wrong, risk, broken = [0] * tools, [0] * tools, [0.0] * tools, [False] * tools
-    asked = asked_late = 0
-    result = Run()
-    revocations = 0
+    trace = np.zeros((STEPS, 3), dtype=np.int64)
+    scores, wrong, executions = stream.scores.tolist(), stream.wrong.tolist(), stream.executions.tolist()
+    arrivals, chances = stream.arrivals.tolist(), coins.tolist()
     for now in range(STEPS):
-        score, tool, execution = stream.scores[now], stream.tools[now], stream.executions[now]
-        used = rules[tool % len(rules)]
-        threshold = used.threshold
-        passes = threshold is not None and score >= threshold
-        rate = used.audit_rate
-        if passes and coins.random() >= rate:
-            passed[tool] += 1
-            wrong[tool] += stream.wrong[now]
-            risk[tool] += errors[tool][now // BUCKET][CANDIDATES.index(threshold)]  # type: ignore[arg-type]
-            broken[tool] |= risk[tool] > ALPHA * passed[tool]
-        else:
-            asked += 1
-            asked_late += now >= STEPS // 2
-            used.select(execution, now, score, rate if passes else 1.0)
-            if stream.arrivals[now] >= 0:
-                due.setdefault(stream.arrivals[now], []).append((used, now))
+        used = rules[int(stream.tools[now]) % len(rules)]
+        threshold, rate = used.threshold, used.audit_rate
+        passes = threshold is not None and scores[now] >= threshold
+        trace[now, 1] = -1 if threshold is None else CANDIDATES.index(threshold)
+        if not passes or chances[now] < rate:
+            trace[now, 0] = 1
+            used.select(executions[now], now, scores[now], rate if passes else 1.0)
+            if arrivals[now] >= 0:
+                due.setdefault(arrivals[now], []).append((used, now))
         for learner, step in due.pop(now, ()):
-            learner.label(stream.executions[step], step, stream.wrong[step])
-        if now + 1 == STEPS or stream.executions[now + 1] != execution:
+            learner.label(executions[step], step, wrong[step])
+        if now + 1 == STEPS or executions[now + 1] != executions[now]:
             for learner in rules:
-                learner.end(execution)
-        total = sum(learner.revocations for learner in rules)
-        if total > revocations:
-            revocations = total
-            if now < CHANGE:
-                result.revoked_before = True
-            elif result.revoked is None:
-                result.revoked = now - CHANGE
-    result.broken = broken
-    result.final_errors = [w / p if p else 0.0 for w, p in zip(wrong, passed, strict=True)]
-    result.asked, result.asked_late = asked / STEPS, asked_late / (STEPS - STEPS // 2)
-    return result
+                learner.end(executions[now])
+        trace[now, 2] = sum(learner.revocations for learner in rules)
+    return trace
+
+
+def decide_compiled(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
+    """Return the same for the product's rule, by compiled loops."""
+    from bench.planner.compiled import decide_stream  # compiles for seconds
+
+    first = np.append(np.flatnonzero(np.diff(stream.executions, prepend=-1)), STEPS)
+    learners = stream.tools if scenario.by_tool else np.zeros(STEPS, dtype=np.int64)
+    count = int(learners.max()) + 1
+    trace: Trace = decide_stream(
+        stream.scores, stream.wrong, first, learners, stream.arrivals, coins, count, ALPHA, DELTA, MIN_RATE
+    )
+    return trace
+
+
+def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> Run:
+    """Run one stream. `errors[tool, bucket, candidate]` are the true errors."""
+    rng = np.random.default_rng(seed)
+    stream, coins = draw(scenario, rng), rng.random(STEPS)
+    if rule == "guaranteed":
+        trace = decide_compiled(scenario, stream, coins)
+        if seed < CHECKED and not np.array_equal(trace, decide_steps(scenario, rule, stream, coins)):
+            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
+    else:
+        trace = decide_steps(scenario, rule, stream, coins)
+    asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
+    times = np.arange(STEPS)
+    broken, final = [], []
+    for tool in range(len(errors)):
+        passed = ~asked & (stream.tools == tool)
+        risk = errors[tool][times[passed] // BUCKET, used[passed]]
+        # A small tolerance, because errors of exactly alpha are drawn, too.
+        broken.append(bool(np.any(np.cumsum(risk) > (ALPHA + 1e-9) * np.arange(1, len(risk) + 1))))
+        final.append(float(stream.wrong[passed].mean()) if passed.any() else 0.0)
+    later = np.flatnonzero(revocations[CHANGE:] > revocations[CHANGE - 1])
+    return Run(
+        broken,
+        final,
+        float(asked.mean()),
+        float(asked[STEPS // 2 :].mean()),
+        int(later[0]) if later.size else None,
+        bool(revocations[CHANGE - 1]),
+    )
 
 
 def wilson(count: int, of: int, z: float = 1.96) -> tuple[float, float]:
@@ -202,7 +233,7 @@ def wilson(count: int, of: int, z: float = 1.96) -> tuple[float, float]:
     return round(max(0.0, middle - half), 4), round(min(1.0, middle + half), 4)
 
 
-def oracle(scenario: Scenario, errors: Sequence[Sequence[Sequence[float]]]) -> float:
+def oracle(scenario: Scenario, errors: Floats) -> float:
     """Return the share asked after half of the steps by the lowest candidate with a true error of at most alpha."""
     rng = np.random.default_rng(1)
     asked = []
@@ -216,7 +247,7 @@ def oracle(scenario: Scenario, errors: Sequence[Sequence[Sequence[float]]]) -> f
     return float(np.mean(asked))
 
 
-def provable(scenario: Scenario, errors: Sequence[Sequence[float]]) -> float:
+def provable(scenario: Scenario, errors: Floats) -> float:
     """Return what is asked by the lowest candidate that any test can prove with the labels of half of the steps.
 
     With all steps labelled, a test at level delta needs on average log(1 / delta) / KL(error, alpha) labels above the
@@ -243,7 +274,7 @@ def divergence(error: float) -> float:
 def measure(scenario: Scenario, rule: str, runs: int) -> dict[str, Any]:
     """Return the figures of a rule in a scenario."""
     tools = 2 if scenario.rare else 1
-    errors = [true_errors(scenario, tool) for tool in range(tools)]
+    errors = np.array([true_errors(scenario, tool) for tool in range(tools)])
     found = [run(scenario, rule, seed, errors) for seed in range(runs)]
     broken = sum(any(r.broken) for r in found)
     before = sum(r.revoked_before for r in found)

@@ -83,11 +83,11 @@ class Scenario:
 class Stream:
     """One run of a scenario, as columns."""
 
-    scores: list[float]
-    wrong: list[bool]
-    executions: list[int]
-    tools: list[int]
-    arrivals: list[int]
+    scores: Floats
+    wrong: NDArray[np.bool_]
+    executions: NDArray[np.int64]
+    tools: NDArray[np.int64]
+    arrivals: NDArray[np.int64]
     """The step after which the label comes; -1: never."""
 
 
@@ -104,7 +104,7 @@ def draw(scenario: Scenario, rng: np.random.Generator) -> Stream:
     wrong = uniform < error_rates(scenario, scores, times, tools)
     late = np.where(wrong, scenario.delay, rng.integers(0, scenario.delay // 2 + 1, STEPS))
     arrivals = np.where(rng.random(STEPS) < scenario.missing, -1, times + late).astype(int)
-    return Stream(scores.tolist(), wrong.tolist(), executions.tolist(), tools.tolist(), arrivals.tolist())
+    return Stream(scores, wrong, executions, tools, arrivals)
 
 
 def error_rates(scenario: Scenario, scores: Floats, times: Floats, tools: NDArray[np.int64]) -> Floats:
