@@ -30,7 +30,7 @@ CREDIT, REVOCATIONS, USED, SELECTED, HEAD, TAIL, VALUES = 0, 1, 2, 3, 4, 5, 6
 NONE, OPEN, OVERDUE, DONE = 0, 1, 2, 3
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _forget(evidence: Any, first: int, alpha: float) -> None:
     wrong = alpha / 2
     evidence[first:] = 0.0
@@ -38,12 +38,12 @@ def _forget(evidence: Any, first: int, alpha: float) -> None:
     evidence[first:, SQUARE] = PRIOR_LABELS * (wrong * (1 - alpha) ** 2 + (1 - wrong) * alpha**2)
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _alarm(evidence: Any, candidate: int) -> float:
     return evidence[candidate, DETECTORS:].sum() / len(DETECTOR_FRACTIONS)
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _find_used(evidence: Any, values: Any, delta: float) -> None:
     share = delta / ((values[REVOCATIONS] + 1) * (values[REVOCATIONS] + 2)) / 2
     level = share
@@ -58,7 +58,7 @@ def _find_used(evidence: Any, values: Any, delta: float) -> None:
             values[USED] = k
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _mean(scores: Any, wrong: Any, keep: Any, count: int, threshold: float, alpha: float) -> float:
     """Return y of the labels above a threshold; 2 if there are none."""
     above = np.zeros(count)
@@ -94,7 +94,7 @@ def _mean(scores: Any, wrong: Any, keep: Any, count: int, threshold: float, alph
     return total
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _prove(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> None:
     scores, wrong, probabilities = labels[0], labels[1], labels[2]
     keep = rate / probabilities[:count]
@@ -115,7 +115,7 @@ def _prove(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
     _find_used(evidence, values, delta)
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> bool:
     scores, wrong, probabilities = labels[0], labels[1], labels[2]
     for i in range(count):
@@ -138,7 +138,7 @@ def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
     return False
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
     if values[USED] < 0:
         return 1.0
@@ -147,7 +147,7 @@ def _rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
     return float(min(1.0, rate * growth**2))
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def _collect(first: Any, execution: int, selected: Any, learner: int, steps: Any, labels: Any) -> tuple[int, bool]:
     """Copy the labels of an execution; return their number and whether none is missing."""
     count, whole = 0, True
@@ -161,7 +161,7 @@ def _collect(first: Any, execution: int, selected: Any, learner: int, steps: Any
     return count, whole
 
 
-@numba.njit(cache=False)
+@numba.njit(cache=True)
 def decide_stream(
     scores: Any,
     wrong: Any,
