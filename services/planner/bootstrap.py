@@ -30,6 +30,7 @@ from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.confidence import ConfidenceCalculator
 from services.planner.domain.events import Budget
+from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
@@ -182,12 +183,11 @@ class _Models:
 
 def _create_gate(config: GraceConfig) -> LearningGate:
     thresholds = config.confidence.thresholds
+    guarantee = config.guarantee
+    make_guarantee = partial(ThresholdGuarantee, guarantee.alpha, guarantee.delta, min_rate=guarantee.audit_rate)
     if config.confidence.mode == "guaranteed":
-        from services.planner.domain.guarantee import ThresholdGuarantee  # with NumPy
-
-        guarantee = config.guarantee
-        return GuaranteedGate(thresholds, ThresholdGuarantee(guarantee.alpha, guarantee.delta), guarantee.audit_rate)
-    return AdjustedGate(thresholds, **config.adjustment.model_dump())
+        return GuaranteedGate(thresholds, make_guarantee)
+    return AdjustedGate(thresholds, make_guarantee, **config.adjustment.model_dump())
 
 
 def _create_registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:

@@ -79,18 +79,19 @@ class Confidence(_Section):
 
 
 class Adjustment(_Section):
-    """Adjustment of the thresholds by feedback (P-89)."""
+    """Adjustment of the thresholds by feedback (P-89); `audit_rate` is the share of steps selected for a label."""
 
     learning_rate: float = Field(default=0.05, gt=0, lt=1)
     min_samples: int = Field(default=10, ge=1)
+    audit_rate: float = Field(default=0.10, ge=0, le=1)
 
 
 class Guarantee(_Section):
-    """The statistical guarantee of the mode `guaranteed`."""
+    """The statistical guarantee of the mode `guaranteed`; `audit_rate` is the lowest share of audited steps."""
 
     alpha: float = Field(default=0.10, gt=0, lt=1)
     delta: float = Field(default=0.10, gt=0, lt=1)
-    audit_rate: float = Field(default=0.10, ge=0.10, le=1)
+    audit_rate: float = Field(default=0.02, gt=0, le=0.5)
 
 
 class Intervention(_Section):

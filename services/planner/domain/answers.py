@@ -146,3 +146,18 @@ def interpret_timeout(
         )
     response = choose_default(policy.auto_proceed_on_timeout).model_copy(update={"created_at": now})
     return interpret_response(state, request, response, policy)
+
+
+def judge_answer(event: InterventionAnswered) -> bool | None:
+    """Return True if the answer of a person means that the result of the step is wrong; None if it says neither.
+
+    To proceed accepts the result; to repeat, skip or replace the step rejects it. Further information, a cancellation
+    and an expired question say nothing about it.
+    """
+    action = event.response.action
+    if event.response.timeout_reached:
+        return None
+    if action is InterventionAction.PROCEED and event.outcome is AnswerOutcome.PROCEED:
+        return False
+    rejects = action is InterventionAction.RETRY or event.outcome is AnswerOutcome.SKIP or event.outcome in PLAN_CHANGES
+    return True if rejects else None

@@ -97,8 +97,8 @@ class ToolReturned(_Event):
 class StepFinished(_Event):
     """The last call of a step was judged: the commit. The output itself is in the `ToolReturned` of the call.
 
-    `audit_probability`: the probability with which the step was selected for an audit although it could have passed;
-    `audited`: True if it was selected. `audit_floor`: the smallest such probability then, 0 without a guarantee.
+    `audit_probability`: the probability with which the step was selected for a label; `audited`: True if it was
+    selected although it could pass. `audit_floor`: the audit rate of the time, 0 without audits. `tool`: the action.
     """
 
     kind: Literal["step_finished"] = "step_finished"
@@ -111,6 +111,7 @@ class StepFinished(_Event):
     audit_probability: float = 0.0
     audited: bool = False
     audit_floor: float = 0.0
+    tool: str = ""
     self_evaluation: float | None = None
     coverage: float | None = None
     token_usage: int = 0

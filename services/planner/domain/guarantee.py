@@ -1,96 +1,232 @@
-"""Thresholds whose error is bounded at any time, however often one looks.
+"""Thresholds whose error is bounded at any time, however often one looks, and revoked when it no longer is.
 
-For a candidate threshold t let R(t) be the share of wrong results among steps with a score of at least t. The threshold
-may be used once the hypothesis R(t) > alpha is rejected. It is tested by betting (Waudby-Smith and Ramdas, "Estimating
-means of bounded random variables by betting", 2024): with every labelled step of a score >= t the wealth is multiplied
-by
+For a candidate threshold t let R(t) be the mean over executions of the share of wrong results among their steps with a
+score of at least t. The threshold may be used once the hypothesis R(t) > alpha is rejected. It is tested by betting
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024): each execution multiplies
+the wealth by 1 + bet * y, where y is the mean of (alpha - wrong) over its labelled steps of a score >= t. Steps of one
+execution may depend on each other in any way, because they make one bet. Under the hypothesis the wealth is a
+supermartingale for every bet in [0, 1 / (1 - alpha)] that follows from earlier executions; so it ever reaches
+1 / level with a probability of at most `level` (Ville). The bet is adaptive, as their aGRAPA:
 
-    1 + bet * (alpha - wrong) / probability
+    bet = sum of y / (sum of y ** 2 + (1 - 2 * alpha) * sum of y)
 
-where `probability` is that with which the step was chosen to be labelled (1 for a step that was asked anyway, the audit
-rate for one that would have passed): weighting by its inverse makes the labelled steps speak for all. Under the
-hypothesis the wealth is a supermartingale for every bet in [0, floor / (1 - alpha)], where `floor` is the smallest
-probability any step could have had at that time; so it ever reaches 1 / delta with a probability of at most delta
-(Ville). Bets are a mixture of fixed fractions of their bound, which is again such a process.
+over the earlier executions. For executions of one step this is (alpha - error) / (alpha * (1 - alpha)), the bet under
+which the wealth grows fastest.
 
-Candidates are tested in a fixed order, from the strictest down, and one is used only if all before it are. So the first
-one that is wrong to use is used with a probability of at most delta, and with it all after it (fixed-sequence testing).
+**Selection.** A step above the threshold in use is labelled with the audit rate f as probability, any other always.
+All are made equally likely: each labelled step is kept with the probability f / p, where p is that with which it was
+selected, and y is the expectation, over what is kept, of the mean (0 if nothing is kept). An expectation over bets is
+a bet. It is (alpha - wrong) * f / p for one step, and the plain mean where all p are equal.
 
-A threshold in use is revoked when its labels show that its share of wrong results has become more than alpha. The test
-is a Shiryaev-Roberts e-detector (Shin, Ramdas and Rinaldo, "E-detectors", 2024) over the same labels:
+**Several candidates.** Half of the level belongs to the strictest candidate, the rest to all in equal parts; a proven
+candidate passes its level on to the next one (fallback procedure: Wiens, 2003). So any wrong proof has a probability of
+at most the level, which after j revocations is delta / ((j + 1) * (j + 2)); these sum to delta. A proven threshold
+is used once `MIN_BAND_LABELS` executions have labels between it and the next candidate above: a proof says nothing
+about scores that nobody has seen.
 
-    M = (M + 1) * (1 + bet * (wrong - alpha) / probability),    bet in [0, floor / alpha)
+**Revocation.** Each threshold in use has a Shiryaev-Roberts e-detector (Shin, Ramdas and Rinaldo, "E-detectors", 2024)
 
-averaged over the bets. While R(t) <= alpha, M minus the number of labels is a supermartingale; so M reaches c within n
-labels with a probability of at most n / c, for each threshold in use. A revoked threshold, and all after it, must be
-proven again with labels that come later.
+    M = (M + 1) * (1 - bet * y),    bet in [0, 1 / alpha)
 
-Labels must be taken in the order of the decisions, not of their arrival: labels that are late because they are bad
-would else make the wealth look better than it is. `wrong` may be replaced by True where it stays unknown.
+averaged over three bets. While R(t) <= alpha, M minus the number of executions is a supermartingale, so the mean
+number of labelled executions until a false alarm is at least `REVOCATION_LEVEL`. A revoked threshold, and all after
+it, must be proven again with later labels.
+
+**Audit rate.** The credit is the number of errors by which the steps that passed stay below alpha, estimated by the
+audits. The rate is log(1 / delta) / credit: so many wrong steps in a row pass without an audit with a probability of at
+most delta. It also grows with the square of M, so that a suspicion is soon confirmed or dropped. A rate that follows
+from earlier labels changes nothing about the proofs.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import log, log1p
 
 CANDIDATES = (0.95, 0.90, 0.85, 0.80, 0.75, 0.70, 0.65, 0.60)
-_FRACTIONS = (0.1, 0.25, 0.5, 0.8)
-_REVOCATION_LEVEL = 20_000.0
+MIN_BAND_LABELS = 10
+REVOCATION_LEVEL = 10_000.0
+MAX_RATE = 0.5
+
+_MAX_FRACTION = 0.8
+_PRIOR_LABELS = 10.0
+_DETECTOR_FRACTIONS = (0.1, 0.25, 0.5)
+_QUIET_ALARM = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabel:
+    """The label of a step: `probability` is that with which the step was selected for a label."""
+
+    score: float
+    wrong: bool
+    probability: float
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """The evidence about one threshold since its last revocation; the sums are those of y and of its square."""
+
+    threshold: float
+    outcome_sum: float
+    square_sum: float
+    log_wealth: float = 0.0
+    is_proven: bool = False
+    band_labels: int = 0
+    detectors: list[float] = field(default_factory=lambda: [0.0] * len(_DETECTOR_FRACTIONS))
+
+    def bet(self, y: float, alpha: float) -> None:
+        """Multiply the wealth by the outcome of a bet that follows from earlier outcomes."""
+        if self.outcome_sum > 0:
+            bet = self.outcome_sum / (self.square_sum + self.outcome_sum * (1 - 2 * alpha))
+            self.log_wealth += log1p(min(bet, _MAX_FRACTION / (1 - alpha)) * y)
+        self.outcome_sum += y
+        self.square_sum += y * y
+
+    def watch(self, factors: Sequence[float]) -> None:
+        """Update the detectors."""
+        self.detectors = [(m + 1) * factor for m, factor in zip(self.detectors, factors, strict=True)]
+
+    @property
+    def alarm(self) -> float:
+        """Return the evidence that the error is above alpha; about 5 while it is not."""
+        return sum(self.detectors) / len(self.detectors)
 
 
 class ThresholdGuarantee:
     """Finds the lowest threshold that may be used at a target error `alpha` with confidence 1 - `delta`."""
 
-    def __init__(self, alpha: float, delta: float, candidates: tuple[float, ...] = CANDIDATES) -> None:
+    def __init__(
+        self, alpha: float, delta: float, candidates: tuple[float, ...] = CANDIDATES, min_rate: float = 0.02
+    ) -> None:
         if not 0 < alpha < 1 or not 0 < delta < 1:
             raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
         if list(candidates) != sorted(candidates, reverse=True):
             raise ValueError("candidates must be in descending order")
+        if not 0 < min_rate <= MAX_RATE:
+            raise ValueError(f"min_rate must be in (0, {MAX_RATE}], got {min_rate}")
         self.alpha = alpha
         self.delta = delta
-        self.candidates = candidates
-        self.accepted_count = 0
-        self.labels = 0
+        self.min_rate = min_rate
         self.revocations = 0
-        self._sorted = np.asarray(candidates)
-        self._fractions = np.asarray(_FRACTIONS)
-        self._log_wealth = np.zeros((len(candidates), len(_FRACTIONS)))
-        self._detectors = np.zeros((len(candidates), len(_FRACTIONS)))
+        self.credit = 0.0
+        self._candidates = [self._make_candidate(threshold) for threshold in candidates]
+        self._negated = [-threshold for threshold in candidates]
+        self._used: _Candidate | None = None
+
+    @classmethod
+    def with_defaults(cls) -> ThresholdGuarantee:
+        """Return a guarantee with the default error and confidence."""
+        return cls(0.1, 0.1)
 
     @property
     def threshold(self) -> float | None:
         """Return the lowest threshold in use; None as long as none is proven."""
-        return self.candidates[self.accepted_count - 1] if self.accepted_count else None
+        return self._used.threshold if self._used else None
+
+    @property
+    def audit_rate(self) -> float:
+        """Return the probability with which a step above the threshold is to be labelled; 1 without a threshold."""
+        if self._used is None:
+            return 1.0
+        rate = max(self.min_rate, min(MAX_RATE, -log(self.delta) / max(self.credit, 1.0)))
+        return min(1.0, rate * max(1.0, self._used.alarm / _QUIET_ALARM) ** 2)
 
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
-        """Process the label of one step, in the order of the decisions.
+        """Process the label of an execution with one step; `floor` is the audit rate of its time."""
+        labels = [StepLabel(score, wrong, probability)]
+        self.watch(labels, floor)
+        self.prove(labels, floor)
 
-        `probability`: with which the step was selected for a label; `floor`: the smallest any step could have had then.
-        """
-        if not 0 < floor <= probability <= 1:
-            raise ValueError(f"0 < floor <= probability <= 1 must hold, got {floor} and {probability}")
-        self.labels += 1
-        concerned = self._sorted <= score
-        bets = self._fractions * floor / (1 - self.alpha)
-        self._log_wealth[concerned] += np.log1p(bets * (self.alpha - wrong) / probability)
-        in_use = concerned & (np.arange(len(self.candidates)) < self.accepted_count)
-        growth = 1 + self._fractions * floor / self.alpha * (wrong - self.alpha) / probability
-        self._detectors[in_use] = (self._detectors[in_use] + 1) * growth
-        alarms = np.flatnonzero(self._detectors.mean(axis=1) >= _REVOCATION_LEVEL)
-        if alarms.size:
-            self._revoke(int(alarms[0]))
-        while self.accepted_count < len(self.candidates) and self._is_proven(self.accepted_count):
-            self.accepted_count += 1
+    def prove(self, labels: Sequence[StepLabel], rate: float) -> None:
+        """Bet on the labels of one execution, in the order of the decisions. `rate`: its lowest audit rate."""
+        self._check(labels, rate)
+        for candidate, y in self._means(labels, rate):
+            candidate.bet(y, self.alpha)
+        for band in {self._find_band(label.score) for label in labels}:
+            if band < len(self._candidates):
+                self._candidates[band].band_labels += 1
+        self._find_used()
 
-    def _revoke(self, candidate: int) -> None:
+    def watch(self, labels: Sequence[StepLabel], rate: float) -> bool:
+        """Look for a change in the labels of one execution, as soon as they are there; return True if one is found."""
+        self._check(labels, rate)
+        # Each label of a step that could have passed speaks for 1 / p - 1 steps that did.
+        self.credit += sum((self.alpha - label.wrong) * (1 / label.probability - 1) for label in labels)
+        if self._used is None:
+            return False
+        for candidate, y in self._means(labels, rate):
+            if candidate.is_proven:
+                candidate.watch([1 - fraction / self.alpha * y for fraction in _DETECTOR_FRACTIONS])
+        for position, candidate in enumerate(self._candidates):
+            if candidate.is_proven and candidate.alarm >= REVOCATION_LEVEL:
+                self._revoke(position)
+                return True
+        return False
+
+    def _make_candidate(self, threshold: float) -> _Candidate:
+        """Return a candidate as if a few labels with half the permitted error had been seen."""
+        alpha, wrong = self.alpha, self.alpha / 2
+        square = wrong * (1 - alpha) ** 2 + (1 - wrong) * alpha**2
+        return _Candidate(threshold, _PRIOR_LABELS * (alpha - wrong), _PRIOR_LABELS * square)
+
+    def _check(self, labels: Sequence[StepLabel], rate: float) -> None:
+        for label in labels:
+            if not 0 < rate <= label.probability <= 1:
+                raise ValueError(f"0 < floor <= probability <= 1 must hold, got {rate} and {label.probability}")
+
+    def _find_band(self, score: float) -> int:
+        """Return the position of the strictest candidate that a score reaches."""
+        return bisect_left(self._negated, -score)
+
+    def _means(self, labels: Sequence[StepLabel], rate: float) -> Iterator[tuple[_Candidate, float]]:
+        """Return each candidate that a label reaches, and y of the labels that reach it."""
+        y, count = 0.0, 0
+        for candidate in self._candidates[min(self._find_band(label.score) for label in labels) :]:
+            if count < len(labels):
+                above = [label for label in labels if label.score >= candidate.threshold]
+                if len(above) > count:
+                    keep = [rate / label.probability for label in above]
+                    y = sum((self.alpha - label.wrong) * weigh(keep, i) for i, label in enumerate(above))
+                    count = len(above)
+            yield candidate, y
+
+    def _find_used(self) -> None:
+        """Find the proven candidates by the fallback procedure, and the lowest one with labels of its own band."""
+        share = self._level / 2
+        level = share
+        self._used = None
+        for candidate in self._candidates:
+            level += share / len(self._candidates)
+            if not candidate.is_proven:
+                candidate.is_proven = candidate.log_wealth > 0 and candidate.log_wealth >= -log(level)
+            if not candidate.is_proven:
+                level = 0.0
+            elif candidate.band_labels >= MIN_BAND_LABELS:
+                self._used = candidate
+
+    @property
+    def _level(self) -> float:
+        """Return the level of the next proofs."""
+        return self.delta / ((self.revocations + 1) * (self.revocations + 2))
+
+    def _revoke(self, position: int) -> None:
         """Take a candidate and all after it out of use, and forget the labels that proved them."""
-        self.accepted_count = candidate
         self.revocations += 1
-        self._log_wealth[candidate:] = 0
-        self._detectors[candidate:] = 0
+        for later in range(position, len(self._candidates)):
+            self._candidates[later] = self._make_candidate(self._candidates[later].threshold)
+        self._find_used()
 
-    def _is_proven(self, candidate: int) -> bool:
-        """Return True if the wealth of a candidate has reached 1 / delta."""
-        row = self._log_wealth[candidate]
-        top = row.max()
-        return bool(top + np.log(np.mean(np.exp(row - top))) >= -np.log(self.delta))
+
+def weigh(keep: Sequence[float], position: int) -> float:
+    """Return the expected weight of one step in the mean of those that are kept with these probabilities."""
+    if min(keep) == 1.0:
+        return 1 / len(keep)
+    counts = [1.0]  # counts[n]: the probability that n of the others are kept
+    for other, probability in enumerate(keep):
+        if other != position:
+            lost, kept = [c * (1 - probability) for c in counts], [c * probability for c in counts]
+            counts = [a + b for a, b in zip([*lost, 0.0], [0.0, *kept], strict=True)]
+    return keep[position] * sum(c / (1 + n) for n, c in enumerate(counts))

@@ -10,57 +10,70 @@ from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.events import StepFinished
 from services.planner.domain.guarantee import ThresholdGuarantee
+from services.planner.domain.interventions import parse_answer
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import InterventionLevel, Thresholds
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
-from services.planner.tests.replicas import replica, until_quiet
+from services.planner.tests.replicas import question, replica, until_quiet
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
 from services.planner.usecases.judge import StepJudge
-from services.planner.usecases.ports import Feedback, StepAudit
+from services.planner.usecases.ports import AuditEntry, AuditKind, Feedback
 
 
 def score(value: float) -> ConfidenceScore:
     return ConfidenceScore(score=value)
 
 
-def proven(rate: float = 0.1, draws: float = 0.5) -> GuaranteedGate:
-    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), rate, lambda: draws)
-    for number in range(200):
-        gate.learn_audit(StepAudit(number, 0.97, 1.0, 1.0, False), False)
+def make_guarantee() -> ThresholdGuarantee:
+    return ThresholdGuarantee(0.1, 0.1)
+
+
+def proven(draws: float = 0.999, tool: str = "") -> GuaranteedGate:
+    """A gate that has seen 60 correct results in each band of scores."""
+    gate = GuaranteedGate(Thresholds(), make_guarantee, lambda: draws)
+    for number in range(480):
+        execution_id, value = f"{number:012x}", 0.97 - 0.05 * (number % 8)
+        gate.learn_audit(AuditEntry(0, AuditKind.SELECTED, execution_id, 1, tool, value, 1.0, 1.0))
+        gate.learn_audit(AuditEntry(0, AuditKind.LABELLED, execution_id, 1))
+        gate.learn_audit(AuditEntry(0, AuditKind.ENDED, execution_id))
     return gate
 
 
 def test_without_proof_everything_is_asked() -> None:
-    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1)
+    gate = GuaranteedGate(Thresholds(), make_guarantee)
     for value, level in ((0.999, "confirm"), (0.5, "confirm"), (0.39, "escalate")):
         verdict = gate.decide(score(value))
         assert (verdict.level.value, verdict.audit_probability, verdict.audit_floor) == (level, 1.0, 1.0)
 
 
 def test_with_proof_a_share_is_audited() -> None:
-    gate = proven(draws=0.05)
-    verdict = gate.decide(score(0.99))
+    verdict = proven(draws=0.05).decide(score(0.99))
     assert (verdict.level, verdict.audited) == (InterventionLevel.CONFIRM, True)
-    assert (verdict.audit_probability, verdict.audit_floor) == (0.1, 0.1)
-    passing = proven(draws=0.1).decide(score(0.99))
-    assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.1)
+    assert verdict.audit_probability == verdict.audit_floor == 0.5  # no step has passed, so there is no credit yet
+    passing = proven(draws=0.5).decide(score(0.99))
+    assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.5)
 
 
-def test_the_audit_rate_is_held() -> None:
-    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1, random.Random(1).random)
-    for number in range(200):
-        gate.learn_audit(StepAudit(number, 0.97, 1.0, 1.0, False), False)
-    audited = sum(gate.decide(score(0.97)).audited for _ in range(5_000))
-    assert 0.085 <= audited / 5_000 <= 0.115
-    with pytest.raises(ValueError, match="audit_rate"):
-        GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.09)
+def test_a_tool_proves_nothing_about_another() -> None:
+    gate = proven(tool="web_search")
+    assert gate.decide(score(0.99), "web_search").level is InterventionLevel.SILENT
+    assert gate.decide(score(0.99), "code_execute").level is InterventionLevel.CONFIRM
+
+
+def test_the_mode_adjusted_selects_steps_without_a_question() -> None:
+    gate = AdjustedGate(Thresholds(), make_guarantee, rng=random.Random(1).random)
+    verdicts = [gate.decide(score(0.97)) for _ in range(5_000)]
+    assert {verdict.level for verdict in verdicts} == {InterventionLevel.SILENT}
+    assert 0.085 <= sum(verdict.audited for verdict in verdicts) / 5_000 <= 0.115
+    asked = gate.decide(score(0.5))
+    assert (asked.level, asked.audit_probability, asked.audited) == (InterventionLevel.CONFIRM, 1.0, False)
 
 
 def test_its_thresholds_are_thresholds() -> None:
     assert proven().thresholds == Thresholds(0.9, 0.6, 0.4)
-    assert GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1).thresholds.notify > 0.999
+    assert GuaranteedGate(Thresholds(), make_guarantee).thresholds.notify > 0.999
 
 
 async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Path) -> None:  # P-76
@@ -87,7 +100,8 @@ async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Pa
 async def test_every_decision_is_stored_with_what_it_was_made_of(tmp_path: Path) -> None:
     """Score, features, thresholds, and the probability with which it was audited; read back from the database."""
     decided = {}
-    for name, gate in (("adjusted", AdjustedGate(Thresholds())), ("guaranteed", proven(draws=0.05))):
+    gates = {"adjusted": AdjustedGate(Thresholds(), audit_rate=0.0), "guaranteed": proven(0.05, "web_search")}
+    for name, gate in gates.items():
         hits = ToolResult(success=True, output=(Hit(content="x", source="s", score=0.97),))
         made = executor(ScriptedTool({"s1": hits}, name="web_search"), judge=StepJudge(gate))
         async with replica(tmp_path / f"{name}.db", made) as executions:
@@ -104,12 +118,12 @@ async def test_every_decision_is_stored_with_what_it_was_made_of(tmp_path: Path)
         assert event.confidence.breakdown["search_quality"] == pytest.approx(0.97)
     adjusted, guaranteed = decided["adjusted"], decided["guaranteed"]
     assert (adjusted.thresholds, adjusted.audit_probability, adjusted.audited) == ((0.9, 0.7, 0.4), 0.0, False)
-    assert (guaranteed.thresholds, guaranteed.audit_probability) == ((0.9, 0.6, 0.4), 0.1)
-    assert (guaranteed.audited, guaranteed.audit_floor) == (True, 0.1)
+    assert (guaranteed.thresholds, guaranteed.audit_probability) == ((0.9, 0.6, 0.4), 0.5)
+    assert (guaranteed.audited, guaranteed.audit_floor, guaranteed.tool) == (True, 0.5, "web_search")
 
 
-async def test_labels_are_learnt_in_the_order_of_the_decisions(tmp_path: Path) -> None:
-    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1)
+async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp_path: Path) -> None:
+    gate = GuaranteedGate(Thresholds(), make_guarantee)
     store = SqlExecutionStore(str(tmp_path / "p.db"))
     await store.open()
     made = executor(ScriptedTool({"s1": answer("x", 0.97)}), judge=StepJudge(gate))
@@ -120,11 +134,25 @@ async def test_labels_are_learnt_in_the_order_of_the_decisions(tmp_path: Path) -
     for _ in range(2):
         ids.append(await executions.start(agent_plan(agent_step(1)), None, None))
         await until_quiet(executions, ids[-1])
-    await book.submit(None, True, ids[1], 1, None)
-    assert gate._guarantee.labels == 0  # the first decision has no label yet
+    await executions.answer(ids[1], parse_answer("proceed"), *await question(executions, ids[1]), None)
+    await until_quiet(executions, ids[1])
     await book.submit(None, False, ids[0], 1, None)
-    assert gate._guarantee.labels == 2
-    assert [a.wrong for a in await store.audits()] == [True, False]
+    await book.submit(None, True, ids[0], 1, None)  # the first label stays
+    await executions.cancel(ids[0], "", None)
+    await until_quiet(executions, ids[0])
+    await book.catch_up()
+    (queue,) = gate.queues.values()
+    assert (queue.selected, queue.labelled, queue.waiting, queue.missing) == (2, 2, 0, 0)
+    entries = [(e.kind, ids.index(e.execution_id), e.wrong) for e in await store.audits()]
+    assert entries == [
+        (AuditKind.SELECTED, 0, False),
+        (AuditKind.SELECTED, 1, False),
+        (AuditKind.LABELLED, 1, False),
+        (AuditKind.ENDED, 1, False),
+        (AuditKind.LABELLED, 0, True),
+        (AuditKind.LABELLED, 0, False),
+        (AuditKind.ENDED, 0, False),
+    ]
     assert [f.confidence for _, f in await store.all_feedback()] == [0.97, 0.97]
     await executions.close()
     await store.close()

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.planner.domain.calibration import UNCALIBRATED
 from services.planner.domain.fits import fit_calibration
-from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
+from services.planner.domain.guarantee import CANDIDATES, MIN_BAND_LABELS, StepLabel, ThresholdGuarantee, weigh
+from services.planner.domain.labels import LabelQueue
 from services.planner.tests.users import USERS, User, true_errors
 from tests.support.campaigns import campaign_size
 
 ALPHA = DELTA = 0.10
-AUDIT_RATE = 0.10
 STEPS = 600
-RUNS = campaign_size(500, 60)
-"""Of each simulated user; the issue asks for 500."""
+RUNS = campaign_size(500, 25)
+"""Of each simulated user; `bench/planner` measures more cases."""
 
 
 def used_thresholds(user: User, seed: int) -> set[float]:
-    """The thresholds one run of the mode uses: unasked steps are audited, all others labelled, labels come late."""
+    """The thresholds that one run uses; labels of wrong results come last."""
     rng = np.random.default_rng(seed)
     scores, _, labelled, arrives = user.steps(rng, STEPS)
-    audits = rng.random(STEPS) < AUDIT_RATE
-    guarantee, waiting = ThresholdGuarantee(ALPHA, DELTA), list[tuple[int, float, float]]()
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    queue = LabelQueue(guarantee)
+    due: dict[int, list[int]] = {}
     used: set[float] = set()
     for now in range(STEPS):
-        while waiting and arrives[waiting[0][0]] <= now:
-            position, probability, floor = waiting.pop(0)
-            guarantee.learn(scores[position], bool(labelled[position]), probability, floor)
-        threshold = guarantee.threshold
+        threshold, rate = guarantee.threshold, guarantee.audit_rate
+        passes = threshold is not None and scores[now] >= threshold
         if threshold is not None:
             used.add(threshold)
-        passes = threshold is not None and scores[now] >= threshold
-        if not passes or audits[now]:
-            waiting.append((now, AUDIT_RATE if passes else 1.0, 1.0 if threshold is None else AUDIT_RATE))
+        if not passes or rng.random() < rate:
+            queue.select(str(now), 1, float(scores[now]), rate if passes else 1.0, rate)
+            queue.end(str(now))
+            due.setdefault(int(arrives[now]), []).append(now)
+        for step in due.pop(now, ()):
+            queue.label(str(step), 1, bool(labelled[step]))
     return used
 
 
 @pytest.mark.parametrize("name", sorted(USERS))
 def test_a_threshold_with_too_many_errors_is_hardly_ever_used(name: str) -> None:
     user = USERS[name]
-    errors = true_errors(user, CANDIDATES)
+    errors = true_errors(user, CANDIDATES, 100_000)
     bad = {t for t, error in errors.items() if error > ALPHA}
     runs = [used_thresholds(user, seed) for seed in range(RUNS)]
     broken = sum(bool(used & bad) for used in runs)
@@ -49,8 +57,8 @@ def test_a_threshold_with_too_many_errors_is_hardly_ever_used(name: str) -> None
 
 
 def test_the_guarantee_is_not_had_by_never_using_a_threshold() -> None:
-    runs = [used_thresholds(USERS["underconfident"], seed) for seed in range(50)]
-    assert sum(bool(used) for used in runs) >= 45
+    runs = [used_thresholds(USERS["underconfident"], seed) for seed in range(20)]
+    assert sum(bool(used) for used in runs) >= 18
 
 
 def test_without_the_weights_the_guarantee_would_break() -> None:
@@ -70,55 +78,119 @@ def test_without_the_weights_the_guarantee_would_break() -> None:
     assert sum(naive(seed) for seed in range(50)) > 5
 
 
-def test_feedback_changes_the_next_decision() -> None:
+def learn_all_bands(guarantee: ThresholdGuarantee, number: int, wrong: bool = False) -> None:
+    for _ in range(number):
+        for threshold in CANDIDATES:
+            guarantee.learn(threshold + 0.02, wrong, 1.0, 1.0)
+
+
+def test_labels_change_the_next_decision() -> None:
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
-    assert guarantee.threshold is None
+    assert (guarantee.threshold, guarantee.audit_rate) == (None, 1.0)
+    learn_all_bands(guarantee, 20)
+    assert guarantee.threshold == CANDIDATES[-1]
+    assert guarantee.audit_rate < 1
+    wrong = ThresholdGuarantee(ALPHA, DELTA)
+    learn_all_bands(wrong, 20, wrong=True)
+    assert wrong.threshold is None
+
+
+def test_a_threshold_needs_labels_of_its_own_band() -> None:
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
     for _ in range(200):
         guarantee.learn(0.97, False, 1.0, 1.0)
-    assert guarantee.threshold == CANDIDATES[-1]
-    wrong = ThresholdGuarantee(ALPHA, DELTA)
-    for _ in range(200):
-        wrong.learn(0.97, True, 1.0, 1.0)
-    assert wrong.threshold is None
+    assert guarantee.threshold == 0.95
+    for _ in range(MIN_BAND_LABELS):
+        guarantee.learn(0.72, False, 1.0, 1.0)
+    assert guarantee.threshold == 0.70
+
+
+def test_an_execution_counts_once_however_many_steps_it_has() -> None:
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    guarantee.prove([StepLabel(0.97, False, 1.0)] * 1_000, 1.0)
+    once = ThresholdGuarantee(ALPHA, DELTA)
+    once.prove([StepLabel(0.97, False, 1.0)], 1.0)
+    assert wealths(guarantee) == pytest.approx(wealths(once))
 
 
 def test_a_threshold_is_revoked_when_its_steps_go_wrong() -> None:
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
-    for _ in range(60):
-        guarantee.learn(0.97, False, 1.0, 1.0)
-    assert guarantee.threshold == CANDIDATES[-1]
-    for _ in range(6):
-        guarantee.learn(0.97, True, AUDIT_RATE, AUDIT_RATE)
-    assert (guarantee.accepted_count, guarantee.revocations) == (0, 1)
-    for _ in range(60):
-        guarantee.learn(0.97, False, 1.0, 1.0)
+    learn_all_bands(guarantee, 20)
+    rate = guarantee.audit_rate
+    for _ in range(10):
+        guarantee.learn(0.97, True, rate, rate)
+    assert guarantee.threshold is None
+    assert guarantee.revocations >= 1
+    learn_all_bands(guarantee, 60)
     assert guarantee.threshold == CANDIDATES[-1]
 
 
-def run_with_drift(errors: tuple[float, float], seed: int) -> list[int]:
-    """Return the steps at which thresholds were revoked; the error rate changes in the middle of 4,000 steps."""
+def test_a_wrong_audit_raises_the_audit_rate() -> None:
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    learn_all_bands(guarantee, 20)
+    for _ in range(400):
+        guarantee.learn(0.97, False, guarantee.audit_rate, guarantee.audit_rate)
+    calm = guarantee.audit_rate
+    assert calm == guarantee.min_rate
+    for _ in range(2):
+        guarantee.learn(0.97, True, guarantee.audit_rate, guarantee.audit_rate)
+    assert guarantee.audit_rate > 10 * calm
+
+
+def wealths(guarantee: ThresholdGuarantee) -> list[float]:
+    return [candidate.log_wealth for candidate in guarantee._candidates]
+
+
+LABELS = st.builds(StepLabel, st.floats(0.5, 1.0), st.booleans(), st.sampled_from([0.05, 0.2, 1.0]))
+
+
+@given(st.lists(st.lists(LABELS, min_size=1, max_size=4), max_size=30), st.integers(1, 5), st.sampled_from([0.05, 1.0]))
+def test_no_bet_is_better_than_fair(history: list[list[StepLabel]], steps: int, rate: float) -> None:
+    """After any labels: if all steps of an execution are wrong with probability alpha, the wealth grows nowhere."""
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    for labels in history:
+        guarantee.prove(labels, min(label.probability for label in labels))
+    expected = np.zeros(len(CANDIDATES))
+    for wrong, weight in ((True, ALPHA), (False, 1 - ALPHA)):
+        after = copy.deepcopy(guarantee)
+        after.prove([StepLabel(0.99, wrong, 1.0)] * steps, rate)
+        expected += weight * np.exp(np.array(wealths(after)) - np.array(wealths(guarantee)))
+    assert (expected <= 1 + 1e-9).all()
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6))
+def test_a_weight_is_the_expectation_over_what_is_kept(keep: list[float]) -> None:
+    for position in range(len(keep)):
+        expected = 0.0
+        for kept in itertools.product((False, True), repeat=len(keep)):
+            if kept[position]:
+                expected += math.prod(p if k else 1 - p for p, k in zip(keep, kept, strict=True)) / sum(kept)
+        assert weigh(keep, position) == pytest.approx(expected)
+
+
+def steps_until_revoked(before: float, after: float, seed: int) -> int | None:
+    """Return the steps from a change of the error rate, at 1,000, until a revocation; negative: before it."""
     rng = np.random.default_rng(seed)
-    guarantee, revoked = ThresholdGuarantee(ALPHA, DELTA), []
-    for now in range(4_000):
-        is_used, audited = guarantee.threshold is not None, rng.random() < AUDIT_RATE
-        wrong = bool(rng.random() < errors[now >= 2_000])
-        before = guarantee.revocations
-        if audited or not is_used:
-            rate = AUDIT_RATE if is_used else 1.0
-            guarantee.learn(0.97, wrong, rate, rate)
-        if guarantee.revocations > before:
-            revoked.append(now)
-    return revoked
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    for now in range(3_000):
+        rate = guarantee.audit_rate
+        if rng.random() < rate:
+            guarantee.learn(0.97, bool(rng.random() < (before if now < 1_000 else after)), rate, rate)
+        if guarantee.revocations:
+            return now - 1_000
+    return None
 
 
-def test_drift_is_noticed_soon_and_nothing_else_is_revoked() -> None:
-    runs = campaign_size(400, 40)
-    delays = [
-        next((now - 2_000 for now in run_with_drift((0.03, 0.49), seed) if now >= 2_000), 4_000) for seed in range(runs)
-    ]
-    assert np.median(delays) <= 250
-    false_revocations = sum(bool(run_with_drift((0.03, 0.03), seed)) for seed in range(runs))
-    assert false_revocations <= 0.05 * runs
+@pytest.mark.parametrize(("before", "after", "steps"), [(0.03, 0.49, 250), (0.05, 0.20, 600)])
+def test_a_change_is_noticed_soon(before: float, after: float, steps: int) -> None:
+    delays = [steps_until_revoked(before, after, seed) for seed in range(campaign_size(400, 20))]
+    late = [2_000 if delay is None else delay for delay in delays if delay is None or delay >= 0]
+    assert np.median(late) <= steps
+
+
+def test_without_a_change_nothing_is_revoked() -> None:
+    runs = campaign_size(400, 20)
+    assert sum(steps_until_revoked(0.03, 0.03, seed) is not None for seed in range(runs)) <= 0.05 * runs
 
 
 @pytest.mark.parametrize(("probability", "floor"), [(0.05, 0.1), (0.0, 0.0), (1.5, 0.1)])

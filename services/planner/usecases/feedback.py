@@ -20,9 +20,6 @@ _POLL_SECONDS = 5.0
 RESET = Feedback(confidence=0.0, correct=False, audit_probability=0.0, execution_id="", step_id=-1)
 """The record that makes every replica forget those before it; to an older version it is feedback without effect."""
 
-_MAX_LATER_AUDITS = 500
-"""Audits that may follow one without a label before it counts as wrong."""
-
 
 class FeedbackBook:
     """The feedback in this database. Every replica learns from all of it, in the same order."""
@@ -53,16 +50,12 @@ class FeedbackBook:
         return await self._catch_up_audits() or moved
 
     async def _catch_up_audits(self) -> bool:
-        """Learn from labels in the order of the decisions; one that stays unlabelled for long counts as wrong."""
+        """Learn from the new entries of the audits."""
         moved = False
-        audits = list(await self._store.audits(self._last_audit))
-        for position, audit in enumerate(audits):
-            if audit.number <= self._last_audit:
-                continue
-            if audit.wrong is None and len(audits) - position <= _MAX_LATER_AUDITS:
-                break
-            self._last_audit = audit.number
-            moved = self.gate.learn_audit(audit, audit.wrong is not False) or moved
+        for entry in await self._store.audits(self._last_audit):
+            if entry.number > self._last_audit:
+                self._last_audit = entry.number
+                moved = self.gate.learn_audit(entry) or moved
         return moved
 
     async def keep_up(self) -> None:

@@ -6,15 +6,15 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from services.planner.domain.calibration import UNCALIBRATED, Calibration
 from services.planner.domain.confidence import ConfidenceScore
+from services.planner.domain.guarantee import ThresholdGuarantee
+from services.planner.domain.labels import LabelQueue
 from services.planner.domain.thresholds import DynamicThresholdAdjuster, InterventionLevel, Thresholds
-from services.planner.usecases.ports import Feedback, StepAudit
+from services.planner.usecases.ports import AuditEntry, AuditKind, Feedback
 
-if TYPE_CHECKING:
-    from services.planner.domain.guarantee import ThresholdGuarantee
+MakeGuarantee = Callable[[], ThresholdGuarantee]
 
 _REFIT_EVERY = 10
 _MAX_RECORDS = 5_000
@@ -22,7 +22,11 @@ _MAX_RECORDS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The decision of a gate: the level, the thresholds behind it, and the audit."""
+    """The decision of a gate: the level, the thresholds behind it, and the audit.
+
+    `audit_probability`: that with which the step is selected for a label; `audited`: True if it was selected although
+    it could pass; `audit_floor`: the audit rate of the time.
+    """
 
     level: InterventionLevel
     thresholds: Thresholds
@@ -37,8 +41,16 @@ class LearningGate(ABC):
 
     mode: str
 
-    def __init__(self, configured: Thresholds) -> None:
+    def __init__(
+        self,
+        configured: Thresholds,
+        make_guarantee: MakeGuarantee = ThresholdGuarantee.with_defaults,
+        rng: Callable[[], float] | None = None,
+    ) -> None:
         self.configured = configured
+        self.queues: dict[str, LabelQueue] = {}
+        self._make_guarantee = make_guarantee
+        self._rng = rng or random.SystemRandom().random
         self.calibration: Calibration = UNCALIBRATED
         self._records: list[tuple[float, bool]] = []
         self._new_records = 0
@@ -49,8 +61,8 @@ class LearningGate(ABC):
         """Return the thresholds of the next decision."""
 
     @abstractmethod
-    def decide(self, score: ConfidenceScore) -> GateVerdict:
-        """Return the verdict on a confidence."""
+    def decide(self, score: ConfidenceScore, tool: str = "") -> GateVerdict:
+        """Return the verdict on a confidence in a result of a tool."""
 
     def learn(self, record: Feedback) -> bool:
         """Process a feedback record; return True if the thresholds moved."""
@@ -64,9 +76,18 @@ class LearningGate(ABC):
             self.calibration = fit_calibration(*zip(*self._records, strict=True))
         return False
 
-    def learn_audit(self, audit: StepAudit, wrong: bool) -> bool:
-        """Process the label of an audit, in the order of the decisions; return True if the thresholds moved."""
-        return False
+    def learn_audit(self, entry: AuditEntry) -> bool:
+        """Process an entry of the audits, in their order; return True if the thresholds moved."""
+        before = self.thresholds
+        if entry.kind is AuditKind.SELECTED:
+            queue = self.queues.setdefault(entry.tool, LabelQueue(self._make_guarantee()))
+            queue.select(entry.execution_id, entry.step_id, entry.score, entry.probability, entry.rate)
+        for queue in self.queues.values():
+            if entry.kind is AuditKind.LABELLED:
+                queue.label(entry.execution_id, entry.step_id, entry.wrong)
+            elif entry.kind is AuditKind.ENDED:
+                queue.end(entry.execution_id)
+        return self.thresholds != before
 
     def reset(self) -> None:
         """Forget the feedback records; thresholds that follow them become the configured ones (P-91)."""
@@ -77,23 +98,40 @@ class LearningGate(ABC):
 
 
 class AdjustedGate(LearningGate):
-    """Compares the score with thresholds that feedback moves by the rule of P-89 and P-90."""
+    """Compares the score with thresholds that feedback moves by the rule of P-89 and P-90.
+
+    A share of the steps that continue is selected for a label, without a question. The labels show how large the error
+    is, and change nothing.
+    """
 
     mode = "adjusted"
 
-    def __init__(self, configured: Thresholds, *, learning_rate: float = 0.05, min_samples: int = 10) -> None:
-        super().__init__(configured)
+    def __init__(
+        self,
+        configured: Thresholds,
+        make_guarantee: MakeGuarantee = ThresholdGuarantee.with_defaults,
+        *,
+        learning_rate: float = 0.05,
+        min_samples: int = 10,
+        audit_rate: float = 0.1,
+        rng: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__(configured, make_guarantee, rng)
         self.adjuster = DynamicThresholdAdjuster(configured, learning_rate=learning_rate, min_samples=min_samples)
+        self._audit_rate = audit_rate
 
     @property
     def thresholds(self) -> Thresholds:
         """Return the adjusted thresholds."""
         return self.adjuster.thresholds
 
-    def decide(self, score: ConfidenceScore) -> GateVerdict:
+    def decide(self, score: ConfidenceScore, tool: str = "") -> GateVerdict:
         """Return the verdict by the adjusted thresholds."""
         level = self.thresholds.decide_action(score.score).level
-        return GateVerdict(level, self.thresholds, self._calibrate(score.score))
+        rate = self._audit_rate
+        probability = 1.0 if rate and level.requires_answer else rate
+        is_audited = not level.requires_answer and self._rng() < rate
+        return GateVerdict(level, self.thresholds, self._calibrate(score.score), probability, is_audited, rate)
 
     def learn(self, record: Feedback) -> bool:
         """Process a feedback record (P-89); return True if the thresholds moved."""
@@ -109,48 +147,34 @@ class AdjustedGate(LearningGate):
 class GuaranteedGate(LearningGate):
     """Passes a step without a question only above a threshold with a bounded error, and audits a share of those steps.
 
-    Until a threshold is proven, every step needs an answer.
+    Each tool has a threshold of its own. Until one is proven, every step of the tool needs an answer.
     """
 
     mode = "guaranteed"
 
-    def __init__(
-        self,
-        configured: Thresholds,
-        guarantee: ThresholdGuarantee,
-        audit_rate: float,
-        rng: Callable[[], float] | None = None,
-    ) -> None:
-        if not 0.1 <= audit_rate <= 1:
-            raise ValueError(f"audit_rate must be in 0.1..1, got {audit_rate}")
-        super().__init__(configured)
-        self._guarantee = guarantee
-        self._audit_rate = audit_rate
-        self._rng = rng or random.SystemRandom().random
-
     @property
     def thresholds(self) -> Thresholds:
-        """Return the thresholds of the next decision. Without a proven one, nothing below 1 passes."""
-        proven = self._guarantee.threshold
+        """Return the strictest thresholds of all tools."""
+        return max((self._find_thresholds(tool) for tool in self.queues or [""]), key=lambda found: found.notify)
+
+    def _find_thresholds(self, tool: str) -> Thresholds:
+        """Return the thresholds of a tool. Without a proven one, nothing below 1 passes."""
+        queue = self.queues.get(tool)
+        proven = queue.guarantee.threshold if queue else None
         notify = 0.9999 if proven is None else proven
         silent = min(1.0, max(self.configured.silent, notify + 0.0001))
         return Thresholds(silent, notify, min(self.configured.confirm, notify - 0.0001))
 
-    def decide(self, score: ConfidenceScore) -> GateVerdict:
+    def decide(self, score: ConfidenceScore, tool: str = "") -> GateVerdict:
         """Return the verdict; a step that could pass is audited with the audit rate as probability."""
-        proven, thresholds = self._guarantee.threshold, self.thresholds
+        queue, thresholds = self.queues.get(tool), self._find_thresholds(tool)
         probability = self._calibrate(score.score)
+        proven = queue.guarantee.threshold if queue else None
+        rate = queue.guarantee.audit_rate if queue else 1.0
         if proven is None or score.score < proven:
             is_low = score.score < thresholds.confirm
             level = InterventionLevel.ESCALATE if is_low else InterventionLevel.CONFIRM
-            floor = 1.0 if proven is None else self._audit_rate
-            return GateVerdict(level, thresholds, probability, 1.0, False, floor)
-        is_audited = self._rng() < self._audit_rate
+            return GateVerdict(level, thresholds, probability, 1.0, False, rate)
+        is_audited = self._rng() < rate
         level = InterventionLevel.CONFIRM if is_audited else thresholds.decide_action(score.score).level
-        return GateVerdict(level, thresholds, probability, self._audit_rate, is_audited, self._audit_rate)
-
-    def learn_audit(self, audit: StepAudit, wrong: bool) -> bool:
-        """Process the label of an audit, in the order of the decisions; return True if the threshold moved."""
-        before = self._guarantee.threshold
-        self._guarantee.learn(audit.score, wrong, audit.probability, audit.floor)
-        return self._guarantee.threshold != before
+        return GateVerdict(level, thresholds, probability, rate, is_audited, rate)

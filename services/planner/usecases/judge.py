@@ -79,7 +79,7 @@ class StepJudge:
         else:
             factors = await self._collect_factors(state, step_id, call.action, result, evaluation, frugal)
             score = self.calculator.calculate(ConfidenceFactors(**factors))
-        verdict = self.gate.decide(score)
+        verdict = self.gate.decide(score, call.action.value)
         return StepFinished(
             step_id=step_id,
             status="success" if result.success else "failed",
@@ -90,6 +90,7 @@ class StepJudge:
             audit_probability=verdict.audit_probability,
             audited=verdict.audited,
             audit_floor=verdict.audit_floor,
+            tool=call.action.value,
             self_evaluation=evaluation.self_evaluation,
             coverage=evaluation.coverage,
             token_usage=evaluation.tokens,

@@ -77,15 +77,30 @@ class Feedback:
     step_id: int = 0
 
 
+class AuditKind(StrEnum):
+    """The kind of an entry of the audits."""
+
+    SELECTED = "selected"
+    LABELLED = "labelled"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True, slots=True)
-class StepAudit:
-    """A step that a person is to judge; `wrong` is None until someone did."""
+class AuditEntry:
+    """An entry of the audits: a step was selected for a label or got one, or its execution ended.
+
+    `tool`, `score`, `probability` and `rate` belong to a selection, `wrong` to a label.
+    """
 
     number: int
-    score: float
-    probability: float
-    floor: float
-    wrong: bool | None
+    kind: AuditKind
+    execution_id: str
+    step_id: int = 0
+    tool: str = ""
+    score: float = 0.0
+    probability: float = 0.0
+    rate: float = 0.0
+    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +167,8 @@ class ExecutionStore(Protocol):
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
 
-    async def audits(self, after: int = 0) -> Sequence[StepAudit]:
-        """Return audits after a number, in the order of the decisions."""
+    async def audits(self, after: int = 0) -> Sequence[AuditEntry]:
+        """Return the entries of the audits after a number, in their order, which is the same for all replicas."""
 
     async def answer_key(self) -> bytes:
         """Return the secret of the answer tokens: created once, the same for all replicas."""

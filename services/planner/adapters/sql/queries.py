@@ -11,8 +11,16 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, u
 
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, encode_events
-from services.planner.domain.events import Event, Recorded, StepFinished
-from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus, ExecutionSummary, Feedback, StepAudit
+from services.planner.domain.answers import judge_answer
+from services.planner.domain.events import Event, Finished, InterventionAnswered, Recorded, StepFinished
+from services.planner.usecases.ports import (
+    AuditEntry,
+    AuditKind,
+    ExecutionFilter,
+    ExecutionStatus,
+    ExecutionSummary,
+    Feedback,
+)
 
 _rows, _log = schema.executions, schema.events
 # Built once: every step of every execution is written with these.
@@ -103,14 +111,12 @@ def list_expired(connection: Connection, now: datetime, limit: int) -> Sequence[
 
 
 def add_feedback(connection: Connection, record: Feedback, now: datetime) -> None:
-    """Add a record, and label the latest audit of its step; the first label stays."""
+    """Add a record, which is also a label of its step."""
     _lock_numbering(connection)
     connection.execute(insert(schema.feedback).values(**asdict(record), created_at=now))
-    table = schema.audits
-    is_of_step = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
-    latest = select(func.max(table.c.number)).where(is_of_step).scalar_subquery()
-    statement = update(table).where(table.c.number == latest, table.c.wrong.is_(None))
-    connection.execute(statement.values(wrong=not record.correct))
+    if record.execution_id:
+        entry = AuditEntry(0, AuditKind.LABELLED, record.execution_id, step_id=record.step_id, wrong=not record.correct)
+        _insert_audits(connection, record.execution_id, [entry])
 
 
 def select_feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, Feedback]]:
@@ -123,29 +129,55 @@ def select_feedback_after(connection: Connection, number: int) -> Sequence[tuple
     ]
 
 
-def select_audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
-    """Return audits after a number, in the order of the decisions."""
+def select_audits_after(connection: Connection, number: int) -> Sequence[AuditEntry]:
+    """Return the entries of the audits after a number, in their order."""
     table = schema.audits
-    rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))
-    return [StepAudit(row.number, row.score, row.probability, row.floor, row.wrong) for row in rows]
+    rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number)).mappings()
+    return [AuditEntry(**row | {"kind": AuditKind(row["kind"])}) for row in map(dict, rows)]
 
 
 def _add_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
-    """Insert a row for each step whose answer calibrates the guarantee, in the order of the decisions."""
-    rows = [
-        {
-            "execution_id": execution_id,
-            "step_id": event.step_id,
-            "score": event.confidence.score,
-            "probability": event.audit_probability,
-            "floor": event.audit_floor,
-        }
-        for event, _ in events
-        if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.requires_answer
-    ]
-    if rows:
+    """Insert the entries of the audits that follow from events of an execution, in the order of the decisions."""
+    entries = [_build_audit(execution_id, event) for event, _ in events]
+    found = [entry for entry in entries if entry is not None]
+    if found:
         _lock_numbering(connection)
-        connection.execute(insert(schema.audits), rows)
+        _insert_audits(connection, execution_id, found)
+
+
+def _build_audit(execution_id: str, event: Event) -> AuditEntry | None:
+    if isinstance(event, StepFinished):
+        if event.audit_floor > 0 and (event.level.requires_answer or event.audited):
+            return AuditEntry(
+                0,
+                AuditKind.SELECTED,
+                execution_id,
+                step_id=event.step_id,
+                tool=event.tool,
+                score=event.confidence.score,
+                probability=event.audit_probability,
+                rate=event.audit_floor,
+            )
+    elif isinstance(event, InterventionAnswered):
+        wrong = judge_answer(event)
+        if event.step_id is not None and wrong is not None:
+            return AuditEntry(0, AuditKind.LABELLED, execution_id, step_id=event.step_id, wrong=wrong)
+    elif isinstance(event, Finished):
+        return AuditEntry(0, AuditKind.ENDED, execution_id)
+    return None
+
+
+def _insert_audits(connection: Connection, execution_id: str, entries: Sequence[AuditEntry]) -> None:
+    """Insert entries. Labels and ends of executions without a selected step are left out."""
+    table = schema.audits
+    if all(entry.kind is not AuditKind.SELECTED for entry in entries):
+        selected = select(table.c.number).where(table.c.execution_id == execution_id).limit(1)
+        if connection.execute(selected).first() is None:
+            return
+    rows = [asdict(entry) | {"kind": entry.kind.value} for entry in entries]
+    for row in rows:
+        del row["number"]
+    connection.execute(insert(table), rows)
 
 
 def _lock_numbering(connection: Connection) -> None:

@@ -21,12 +21,12 @@ from services.planner.domain.events import Event, Recorded, Started
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
 from services.planner.usecases.ports import (
+    AuditEntry,
     ExecutionFilter,
     ExecutionStatus,
     ExecutionSummary,
     Feedback,
     MakeChange,
-    StepAudit,
     derive_status,
 )
 from services.planner.usecases.recorder import LogConflict
@@ -177,8 +177,8 @@ class SqlExecutionStore:
         """Return feedback records after a number, oldest first."""
         return await self.database.read(lambda connection: queries.select_feedback_after(connection, after))
 
-    async def audits(self, after: int = 0) -> Sequence[StepAudit]:
-        """Return audits after a number, in the order of the decisions."""
+    async def audits(self, after: int = 0) -> Sequence[AuditEntry]:
+        """Return the entries of the audits after a number, in their order."""
         return await self.database.read(lambda connection: queries.select_audits_after(connection, after))
 
     async def delete_responses(self, stored_before: datetime) -> int:

@@ -61,18 +61,20 @@ feedback = Table(
     Column("created_at", Timestamp, nullable=False),
 )
 
-# Steps to be judged by a person, in the order of the decisions; `wrong` is NULL until somebody did.
+# A log of the steps that were selected for a label, of their labels, and of the ends of their executions.
 audits = Table(
     "planner_audit",
     metadata,
     Column("number", Integer, primary_key=True),
+    Column("kind", Text, nullable=False),
     Column("execution_id", Text, nullable=False),
     Column("step_id", Integer, nullable=False),
+    Column("tool", Text, nullable=False),
     Column("score", Float, nullable=False),
     Column("probability", Float, nullable=False),
-    Column("floor", Float, nullable=False),
-    Column("wrong", Boolean),
-    Index("planner_audit_step", "execution_id", "step_id"),
+    Column("rate", Float, nullable=False),
+    Column("wrong", Boolean, nullable=False),
+    Index("planner_audit_execution", "execution_id"),
 )
 
 secrets = Table(

@@ -18,6 +18,7 @@ from libs.storage.timestamps import from_microseconds, to_microseconds
 from services.planner.domain.errors import EmptyQuery, PriceUnknown
 from services.planner.domain.events import Budget
 from services.planner.domain.fold import replay
+from services.planner.domain.labels import LabelQueue
 from services.planner.domain.mermaid import draw_mermaid
 from services.planner.domain.plans import parse_prefix, prepare_plan, utc_now
 from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
@@ -200,6 +201,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             records=self._feedback.records,
             calibration=gate.calibration.kind,
             calibration_log_loss=gate.calibration.log_loss,
+            tools=[_encode_evidence(tool, queue) for tool, queue in gate.queues.items()],
         )
 
     async def _start(self, request: api.RunPlanRequest | api.ExecutePlanRequest, *, human_available: bool) -> str:
@@ -226,6 +228,19 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     ) -> AsyncIterator[pb.ExecutionEvent]:
         async for recorded, state in self._executions.watch(execution_id, after, until_paused=until_paused):
             yield encode_event(execution_id, recorded, state, partial(self._executions.token, execution_id))
+
+
+def _encode_evidence(tool: str, queue: LabelQueue) -> pb.ToolEvidence:
+    return pb.ToolEvidence(
+        tool=tool,
+        proven_threshold=queue.guarantee.threshold,
+        audit_rate=queue.guarantee.audit_rate,
+        selected=queue.selected,
+        labelled=queue.labelled,
+        waiting=queue.waiting,
+        missing=queue.missing,
+        revocations=queue.guarantee.revocations,
+    )
 
 
 def _build_key(message: Any, scope: str = "") -> IdempotencyKey | None:

@@ -625,6 +625,58 @@ class Thresholds(_message.Message):
 Global___Thresholds: _TypeAlias = Thresholds  # noqa: Y015
 
 @_typing.final
+class ToolEvidence(_message.Message):
+    """The evidence about the results of one tool, from steps that were selected for a label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    PROVEN_THRESHOLD_FIELD_NUMBER: _builtins.int
+    AUDIT_RATE_FIELD_NUMBER: _builtins.int
+    SELECTED_FIELD_NUMBER: _builtins.int
+    LABELLED_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    REVOCATIONS_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, by the action of its steps."""
+    proven_threshold: _builtins.float
+    """The lowest confidence above which at most the share alpha of the results is wrong, as far as is proven. Unset: none."""
+    audit_rate: _builtins.float
+    """The probability with which the next step above this threshold is selected for a label. 1: no threshold is proven."""
+    selected: _builtins.int
+    """Steps that were selected for a label."""
+    labelled: _builtins.int
+    """Those that have a label: a person's answer, or feedback."""
+    waiting: _builtins.int
+    """Those whose label may still come."""
+    missing: _builtins.int
+    """Those whose label did not come in time; it is used for nothing."""
+    revocations: _builtins.int
+    """How often a proven threshold was revoked because later labels contradicted it."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        proven_threshold: _builtins.float | None = ...,
+        audit_rate: _builtins.float = ...,
+        selected: _builtins.int = ...,
+        labelled: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        missing: _builtins.int = ...,
+        revocations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_proven_threshold", b"_proven_threshold", "proven_threshold", b"proven_threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_proven_threshold", b"_proven_threshold", "audit_rate", b"audit_rate", "labelled", b"labelled", "missing", b"missing", "proven_threshold", b"proven_threshold", "revocations", b"revocations", "selected", b"selected", "tool", b"tool", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__proven_threshold: _TypeAlias = _typing.Literal["proven_threshold"]  # noqa: Y015
+    _WhichOneofArgType__proven_threshold: _TypeAlias = _typing.Literal["_proven_threshold", b"_proven_threshold"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__proven_threshold) -> _WhichOneofReturnType__proven_threshold | None: ...
+
+Global___ToolEvidence: _TypeAlias = ToolEvidence  # noqa: Y015
+
+@_typing.final
 class InterventionRequest(_message.Message):
     """A question to a person. The execution is paused until it is answered or expires."""
 
@@ -1166,9 +1218,11 @@ class StepFinished(_message.Message):
     level: Global___InterventionLevel.ValueType
     """The intervention level for the confidence."""
     audit_probability: _builtins.float
-    """Probability with which the step was chosen for an audit, 0 to 1."""
+    """Probability with which the step was selected for a label, 0 to 1."""
     audited: _builtins.bool
-    """Whether it is audited: a person is asked although the confidence is high enough."""
+    """Whether it was selected although the confidence is high enough. In the mode guaranteed a person is asked; in the mode
+    adjusted the step continues, and SubmitFeedback labels it.
+    """
     @_builtins.property
     def result(self) -> Global___StepResult:
         """The result."""

@@ -975,6 +975,7 @@ class GetThresholdsResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     CALIBRATION_FIELD_NUMBER: _builtins.int
     CALIBRATION_LOG_LOSS_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
     mode: _builtins.str
     """How they are found: adjusted or guaranteed."""
     records: _builtins.int
@@ -991,6 +992,10 @@ class GetThresholdsResponse(_message.Message):
     def configured(self) -> _planner_pb2.Thresholds:
         """The configured ones."""
 
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[_planner_pb2.ToolEvidence]:
+        """What labels show about the results of each tool, in the order of the first selection."""
+
     def __init__(
         self,
         *,
@@ -1000,10 +1005,11 @@ class GetThresholdsResponse(_message.Message):
         records: _builtins.int = ...,
         calibration: _builtins.str = ...,
         calibration_log_loss: _builtins.float | None = ...,
+        tools: _abc.Iterable[_planner_pb2.ToolEvidence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_calibration_log_loss", b"_calibration_log_loss", "calibration_log_loss", b"calibration_log_loss", "configured", b"configured", "thresholds", b"thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_calibration_log_loss", b"_calibration_log_loss", "calibration", b"calibration", "calibration_log_loss", b"calibration_log_loss", "configured", b"configured", "mode", b"mode", "records", b"records", "thresholds", b"thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_calibration_log_loss", b"_calibration_log_loss", "calibration", b"calibration", "calibration_log_loss", b"calibration_log_loss", "configured", b"configured", "mode", b"mode", "records", b"records", "thresholds", b"thresholds", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__calibration_log_loss: _TypeAlias = _typing.Literal["calibration_log_loss"]  # noqa: Y015
     _WhichOneofArgType__calibration_log_loss: _TypeAlias = _typing.Literal["_calibration_log_loss", b"_calibration_log_loss"]  # noqa: Y015

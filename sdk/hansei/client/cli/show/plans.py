@@ -157,11 +157,25 @@ def render_feedback(response: SubmitFeedbackResponse) -> Text:
 
 
 def render_thresholds(response: GetThresholdsResponse) -> Text:
-    """Show the thresholds and how they are found."""
+    """Show the thresholds, how they are found, and the evidence about each tool."""
     line = Text(f"{response.mode}, {count_noun(response.records, 'report')}")
-    return line.append(_format_thresholds(response.thresholds)).append(
+    line.append(_format_thresholds(response.thresholds)).append(
         f"; configured{_format_thresholds(response.configured)}", FAINT
     )
+    for evidence in response.tools:
+        line.append("\n").append(_format_evidence(evidence))
+    return line
+
+
+def _format_evidence(evidence: pb.ToolEvidence) -> str:
+    """Return what labels show about the results of a tool."""
+    proven = "no threshold proven"
+    if evidence.HasField("proven_threshold"):
+        proven = f"proven above {evidence.proven_threshold:.2f}"
+    labels = f"{evidence.labelled} of {evidence.selected} selected steps labelled"
+    open_labels = f"{evidence.waiting} waiting, {evidence.missing} missing"
+    revocations = count_noun(evidence.revocations, "revocation")
+    return f"  {evidence.tool}: {proven}; {labels}, {open_labels}; {revocations}"
 
 
 def _format_thresholds(now: pb.Thresholds) -> str:

@@ -79,14 +79,16 @@ def _other_tables() -> None:
     op.create_table(
         "planner_audit",
         sa.Column("number", sa.Integer, primary_key=True),
+        _build_column("kind", sa.Text),
         _build_column("execution_id", sa.Text),
         _build_column("step_id", sa.Integer),
+        _build_column("tool", sa.Text),
         _build_column("score", sa.Float),
         _build_column("probability", sa.Float),
-        _build_column("floor", sa.Float),
-        sa.Column("wrong", sa.Boolean),
+        _build_column("rate", sa.Float),
+        _build_column("wrong", sa.Boolean),
     )
-    op.create_index("planner_audit_step", "planner_audit", ["execution_id", "step_id"])
+    op.create_index("planner_audit_execution", "planner_audit", ["execution_id"])
     op.create_table(
         "planner_secret",
         _build_column("name", sa.Text, primary_key=True),

@@ -1,0 +1,286 @@
+"""The rule of `services.planner.domain.guarantee` and `.labels` in compiled loops, so that 400 runs take a second.
+
+It is written for speed and for one stream; `python -m bench.planner.guarantee` compares its decisions with those of
+the product's classes, step by step, in several runs of each scenario, and fails if one differs.
+"""
+
+from __future__ import annotations
+
+from math import log, log1p
+from typing import Any
+
+import numba
+import numpy as np
+
+from services.planner.domain import guarantee as rule
+from services.planner.domain.labels import MAX_LATER_QUESTIONS
+
+CANDIDATES = np.array(rule.CANDIDATES)
+COUNT = len(CANDIDATES)
+MAX_FRACTION, PRIOR_LABELS, QUIET_ALARM = rule._MAX_FRACTION, rule._PRIOR_LABELS, rule._QUIET_ALARM
+DETECTOR_FRACTIONS = np.array(rule._DETECTOR_FRACTIONS)
+LEVEL, BAND, MAX_RATE, WAIT = rule.REVOCATION_LEVEL, rule.MIN_BAND_LABELS, rule.MAX_RATE, MAX_LATER_QUESTIONS
+
+# Columns of the evidence about a candidate.
+WEALTH, SUM, SQUARE, PROVEN, BAND_LABELS, DETECTORS = 0, 1, 2, 3, 4, 5
+COLUMNS = DETECTORS + len(DETECTOR_FRACTIONS)
+# Values of a learner.
+CREDIT, REVOCATIONS, USED, SELECTED, HEAD, TAIL, VALUES = 0, 1, 2, 3, 4, 5, 6
+# States of an execution in the queue of a learner.
+NONE, OPEN, OVERDUE, DONE = 0, 1, 2, 3
+
+
+@numba.njit(cache=True)
+def _forget(evidence: Any, first: int, alpha: float) -> None:
+    wrong = alpha / 2
+    evidence[first:] = 0.0
+    evidence[first:, SUM] = PRIOR_LABELS * (alpha - wrong)
+    evidence[first:, SQUARE] = PRIOR_LABELS * (wrong * (1 - alpha) ** 2 + (1 - wrong) * alpha**2)
+
+
+@numba.njit(cache=True)
+def _alarm(evidence: Any, candidate: int) -> float:
+    return evidence[candidate, DETECTORS:].sum() / len(DETECTOR_FRACTIONS)
+
+
+@numba.njit(cache=True)
+def _find_used(evidence: Any, values: Any, delta: float) -> None:
+    share = delta / ((values[REVOCATIONS] + 1) * (values[REVOCATIONS] + 2)) / 2
+    level = share
+    values[USED] = -1
+    for k in range(COUNT):
+        level += share / COUNT
+        if not evidence[k, PROVEN] and evidence[k, WEALTH] > 0 and evidence[k, WEALTH] >= -log(level):
+            evidence[k, PROVEN] = 1
+        if not evidence[k, PROVEN]:
+            level = 0.0
+        elif evidence[k, BAND_LABELS] >= BAND:
+            values[USED] = k
+
+
+@numba.njit(cache=True)
+def _mean(scores: Any, wrong: Any, keep: Any, count: int, threshold: float, alpha: float) -> float:
+    """Return y of the labels above a threshold; 2 if there are none."""
+    above = np.zeros(count)
+    n = 0
+    lowest = 1.0
+    for i in range(count):
+        if scores[i] >= threshold:
+            above[n] = i
+            lowest = min(lowest, keep[i])
+            n += 1
+    if n == 0:
+        return 2.0
+    total = 0.0
+    for i in range(n):
+        row = int(above[i])
+        weight = 1 / n
+        if lowest != 1.0:
+            counts = np.zeros(n + 1)
+            counts[0] = 1.0
+            others = 0
+            for j in range(n):
+                if j != i:
+                    q = keep[int(above[j])]
+                    others += 1
+                    for m in range(others, 0, -1):
+                        counts[m] = counts[m] * (1 - q) + counts[m - 1] * q
+                    counts[0] *= 1 - q
+            weight = 0.0
+            for m in range(n):
+                weight += counts[m] / (1 + m)
+            weight *= keep[row]
+        total += (alpha - wrong[row]) * weight
+    return total
+
+
+@numba.njit(cache=True)
+def _prove(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> None:
+    scores, wrong, probabilities = labels[0], labels[1], labels[2]
+    keep = rate / probabilities[:count]
+    upper = 2.0
+    for k in range(COUNT):
+        y = _mean(scores, wrong, keep, count, CANDIDATES[k], alpha)
+        if y != 2.0:
+            if evidence[k, SUM] > 0:
+                bet = evidence[k, SUM] / (evidence[k, SQUARE] + evidence[k, SUM] * (1 - 2 * alpha))
+                evidence[k, WEALTH] += log1p(min(bet, MAX_FRACTION / (1 - alpha)) * y)
+            evidence[k, SUM] += y
+            evidence[k, SQUARE] += y * y
+        for i in range(count):
+            if CANDIDATES[k] <= scores[i] < upper:
+                evidence[k, BAND_LABELS] += 1
+                break
+        upper = CANDIDATES[k]
+    _find_used(evidence, values, delta)
+
+
+@numba.njit(cache=True)
+def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> bool:
+    scores, wrong, probabilities = labels[0], labels[1], labels[2]
+    for i in range(count):
+        values[CREDIT] += (alpha - wrong[i]) * (1 / probabilities[i] - 1)
+    if values[USED] < 0:
+        return False
+    keep = rate / probabilities[:count]
+    for k in range(COUNT):
+        y = _mean(scores, wrong, keep, count, CANDIDATES[k], alpha) if evidence[k, PROVEN] else 2.0
+        if y != 2.0:
+            for d in range(len(DETECTOR_FRACTIONS)):
+                factor = 1 - DETECTOR_FRACTIONS[d] / alpha * y
+                evidence[k, DETECTORS + d] = (evidence[k, DETECTORS + d] + 1) * factor
+    for k in range(COUNT):
+        if evidence[k, PROVEN] and _alarm(evidence, k) >= LEVEL:
+            values[REVOCATIONS] += 1
+            _forget(evidence, k, alpha)
+            _find_used(evidence, values, delta)
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
+    if values[USED] < 0:
+        return 1.0
+    rate = max(min_rate, min(MAX_RATE, -log(delta) / max(values[CREDIT], 1.0)))
+    growth = max(1.0, _alarm(evidence, int(values[USED])) / QUIET_ALARM)
+    return float(min(1.0, rate * growth**2))
+
+
+@numba.njit(cache=True)
+def _collect(first: Any, execution: int, selected: Any, learner: int, steps: Any, labels: Any) -> tuple[int, bool]:
+    """Copy the labels of an execution; return their number and whether none is missing."""
+    count, whole = 0, True
+    for step in range(first[execution], first[execution + 1]):
+        if selected[step] == learner + 1:
+            if steps[step, 2] < 0:
+                whole = False
+            else:
+                labels[0, count], labels[1, count], labels[2, count] = steps[step, 0], steps[step, 2], steps[step, 1]
+                count += 1
+    return count, whole
+
+
+@numba.njit(cache=True)
+def decide_stream(
+    scores: Any,
+    wrong: Any,
+    first: Any,
+    learners: Any,
+    arrivals: Any,
+    coins: Any,
+    learner_count: int,
+    alpha: float,
+    delta: float,
+    min_rate: float,
+) -> Any:
+    """Return for each step whether it was asked, the position of the threshold then (-1: none), and the revocations.
+
+    `first[e]` is the first step of execution e, and its last entry the number of steps.
+    """
+    steps_count, executions = len(scores), len(first) - 1
+    trace = np.zeros((steps_count, 3), dtype=np.int64)
+    evidence = np.zeros((learner_count, COUNT, COLUMNS))
+    values = np.zeros((learner_count, VALUES))
+    for learner in range(learner_count):
+        _forget(evidence[learner], 0, alpha)
+        values[learner, USED] = -1
+    queue = np.zeros((learner_count, executions), dtype=np.int64)
+    state = np.zeros((learner_count, executions), dtype=np.int64)
+    began = np.zeros((learner_count, executions))
+    rates = np.ones((learner_count, executions))
+    ended = np.zeros(executions, dtype=np.bool_)
+    watched = np.zeros((learner_count, executions), dtype=np.bool_)
+    void = np.zeros((learner_count, executions), dtype=np.bool_)
+    selected = np.zeros(steps_count, dtype=np.int64)
+    steps = np.full((steps_count, 3), -1.0)  # score, probability, label
+    owner = np.zeros(steps_count, dtype=np.int64)
+    order = np.argsort(arrivals, kind="mergesort")
+    due = np.searchsorted(arrivals[order], 0)
+    labels = np.zeros((3, 64))
+    execution = 0
+
+    for now in range(steps_count):
+        if now == first[execution + 1]:
+            execution += 1
+        owner[now] = execution
+        learner = learners[now]
+        used, rate = int(values[learner, USED]), _rate(evidence[learner], values[learner], min_rate, delta)
+        passes = used >= 0 and scores[now] >= CANDIDATES[used]
+        trace[now, 1] = used
+        # Each round handles one event: the selection, then the labels that arrive, then the end of the execution.
+        event = 0
+        if passes and coins[now] >= rate:
+            event = 1
+        else:
+            trace[now, 0] = 1
+        while event < 3:
+            touched_execution, touched = execution, learner
+            if event == 0:
+                values[learner, SELECTED] += 1
+                if state[learner, execution] != OVERDUE:
+                    if state[learner, execution] == NONE:
+                        state[learner, execution] = OPEN
+                        began[learner, execution] = values[learner, SELECTED]
+                        rates[learner, execution] = rate
+                        queue[learner, int(values[learner, TAIL])] = execution
+                        values[learner, TAIL] += 1
+                    rates[learner, execution] = min(rates[learner, execution], rate)
+                    selected[now] = learner + 1
+                    steps[now, 0], steps[now, 1] = scores[now], rate if passes else 1.0
+                event = 1
+                lower, higher = learner, learner + 1
+            elif event == 1:
+                while due < steps_count and (arrivals[order[due]] < now or not trace[order[due], 0]):
+                    if arrivals[order[due]] > now:
+                        break
+                    due += 1
+                if due >= steps_count or arrivals[order[due]] != now:
+                    event = 2
+                    continue
+                step = order[due]
+                due += 1
+                touched_execution, touched = owner[step], learners[step]
+                if state[touched, touched_execution] != OPEN or selected[step] == 0:
+                    continue
+                steps[step, 2] = wrong[step]
+                lower, higher = touched, touched + 1
+            else:
+                event = 3
+                if now + 1 != first[execution + 1]:
+                    continue
+                ended[execution] = True
+                lower, higher = 0, learner_count
+            for one in range(lower, higher):
+                if event == 3 and state[one, execution] == OVERDUE:
+                    state[one, execution] = DONE
+                if event == 3 and state[one, execution] != OPEN:
+                    continue
+                # Look for a change in an execution that has become complete.
+                if state[one, touched_execution] == OPEN and ended[touched_execution]:
+                    count, whole = _collect(first, touched_execution, selected, one, steps, labels)
+                    if whole and not watched[one, touched_execution]:
+                        watched[one, touched_execution] = True
+                        block_rate = rates[one, touched_execution]
+                        if _watch(evidence[one], values[one], labels, count, block_rate, alpha, delta):
+                            void[one, :][state[one] == OPEN] = True
+                # Prove with the executions at the head of the queue.
+                while values[one, HEAD] < values[one, TAIL]:
+                    head = queue[one, int(values[one, HEAD])]
+                    count, whole = _collect(first, head, selected, one, steps, labels)
+                    complete = whole and ended[head]
+                    if values[one, SELECTED] - began[one, head] < WAIT and not complete:
+                        break
+                    values[one, HEAD] += 1
+                    state[one, head] = DONE if ended[head] else OVERDUE
+                    if count == 0:
+                        continue
+                    if not watched[one, head]:
+                        watched[one, head] = True
+                        if _watch(evidence[one], values[one], labels, count, rates[one, head], alpha, delta):
+                            void[one, head] = True
+                            void[one, :][state[one] == OPEN] = True
+                    if not void[one, head]:
+                        _prove(evidence[one], values[one], labels, count, rates[one, head], alpha, delta)
+        trace[now, 2] = int(values[:, REVOCATIONS].sum())
+    return trace

@@ -1,0 +1,362 @@
+"""Measure the promise of the mode `guaranteed`: ``python -m bench.planner.guarantee`` writes figures and a table.
+
+Each run is a stream of steps (`bench.planner.promise`). The rule of the product decides and learns, in compiled loops
+that are checked against `LabelQueue` and `ThresholdGuarantee` in the first runs of each scenario. Two trivial rules see
+the same streams: a fixed threshold, and the lowest threshold of which a moving window of the last 200 audits has a mean
+error of at most alpha.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.planner.promise import BUCKET, CHANGE, SCENARIOS, STEPS, Floats, Scenario, Stream, draw, true_errors
+from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
+from services.planner.domain.labels import LabelQueue
+
+ALPHA = DELTA = 0.10
+MIN_RATE = 0.02
+CHECKED = 5
+"""Runs of each scenario in which the compiled loops are compared with the product's classes."""
+RESULTS = Path(__file__).with_name("guarantee.json")
+PAGE = Path(__file__).with_name("guarantee.md")
+MARK = "<!-- table -->"
+
+
+Trace = NDArray[np.int64]
+
+
+class Rule(Protocol):
+    """Decides which steps are asked, and learns from their labels."""
+
+    @property
+    def threshold(self) -> float | None: ...
+
+    @property
+    def audit_rate(self) -> float: ...
+
+    @property
+    def revocations(self) -> int: ...
+
+    def select(self, execution: int, step: int, score: float, probability: float) -> None: ...
+
+    def label(self, execution: int, step: int, wrong: bool) -> None: ...
+
+    def end(self, execution: int) -> None: ...
+
+
+class Guaranteed:
+    """The product."""
+
+    def __init__(self) -> None:
+        self.guarantee = ThresholdGuarantee(ALPHA, DELTA, min_rate=MIN_RATE)
+        self._queue = LabelQueue(self.guarantee)
+
+    @property
+    def threshold(self) -> float | None:
+        return self.guarantee.threshold
+
+    @property
+    def audit_rate(self) -> float:
+        return self.guarantee.audit_rate
+
+    @property
+    def revocations(self) -> int:
+        return self.guarantee.revocations
+
+    def select(self, execution: int, step: int, score: float, probability: float) -> None:
+        self._queue.select(str(execution), step, score, probability, self.audit_rate)
+
+    def label(self, execution: int, step: int, wrong: bool) -> None:
+        self._queue.label(str(execution), step, wrong)
+
+    def end(self, execution: int) -> None:
+        self._queue.end(str(execution))
+
+
+class FixedThreshold:
+    """Asks below .8."""
+
+    threshold: float | None = 0.8
+    audit_rate = 0.0
+    revocations = 0
+
+    def select(self, execution: int, step: int, score: float, probability: float) -> None:
+        pass
+
+    def label(self, execution: int, step: int, wrong: bool) -> None:
+        pass
+
+    def end(self, execution: int) -> None:
+        pass
+
+
+class MovingWindow:
+    """Uses the lowest threshold whose error was at most alpha in the last 200 labels, weighted by their selection."""
+
+    audit_rate = 0.1
+
+    def __init__(self) -> None:
+        self.threshold: float | None = None
+        self.revocations = 0
+        self._labels: deque[tuple[float, bool, float]] = deque(maxlen=200)
+        self._asked: dict[int, tuple[float, float]] = {}
+        self._count = 0
+
+    def select(self, execution: int, step: int, score: float, probability: float) -> None:
+        self._asked[step] = (score, probability)
+
+    def label(self, execution: int, step: int, wrong: bool) -> None:
+        score, probability = self._asked.pop(step)
+        self._labels.append((score, wrong, 1 / probability))
+        self._count += 1
+        if self._count % 10:
+            return
+        before, self.threshold = self.threshold, None
+        for candidate in CANDIDATES:
+            above = [(w, weight) for s, w, weight in self._labels if s >= candidate]
+            if len(above) >= 20 and sum(w * weight for w, weight in above) <= ALPHA * sum(
+                weight for _, weight in above
+            ):
+                self.threshold = candidate
+        if before is not None and (self.threshold is None or self.threshold > before):
+            self.revocations += 1
+
+    def end(self, execution: int) -> None:
+        pass
+
+
+RULES = {"guaranteed": Guaranteed, "fixed .80": FixedThreshold, "window of 200": MovingWindow}
+
+
+@dataclass
+class Run:
+    """The figures of one run; those by tool are lists."""
+
+    broken: list[bool]
+    """For each tool: whether the mean true error of the thresholds under which steps passed ever exceeded alpha."""
+    final_errors: list[float]
+    """For each tool: the share of wrong steps among those that passed in the whole run."""
+    asked: float
+    asked_late: float
+    revoked: int | None
+    """Steps after the change until the first revocation."""
+    revoked_before: bool
+
+
+def decide_steps(scenario: Scenario, rule: str, stream: Stream, coins: Floats) -> Trace:
+    """Return for each step whether it was asked, the position of the threshold then (-1: none), and the revocations."""
+    rules: list[Rule] = [RULES[rule]() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
+    due: dict[int, list[tuple[Rule, int]]] = {}
+    trace = np.zeros((STEPS, 3), dtype=np.int64)
+    scores, wrong, executions = stream.scores.tolist(), stream.wrong.tolist(), stream.executions.tolist()
+    arrivals, chances = stream.arrivals.tolist(), coins.tolist()
+    for now in range(STEPS):
+        used = rules[int(stream.tools[now]) % len(rules)]
+        threshold, rate = used.threshold, used.audit_rate
+        passes = threshold is not None and scores[now] >= threshold
+        trace[now, 1] = -1 if threshold is None else CANDIDATES.index(threshold)
+        if not passes or chances[now] < rate:
+            trace[now, 0] = 1
+            used.select(executions[now], now, scores[now], rate if passes else 1.0)
+            if arrivals[now] >= 0:
+                due.setdefault(arrivals[now], []).append((used, now))
+        for learner, step in due.pop(now, ()):
+            learner.label(executions[step], step, wrong[step])
+        if now + 1 == STEPS or executions[now + 1] != executions[now]:
+            for learner in rules:
+                learner.end(executions[now])
+        trace[now, 2] = sum(learner.revocations for learner in rules)
+    return trace
+
+
+def decide_compiled(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
+    """Return the same for the product's rule, by compiled loops."""
+    from bench.planner.compiled import decide_stream  # compiles for seconds
+
+    first = np.append(np.flatnonzero(np.diff(stream.executions, prepend=-1)), STEPS)
+    learners = stream.tools if scenario.by_tool else np.zeros(STEPS, dtype=np.int64)
+    count = int(learners.max()) + 1
+    trace: Trace = decide_stream(
+        stream.scores, stream.wrong, first, learners, stream.arrivals, coins, count, ALPHA, DELTA, MIN_RATE
+    )
+    return trace
+
+
+def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> Run:
+    """Run one stream. `errors[tool, bucket, candidate]` are the true errors."""
+    rng = np.random.default_rng(seed)
+    stream, coins = draw(scenario, rng), rng.random(STEPS)
+    if rule == "guaranteed":
+        trace = decide_compiled(scenario, stream, coins)
+        if seed < CHECKED and not np.array_equal(trace, decide_steps(scenario, rule, stream, coins)):
+            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
+    else:
+        trace = decide_steps(scenario, rule, stream, coins)
+    asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
+    times = np.arange(STEPS)
+    broken, final = [], []
+    for tool in range(len(errors)):
+        passed = ~asked & (stream.tools == tool)
+        risk = errors[tool][times[passed] // BUCKET, used[passed]]
+        # A small tolerance, because errors of exactly alpha are drawn, too.
+        broken.append(bool(np.any(np.cumsum(risk) > (ALPHA + 1e-9) * np.arange(1, len(risk) + 1))))
+        final.append(float(stream.wrong[passed].mean()) if passed.any() else 0.0)
+    later = np.flatnonzero(revocations[CHANGE:] > revocations[CHANGE - 1])
+    return Run(
+        broken,
+        final,
+        float(asked.mean()),
+        float(asked[STEPS // 2 :].mean()),
+        int(later[0]) if later.size else None,
+        bool(revocations[CHANGE - 1]),
+    )
+
+
+def wilson(count: int, of: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the Wilson interval of a share."""
+    share, square = count / of, z * z
+    middle = (share + square / (2 * of)) / (1 + square / of)
+    half = z / (1 + square / of) * (share * (1 - share) / of + square / (4 * of * of)) ** 0.5
+    return round(max(0.0, middle - half), 4), round(min(1.0, middle + half), 4)
+
+
+def oracle(scenario: Scenario, errors: Floats) -> float:
+    """Return the share asked after half of the steps by the lowest candidate with a true error of at most alpha."""
+    rng = np.random.default_rng(1)
+    asked = []
+    for bucket in range(STEPS // 2 // BUCKET, STEPS // BUCKET):
+        times = rng.integers(bucket * BUCKET, (bucket + 1) * BUCKET, 5_000).astype(float)
+        scores = scenario.scores(rng, times)
+        shares = [1 - scenario.rare, scenario.rare]
+        for tool, rows in enumerate(errors):
+            good = [t for t, error in zip(CANDIDATES, rows[bucket], strict=True) if error <= ALPHA]
+            asked.append((float(np.mean(scores < min(good))) if good else 1.0) * shares[tool] * len(errors))
+    return float(np.mean(asked))
+
+
+def provable(scenario: Scenario, errors: Floats) -> float:
+    """Return what is asked by the lowest candidate that any test can prove with the labels of half of the steps.
+
+    With all steps labelled, a test at level delta needs on average log(1 / delta) / KL(error, alpha) labels above the
+    threshold (Wald); executions whose steps have the same result count once.
+    """
+    rng = np.random.default_rng(1)
+    scores = scenario.scores(rng, rng.integers(0, CHANGE, 20_000).astype(float))
+    independent = CHANGE / scenario.execution_length if scenario.correlation == 1 else CHANGE
+    best = 1.0
+    for threshold, error in zip(CANDIDATES, np.mean(errors[: CHANGE // BUCKET], axis=0), strict=True):
+        share = float(np.mean(scores < threshold))
+        evidence = independent * (1 if scenario.correlation == 1 else 1 - share) * divergence(float(error))
+        if error < ALPHA and evidence >= -math.log(DELTA):
+            best = min(best, share)
+    return best
+
+
+def divergence(error: float) -> float:
+    """Return the Kullback-Leibler divergence of a label with this error from one with alpha."""
+    right = (1 - error) * math.log((1 - error) / (1 - ALPHA))
+    return right + (error * math.log(error / ALPHA) if error else 0.0)
+
+
+def measure(scenario: Scenario, rule: str, runs: int) -> dict[str, Any]:
+    """Return the figures of a rule in a scenario."""
+    tools = 2 if scenario.rare else 1
+    errors = np.array([true_errors(scenario, tool) for tool in range(tools)])
+    found = [run(scenario, rule, seed, errors) for seed in range(runs)]
+    broken = sum(any(r.broken) for r in found)
+    before = sum(r.revoked_before for r in found)
+    delays = [STEPS if r.revoked is None else r.revoked for r in found if not r.revoked_before]
+    late, best = float(np.mean([r.asked_late for r in found])), oracle(scenario, errors)
+    return {
+        "scenario": scenario.name,
+        "rule": rule,
+        "runs": runs,
+        "broken": broken,
+        "broken interval": wilson(broken, runs),
+        "wrong share above alpha at the end": sum(any(error > ALPHA for error in r.final_errors) for r in found),
+        "error of passed steps": [round(float(np.mean([r.final_errors[t] for r in found])), 4) for t in range(tools)],
+        "asked": round(float(np.mean([r.asked for r in found])), 4),
+        "asked after half": round(late, 4),
+        "oracle after half": round(best, 4),
+        "provable oracle": round(provable(scenario, errors[0]), 4),
+        "revoked before the change": before,
+        "revoked": sum(r.revoked_before or r.revoked is not None for r in found),
+        "median delay": median(delays) if delays and median(delays) < STEPS else None,
+    }
+
+
+def measure_job(job: tuple[str, str, int]) -> dict[str, Any]:
+    """Measure in a process of the pool, to which functions of scenarios cannot be sent."""
+    name, rule, runs = job
+    return measure(next(scenario for scenario in SCENARIOS if scenario.name == name), rule, runs)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the figures as a table, one line for each scenario and rule."""
+    lines = [
+        "| scenario | rule | promise broken (95 % interval) | wrong share above alpha at the end "
+        "| error of unasked steps | asked | asked, 2nd half | oracle | provable "
+        "| revoked before / at all | median delay |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        low, high = row["broken interval"]
+        of = row["runs"]
+        cells = [
+            row["scenario"],
+            row["rule"],
+            f"{row['broken']}/{of} ({low:.3f}-{high:.3f})",
+            f"{row['wrong share above alpha at the end']}/{of}",
+            " / ".join(f"{error:.3f}" for error in row["error of passed steps"]),
+            f"{row['asked']:.3f}",
+            f"{row['asked after half']:.3f}",
+            f"{row['oracle after half']:.3f}",
+            f"{row['provable oracle']:.3f}",
+            f"{row['revoked before the change']} / {row['revoked']}",
+            "" if row["median delay"] is None else f"{row['median delay']:g}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, write the file after each scenario, and put the table into the page."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--only", default="", help="scenarios whose name contains this")
+    parser.add_argument("--rules", nargs="*", default=list(RULES), choices=list(RULES))
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--into", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="only write the table again")
+    arguments = parser.parse_args()
+    found = json.loads(arguments.into.read_text()) if arguments.into.exists() else []
+    rows = {(row["scenario"], row["rule"]): row for row in found}
+    order = [(scenario.name, rule) for scenario in SCENARIOS for rule in RULES]
+    jobs = [(name, rule, arguments.runs) for name, rule in order if arguments.only in name and rule in arguments.rules]
+    if not arguments.table:
+        with ProcessPoolExecutor(arguments.processes) as pool:
+            for row in pool.map(measure_job, jobs):
+                rows[row["scenario"], row["rule"]] = row
+                ordered = [rows[key] for key in order if key in rows]
+                arguments.into.write_text(json.dumps(ordered, indent=1) + "\n")
+                print(table([row]).splitlines()[-1], flush=True)
+    if arguments.into == RESULTS:
+        head, mark, _ = PAGE.read_text().partition(MARK)
+        PAGE.write_text(f"{head}{mark}\n\n{table([rows[key] for key in order if key in rows])}")
+
+
+if __name__ == "__main__":
+    main()
