@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from hansei.planner.v1.planner_pb2 import InterventionResponse, Plan
 
 app = typer.Typer(help="Create plans, execute them and follow them.", no_args_is_help=True, rich_markup_mode=None)
+
+MOST_ANSWER_HOURS = 366 * 24
+"""The limit of the contract for the time that a question waits."""
 
 Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="The id of the execution.")]
 Prefix = Annotated[
@@ -103,11 +107,23 @@ def run(
     allow_unknown_price: Annotated[
         bool, typer.Option("--allow-unknown-price", help="Accept --max-cost for a model whose price is unknown.")
     ] = False,
+    answer_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=MOST_ANSWER_HOURS,
+            metavar="HOURS",
+            help="How long each question waits for an answer. [default: 168, unless the server says otherwise]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> object:
     """Execute a plan and show its events until it ends or asks a question.
 
     The execution continues if this command is interrupted. Exits with 5 if it waits for an answer, with 1 if it failed.
     """
+    from google.protobuf.duration_pb2 import Duration
+
     from hansei.planner.v1.planner_pb2 import Budget
 
     limit = round(1e6 * (max_cost or 0))
@@ -116,7 +132,11 @@ def run(
     events = client.planner.execute_plan(
         plan=_plan(client, query, prefix, collection),
         prefix=prefix,
-        budget=Budget(max_cost_micro_usd=limit, allow_unknown_price=allow_unknown_price),
+        budget=Budget(
+            max_cost_micro_usd=limit,
+            allow_unknown_price=allow_unknown_price,
+            max_answer_time=None if answer_hours is None else Duration(seconds=round(3600 * answer_hours)),
+        ),
     )
     return (response.event for response in events)
 
@@ -286,11 +306,14 @@ def _edit_plan(plan: Plan) -> Plan:
 
 
 def _parse_plan(source: str, text: str) -> Plan:
-    from google.protobuf.json_format import Parse, ParseError
-
+    from chassis.errors import InvalidArgument
+    from chassis.json_faults import parse_message
     from hansei.planner.v1.planner_pb2 import Plan
 
     try:
-        return Parse(text, Plan())
-    except ParseError as error:
-        fail(f"{source} is not a plan: {error}", Exit.USAGE)
+        plan: Plan = parse_message(json.loads(text), Plan.DESCRIPTOR)
+    except json.JSONDecodeError as error:
+        fail(f"{source} is not JSON: {error}", Exit.USAGE)
+    except InvalidArgument as error:
+        fail(f"{source} is {error.message}", Exit.USAGE)
+    return plan
