@@ -14,7 +14,7 @@ PYTHON_FORMS = re.compile(
     | \b(?:None|True|False)\b                    # constants; the inputs below contain none of them
     | <(?:object|class|function|bound|module|coroutine)\b | \bobject\ at\ 0x | <\w+(?:\.\w+)+[:>\s]  # objects, enums
     | Traceback | File\ "[^"]+",\ line\ \d
-    | \bvalidation\ errors?\ for\b | \[type= | input_(?:value|type)= | pydantic   # texts of pydantic
+    | \bvalidation\ errors?\ for\b | \[type= | input_(?:value|type)= | pydantic(?!_ai)   # texts of pydantic
     | \b(?:\w+\.)*\w+(?:Error|Exception)\b[(:]   # names of exceptions
     | \[Errno | \bError\(\s*' | \bdict_\w+\(
     | \{'\w+':\ | \['\w+'[\],] | \('\w+',        # dictionaries, lists and tuples
@@ -25,8 +25,22 @@ PYTHON_FORMS = re.compile(
 )
 
 BROKEN_BODIES = (b"", b"{", b"[]", b"null", b"7", b'"text"', b"\xff\xfe", b'{"query": NaN}', b"{}", b'{"nothing": 1}')
-_VALUES: tuple[Any, ...] = (7, -1, 1.5, "text", "", "a\x00c", "x" * 300, True, [], [7], ["text"], {}, {"nothing": 1})
-_VALUES += (10**30, "!not base64!", "2026-99-99T00:00:00Z", [[]], [{}], [{"nothing": 1}])
+WRONG_VALUES: tuple[Any, ...] = (
+    7,
+    -1,
+    1.5,
+    "text",
+    "",
+    "a\x00c",
+    "x" * 300,
+    True,
+    [],
+    [7],
+    ["text"],
+    {},
+    {"nothing": 1},
+)
+WRONG_VALUES += (10**30, "!not base64!", "2026-99-99T00:00:00Z", [[]], [{}], [{"nothing": 1}])
 PATH_PARTS = ("text", "a c", "a.c", "%00", "%FF", "x" * 300, "0")
 QUERY_VALUES = ("text", "-1", "1.5", "9" * 30, "", "\x00", "0123456789ab")
 _DEPTH = 3
@@ -45,7 +59,7 @@ def wrong_bodies(message: Descriptor) -> Iterator[dict[str, Any]]:
 
 def _wrong_objects(message: Descriptor, depth: int) -> Iterator[dict[str, Any]]:
     for field in message.fields:
-        for value in _VALUES:
+        for value in WRONG_VALUES:
             yield {field.name: value}
         if depth > 1 and field.message_type is not None and not _is_map(field):
             for inner in _wrong_objects(field.message_type, depth - 1):

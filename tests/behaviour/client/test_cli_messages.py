@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.behaviour.client.test_cli_shell import commands
-from tests.support.commands import Hansei
+from tests.support.commands import Hansei, runner
+from tests.support.systems import System
 from tests.support.wrong_inputs import find_python_form
 
 SERVERS = {"up", "demo", "mcp"}
@@ -52,7 +53,9 @@ def build_lines(command: Any, folder: Path) -> Iterator[list[str]]:
                     continue
                 text = value if other is param else "text"
                 if other.param_type_name == "option":
-                    options.append(f"{other.opts[0]}={text}" if other.opts[0].startswith("--") else other.opts[0] + text)
+                    options.append(
+                        f"{other.opts[0]}={text}" if other.opts[0].startswith("--") else other.opts[0] + text
+                    )
                 else:
                     positions.append(text)
             yield [*options, "--", *positions]
@@ -66,6 +69,16 @@ def required_flags(command: Any) -> Iterator[str]:
 
 def is_flag(param: Any) -> bool:
     return bool(getattr(param, "is_flag", False))
+
+
+@pytest.fixture
+def hansei(
+    running: Callable[[str], System], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Hansei:
+    monkeypatch.setenv("HANSEI_ADDR", running("one process").address)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("HANSEI_DATASET", raising=False)
+    return runner(capfd)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands() if name not in SERVERS])

@@ -18,7 +18,14 @@ import pytest
 from gateway.contract import load_contract
 from gateway.http.bindings import Binding, list_bindings
 from tests.support import systems
-from tests.support.wrong_inputs import BROKEN_BODIES, PATH_PARTS, QUERY_VALUES, find_python_form, wrong_bodies
+from tests.support.wrong_inputs import (
+    BROKEN_BODIES,
+    PATH_PARTS,
+    QUERY_VALUES,
+    WRONG_VALUES,
+    find_python_form,
+    wrong_bodies,
+)
 
 SECONDS = 60
 STREAM_SECONDS = 1
@@ -92,6 +99,35 @@ async def test_no_response_shows_python(url: str, binding: Binding) -> None:
             text for text in await asyncio.gather(*(find(*request) for request in build_requests(binding))) if text
         ]
     assert not found, f"{len(found)}:\n" + "\n".join(found[:8])
+
+
+async def test_no_response_of_the_other_routes_shows_python(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=SECONDS) as client:
+        document = (await client.get("/openapi.json")).json()
+        found = []
+        for verb, path, body in other_requests(document):
+            if form := find_python_form(await read_text(client, verb, path, body, {})):
+                found.append(f"{verb} {path} {body[:200]!r}: {form}")
+    assert not found, f"{len(found)}:\n" + "\n".join(found[:8])
+
+
+def other_requests(document: Any) -> Iterator[tuple[str, str, bytes]]:
+    """Yield wrong requests to the routes that are not bindings of the contract."""
+    bound = {(binding.verb, binding.path) for binding in BINDINGS}
+    for path, verbs in document["paths"].items():
+        for verb, operation in verbs.items():
+            schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            if (verb.upper(), path) in bound or schema is None:
+                continue
+            schema = (
+                document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+            )
+            address = path.replace("{", "").replace("}", "")
+            for body in BROKEN_BODIES:
+                yield verb.upper(), address, body
+            for name in schema.get("properties", ()):
+                for value in WRONG_VALUES:
+                    yield verb.upper(), address, json.dumps({name: value}).encode()
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/v1/playbooks/%FF", "/console/nothing"])
