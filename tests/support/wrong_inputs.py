@@ -14,7 +14,8 @@ PYTHON_FORMS = re.compile(
     | \b(?:None|True|False)\b                    # constants; the inputs below contain none of them
     | <(?:object|class|function|bound|module|coroutine)\b | \bobject\ at\ 0x | <\w+(?:\.\w+)+[:>\s]  # objects, enums
     | Traceback | File\ "[^"]+",\ line\ \d
-    | \bvalidation\ errors?\ for\b | \[type= | input_(?:value|type)= | pydantic(?!_ai)   # texts of pydantic
+    | Value\ error, | Input\ should\ be | \bvalidation\ errors?\ for\b | \[type= | input_(?:value|type)=
+    | pydantic(?!_ai)                            # texts of pydantic
     | \b(?:\w+\.)*\w+(?:Error|Exception)\b[(:]   # names of exceptions
     | \[Errno | \bError\(\s*' | \bdict_\w+\(
     | \{'\w+':\ | \['\w+'[\],] | \('\w+',        # dictionaries, lists and tuples

@@ -65,7 +65,7 @@ def exit_with_status(event: Any) -> None:
         raise typer.Exit(code)
 
 
-@command(app, "plans.render_plan")
+@command(app, "plans.render_made_plan")
 def create(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
@@ -75,10 +75,10 @@ def create(
 ) -> object:
     """Create a plan for a query; --json prints it in the form that `plan run` reads."""
     response = client.planner.create_plan(query=query, hints=hints, prefix=prefix, collection=collection)
-    return response.plan, response.template_reason if response.from_template else ""
+    return response.plan, response.template_reason if response.from_template else "", response.model_usage
 
 
-@command(app, "plans.render_plan")
+@command(app, "plans.render_made_plan")
 def refine(
     client: Client,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A plan as JSON, from `plan create --json`.")],
@@ -92,7 +92,7 @@ def refine(
     response = client.planner.refine_plan(plan=_read_plan(file), feedback=feedback, prefix=prefix)
     if response.reason:
         fail(f"the plan is unchanged: {response.reason}")
-    return response.plan
+    return response.plan, "", response.model_usage
 
 
 @command(app, "plans.render_event", check=exit_with_status)
