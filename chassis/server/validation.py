@@ -15,6 +15,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import Message
 
 from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shorten
+from chassis.field_errors import describe_value
 
 REASON = "INVALID_REQUEST"
 UNKNOWN_ENUM_VALUE = "UNKNOWN_ENUM_VALUE"
@@ -54,9 +55,10 @@ def _is_contract_rule(rule: str) -> bool:
 
 def _format_value(value: Any) -> str:
     """Return the invalid value for a description; empty for messages and collections."""
-    if isinstance(value, str | bytes):
-        value = value[: MAX_VALUE_CHARS + 1]  # it may be as large as a message
-    return f" (got {shorten(repr(value))})" if isinstance(value, str | bytes | int | float) else ""
+    if isinstance(value, str):
+        # It may be as large as a message.
+        return f" (got {shorten(repr(value[: MAX_VALUE_CHARS + 1]))})"
+    return f" (got {describe_value(value)})" if isinstance(value, bytes | int | float) else ""
 
 
 def _format_path(elements: Any) -> str:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from chassis.calls import Call, current_call, get_correlation_id
 from chassis.errors import HanseiError, InvalidArgument, NotFound, Violation, shorten
+from chassis.field_errors import describe_value
 from chassis.idempotency import FIELD, find_key_path, is_key, normalize_key, normalize_request_id
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
@@ -125,7 +126,8 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
         parent, name = _find_parent(fields, path)
         if parent.get(name, value) != value:
             source = "query" if binding.reads_query else "body"
-            rule = f"{path} is {shorten(repr(parent[name]))} in the {source} and {shorten(repr(value))} in the path"
+            values = describe_value(parent[name]), describe_value(value)
+            rule = f"{path} is {values[0]} in the {source} and {values[1]} in the path"
             raise InvalidArgument(rule, violations=[Violation(path, rule)])
         parent[name] = value
 

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
-from google.protobuf import descriptor_pb2, json_format
+from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.message_factory import GetMessageClass
 from protobuf.wkt.google.protobuf.descriptor_pb import FileDescriptorSet
 
-from chassis.errors import InvalidArgument, Violation, shorten
+from chassis.errors import InvalidArgument
+from chassis.json_faults import parse_message
 from chassis.server import validation
 
 LARGE_BYTES = 100_000
 """Conversions of more bytes run in a thread, so that they do not block the event loop."""
-_AT = re.compile(r"""\bat "?\w+\.([\w.\[\]]+?)"?\.*$""")
-_FIELD = re.compile(r"Failed to parse (\w+) field: ")
 
 T = TypeVar("T")
 
@@ -85,23 +82,11 @@ async def convert(size: int, conversion: Callable[..., T], *arguments: Any) -> T
 
 def decode(value: Mapping[str, Any], kind: Descriptor, files: Mapping[str, bytes] | None = None) -> Any:
     """Return the message of a JSON object and the bytes of `files`. Raises InvalidArgument."""
-    message: Any = GetMessageClass(kind)()
-    try:
-        json_format.ParseDict(dict(value), message)
-    except (json_format.ParseError, ValueError, RecursionError) as error:
-        raise _parse_error(kind, str(error).partition("\n")[0]) from error
+    message: Any = parse_message(dict(value), kind)
     for name, content in (files or {}).items():
         setattr(message, name, content)
     validation.check(message)
     return message
-
-
-def _parse_error(kind: Descriptor, message: str) -> InvalidArgument:
-    """Return the error for a message of `json_format`, which names the field."""
-    match = _AT.search(message)
-    field = match[1] if match else ".".join(_FIELD.findall(message))
-    rule = shorten(message.rpartition(" field: ")[2], 300)
-    return InvalidArgument(f"not a {kind.name}: {rule}", violations=[Violation(field, rule)] if field else ())
 
 
 def decode_all(values: Sequence[Mapping[str, Any]], kind: Descriptor) -> list[Any]:

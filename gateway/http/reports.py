@@ -12,7 +12,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from chassis.errors import HanseiError, InvalidArgument, PermissionDenied, ResourceExhausted, Violation, shorten
+from chassis.errors import HanseiError, InvalidArgument, PermissionDenied, ResourceExhausted, Violation
+from chassis.field_errors import describe_value
 from chassis.logging import get_logger
 from chassis.server import validation
 from gateway.http.calls import ContractCalls
@@ -119,7 +120,7 @@ def build_validation(body: Mapping[str, Any]) -> validator.ValidateReportRequest
 
 
 def _build_invalid(name: str, rule: str, value: object) -> InvalidArgument:
-    message = f"{name} {rule} (got {shorten(repr(value))})"
+    message = f"{name} {rule} (got {describe_value(value)})"
     return InvalidArgument(message, violations=[Violation(name, message)])
 
 

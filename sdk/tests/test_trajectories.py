@@ -84,12 +84,43 @@ def test_a_long_array_goes_in_pieces_but_the_messages_of_one_trajectory_do_not(
     assert parser.parts == [messages]
 
 
-def test_a_trajectory_that_no_call_can_send_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_PART_BYTES", 100)
+@pytest.fixture
+def call_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Calls that take 20,000 bytes."""
+    monkeypatch.setattr(module, "MAX_PART_BYTES", 20_000)
+    monkeypatch.setattr(module, "SHORTENED_BYTES", 20_000)
+    return 20_000
+
+
+def test_a_trajectory_that_no_call_can_send_is_named(call_bytes: int) -> None:
     parser: Any = Parser()
-    (part,) = read_trajectories(parser, "f", json.dumps({"id": "x" * 200}).encode(), "d")
+    (part,) = read_trajectories(parser, "f", json.dumps({"id": ["x"] * 10_000}).encode(), "d")
     assert isinstance(part, module.UnreadablePart)
-    assert "one trajectory of 0.0 MB" in part.error.message
+    assert "one document of 0.1 MB without texts that can be shortened" in part.error.message
+
+
+def test_the_longest_texts_of_a_large_trajectory_are_shortened(call_bytes: int) -> None:
+    parser: Any = Parser()
+    steps = [{"text": f"begin {number} {'é' * 9_000} end {number}"} for number in range(10)]
+    content = json.dumps({"id": "large", "steps": [*steps, {"text": "short"}]}).encode()
+    (record,) = read_trajectories(parser, "f", content, "d")
+    (sent,) = parser.parts
+    assert len(sent) <= call_bytes
+    texts = [step["text"] for step in json.loads(sent)["steps"]]
+    assert texts[-1] == "short"
+    assert all(f"begin {number} " in text and f" end {number}" in text for number, text in enumerate(texts[:-1]))
+    assert "characters left out" in texts[0]
+    assert isinstance(record, TrajectoryRecord)
+    assert record.trajectory.id == "large"
+    assert "10 of its texts were shortened to " in record.note
+
+
+def test_a_large_transcript_of_lines_stays_lines(call_bytes: int) -> None:
+    parser: Any = Parser()
+    content = b"\n".join(b'{"id": "%d", "resourceSpans": ["%s"]}' % (number, b"y" * 9_000) for number in range(3))
+    assert len(ids_of(parser, content)) == 3
+    (sent,) = parser.parts
+    assert len(sent) <= call_bytes
 
 
 @pytest.mark.parametrize("bad", [0, 7, 99])

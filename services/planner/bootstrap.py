@@ -44,6 +44,7 @@ from services.planner.usecases.gates import AdjustedGate, GuaranteedGate, Learni
 from services.planner.usecases.generate import GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
+from services.planner.usecases.notify import QuestionNotifier
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import Answerer, CompletionModel, Embedder
 from services.planner.usecases.replan import ReplanOrchestrator
@@ -108,7 +109,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
                 PlannerServicer(
-                    planner, executions, book, _build_limits(settings), unpriced_model=models.unpriced_model
+                    planner, executions, book, _build_limits(settings, config), unpriced_model=models.unpriced_model
                 ),
                 endless=("ExecutePlan", "ResumePlan"),
             ),
@@ -121,6 +122,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "feedback": book.keep_up,
             "housekeeping": partial(_delete_old_responses, store, settings),
             **_list_tool_tasks(settings, registry, closing),
+            **_list_webhook_tasks(settings, store, closing),
         },
     )
 
@@ -220,13 +222,31 @@ def _create_executor(
     return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)
 
 
-def _build_limits(settings: PlannerSettings) -> Budget:
+def _build_limits(settings: PlannerSettings, config: GraceConfig) -> Budget:
+    intervention = config.intervention
+    # The default of 300 seconds (P-88) is for callbacks of a program; a person who has to be found needs days.
+    is_configured = "default_timeout" in intervention.model_fields_set
     return Budget(
+        max_answer_seconds=intervention.default_timeout if is_configured else settings.planner_answer_seconds,
         max_tokens=settings.planner_max_tokens or None,
         max_cost_micro_usd=round(1e6 * settings.planner_max_cost_usd) or None,
         max_wall_seconds=settings.planner_max_wall_seconds,
         max_tool_calls=settings.planner_max_tool_calls,
     )
+
+
+def _list_webhook_tasks(
+    settings: PlannerSettings, store: SqlExecutionStore, closing: AsyncExitStack
+) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the background task that sends questions to the webhook, if there is one. Raises BadSetting."""
+    if not settings.planner_webhook_url:
+        return {}
+    # httpx takes long to import, so import it only where it is used.
+    from services.planner.adapters.webhook import Webhook
+
+    webhook = Webhook(settings.planner_webhook_url, settings.planner_webhook_secret.get_secret_value())
+    closing.push_async_callback(webhook.close)
+    return {"questions": QuestionNotifier(store, webhook).keep_up}
 
 
 def _list_tool_tasks(

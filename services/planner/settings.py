@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from chassis.settings import ServiceSettings, create_plain_field
 from libs.llm.settings import LLMSettings
@@ -50,6 +50,16 @@ class PlannerSettings(LLMSettings, ServiceSettings):
 
     planner_max_output_chars: int = Field(262_144, ge=1_000)
     """Maximum number of characters that a tool may return; a call with more fails."""
+
+    planner_answer_seconds: float = Field(604_800.0, ge=1)
+    """Seconds that a question of an execution waits for an answer (7 days), unless the caller chose another time or
+    `intervention.default_timeout` is configured."""
+
+    planner_webhook_url: str = ""
+    """URL that gets a POST for each question to a person: https, or http on this host. Empty: none."""
+
+    planner_webhook_secret: SecretStr = SecretStr("")
+    """Secret of the webhook's signatures, at least 24 characters; `whsec_` and base64, or any text."""
 
     planner_tool_addrs: str = ""
     """Services with further tools (`hansei.planner.v1.ToolService`): `host:port`, several separated by commas."""

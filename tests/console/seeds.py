@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import httpx
+from google.protobuf.json_format import MessageToDict
 
 from hansei.validator.v1 import evaluation_pb2, leaderboard_service_pb2, leaderboard_service_pb2_grpc
 
@@ -137,6 +138,19 @@ class Seeds:
     def _policy(self, dataset: str, mode: str) -> None:
         body = {"request_id": str(uuid.uuid4()), "policy": {"review_mode": mode}}
         assert self._http.put(f"/v1/playbooks/{dataset}/policy", json=body).status_code == 200
+
+
+def submit_job(url: str, dataset: str, trajectories: Sequence[Any]) -> str:
+    """Submit a job as another program would, and return its id."""
+    written = [
+        {"trajectory": MessageToDict(trajectory, preserving_proto_field_name=True)} for trajectory in trajectories
+    ]
+    parts = [
+        {"head": {"request_id": str(uuid.uuid4()), "dataset": dataset}},
+        {"batch": {"trajectories": written}},
+    ]
+    made = httpx.post(f"{url}/v1/jobs", json=parts, timeout=60).raise_for_status().json()
+    return str(made["job"]["job_id"])
 
 
 def lesson(number: int) -> dict[str, Any]:

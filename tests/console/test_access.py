@@ -19,6 +19,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 def addresses(stack: Stack) -> list[str]:
     """Every page, with what it shows when it is in use."""
     return [
+        "#/inbox",
         "#/playbooks",
         f"#/playbooks/thousand?bullet={stack.thousand[1]}",
         "#/playbooks/thousand/history?revision=3",
@@ -75,6 +76,7 @@ def faults(reader: Reader, address: str | None) -> list[str]:
 def test_every_page_is_reached_by_keys(reader: Reader) -> None:
     reader.open("#/playbooks")
     for letter, heading in (
+        ("i", "Inbox"),
         ("e", "Executions"),
         ("b", "Leaderboard"),
         ("h", "Health"),

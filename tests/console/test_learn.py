@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from google.protobuf.json_format import MessageToDict
 from playwright.sync_api import Browser, expect
 
 from tests.console.reader import Reader
 from tests.console.runs import BY_NAME, lines
-from tests.console.seeds import lesson
+from tests.console.seeds import lesson, submit_job
 from tests.console.test_access import PHONE, faults
 from tests.console.test_hostile import ALL, MADE, TEXTS
 from tests.console.windows import Stack, reading
@@ -50,19 +48,6 @@ def patient(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     pause = {"HANSEI_BULK_ATTEMPTS": "9", "HANSEI_BULK_RETRY_BASE_SECONDS": "600"}
     with without_a_reflector(stack, tmp_path_factory.mktemp("patient"), **pause) as url:
         yield url
-
-
-def submit_job(url: str, dataset: str, trajectories: list[Any]) -> str:
-    """The id of a job that was made elsewhere."""
-    written = [
-        {"trajectory": MessageToDict(trajectory, preserving_proto_field_name=True)} for trajectory in trajectories
-    ]
-    parts = [
-        {"head": {"request_id": str(uuid.uuid4()), "dataset": dataset}},
-        {"batch": {"trajectories": written}},
-    ]
-    made = httpx.post(f"{url}/v1/jobs", json=parts, timeout=60).raise_for_status().json()
-    return str(made["job"]["job_id"])
 
 
 def file(name: str, text: str) -> Any:

@@ -8,11 +8,12 @@ of the response. Only the channel of the service differs between the two.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from google.protobuf.message import Message
 
+from chassis.errors import InvalidArgument, Violation
 from chassis.idempotency import find_key_holder
 
 P = ParamSpec("P")
@@ -117,7 +118,27 @@ def collect_declared_methods(service: type[ServiceClient[Any]]) -> dict[str, Rpc
 
 
 def _build_field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
-    return lambda **fields: send(add_request_id(request(**fields)))
+    def send_fields(**fields: Any) -> Any:
+        try:
+            message = request(**fields)
+        except ValueError as error:
+            raise _find_wrong_field(request, fields, error) from error
+        return send(add_request_id(message))
+
+    return send_fields
+
+
+def _find_wrong_field(request: type[Message], fields: Mapping[str, Any], error: ValueError) -> InvalidArgument:
+    """Return the error that names the first field with a value that the message does not take."""
+    for name, value in fields.items():
+        try:
+            request(**{name: value})
+        except UnicodeError:
+            rule = "has characters that are not valid in UTF-8"
+            return InvalidArgument(f"{name} {rule}", violations=[Violation(name, rule)])
+        except ValueError as wrong:
+            return InvalidArgument(f"{name}: {wrong}", violations=[Violation(name, str(wrong))])
+    return InvalidArgument(str(error))
 
 
 def _stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:

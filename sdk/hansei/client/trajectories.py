@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hansei.client.errors import InvalidArgument
+from hansei.client.large_documents import shorten_texts
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ PART_BYTES = 4 * 1024 * 1024
 
 MAX_PART_BYTES = 16 * 1024 * 1024 - 64 * 1024
 """The size of the largest part that can be sent; the rest of the message is room for its other fields."""
+
+SHORTENED_BYTES = 6 * 1024 * 1024
+"""The size of a document whose texts were shortened: with its siblings, the trajectory must fit into one message."""
 
 MAX_SIBLINGS = 20
 MAX_SIBLING_BYTES = 8 * 1024 * 1024
@@ -42,6 +46,8 @@ class TrajectoryRecord:
     ground_truth: str = ""
     test_report: str = ""
     siblings: Sequence[Trajectory] = field(default=(), repr=False)
+    note: str = ""
+    """What was left out to read it. Empty: nothing."""
 
     @property
     def request_id(self) -> str:
@@ -144,14 +150,22 @@ def _split_array(source: str, elements: Sequence[bytes]) -> Iterator[_FilePart]:
 
 
 def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:
+    note = ""
     if len(part.content) > MAX_PART_BYTES:
         size, most = (f"{count / 1e6:.1f} MB" for count in (len(part.content), MAX_PART_BYTES))
-        problem = (
-            f"one trajectory of {size}; a call takes at most {most}: shorten its longest texts, or, if it holds "
-            "several trajectories, write each on a line of its own (JSON lines)"
+        shortened = shorten_texts(part.content, SHORTENED_BYTES)
+        if shortened is None:
+            problem = (
+                f"one document of {size} without texts that can be shortened; a call takes at most {most}. If it holds "
+                "several trajectories, write each on a line of its own (JSON lines)"
+            )
+            yield UnreadablePart(part.source, InvalidArgument(problem, reason="TRAJECTORY_TOO_LARGE"))
+            return
+        note = (
+            f"a call takes at most {most} and the document has {size}: {shortened.texts} of its texts were shortened "
+            f"to {shortened.limit:,} characters each"
         )
-        yield UnreadablePart(part.source, InvalidArgument(problem, reason="TRAJECTORY_TOO_LARGE"))
-        return
+        part = replace(part, content=shortened.content)
     try:
         response = client.reflector.parse_trajectories(content=part.content, dataset=dataset)
     except InvalidArgument as error:
@@ -165,7 +179,7 @@ def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[Trajectory
     is_single = part.is_whole and len(response.trajectories) == 1
     for number, parsed in enumerate(response.trajectories, start=part.parsed_before + 1):
         source = part.source if is_single else f"{part.source}#{number}"
-        yield TrajectoryRecord(source, parsed.trajectory, parsed.ground_truth, parsed.test_report)
+        yield TrajectoryRecord(source, parsed.trajectory, parsed.ground_truth, parsed.test_report, note=note)
 
 
 def _has_independent_lines(content: bytes) -> bool:

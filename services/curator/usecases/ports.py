@@ -30,6 +30,7 @@ class Dataset:
     updated_at: datetime | None = None
     deleted_at: datetime | None = None
     deleted_revision: int = 0
+    pending_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,6 @@ class DatasetHead:
     dataset: Dataset
     policy: Policy
     retired_bullets: int = 0
-    pending_changes: int = 0
 
 
 class DatasetTransaction(DatasetView, Protocol):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_MIN_CONFIDENCE = 0.3
 _PAGE_SIZE = 1_000
 _COLLECTION_NOT_FOUND = "COLLECTION_NOT_FOUND"
 
@@ -77,7 +76,8 @@ class KnowledgeSearch:
 
     async def _search_bullets(self, query: str, dataset: str, limit: int) -> list[Hit]:
         stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.channel("search"))
-        bullet_query = search_pb2.SearchQuery(query_text=query, top_k=limit, min_confidence=_MIN_CONFIDENCE)
+        # Without a `min_confidence` of its own, the default filter of search applies: 0.3 of the smoothed votes (P-27).
+        bullet_query = search_pb2.SearchQuery(query_text=query, top_k=limit)
         request = search_service_pb2.SearchRequest(dataset=dataset, query=bullet_query, allow_missing=True)
         response = await stub.Search(request)
         return [

@@ -296,7 +296,7 @@ def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
 
 
 def _make_question(state: ExecutionState, rules: ExecutionRules, now: datetime, **fields: Any) -> AskPerson:
-    timeout = rules.policy.default_timeout
+    timeout = round(state.budget.max_answer_seconds or rules.policy.default_timeout)
     return AskPerson(InterventionRequest(timeout_seconds=timeout, plan=state.plan, created_at=now, **fields))
 
 

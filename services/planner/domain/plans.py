@@ -108,6 +108,8 @@ class ExecutionPlan(BaseModel):
     success_criteria: str = Field(default="", max_length=4_000)
     created_at: datetime = Field(default_factory=utc_now)
     plan_id: PlanId | None = None
+    collection: str = Field(default="", max_length=200)
+    """The collection that the plan was made for; refinements and replans keep it. Empty: any."""
 
     @model_validator(mode="before")
     @classmethod

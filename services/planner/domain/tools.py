@@ -39,10 +39,11 @@ def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key:
     texts, prefix = TEXTS[state.language], state.plan.prefix
     if action is not Action.REASONING:
         query = step.query or step.description
-        collection = step.collection if action is Action.RAG_SEARCH else None
+        # An agent chooses its own searches, so they are limited to the collection of the plan.
+        collections = {Action.RAG_SEARCH: step.collection, Action.RUN_LEGACY_AGENT: state.plan.collection or None}
         inputs = state.user_inputs if action is Action.RUN_LEGACY_AGENT else ()
         labelled = tuple((texts.user_input, text) for text in inputs)
-        return ToolInput(query, key, collection, (), labelled, step.seconds, prefix, state.language)
+        return ToolInput(query, key, collections.get(action), (), labelled, step.seconds, prefix, state.language)
     sources: list[Hit] = []
     context: list[tuple[str, str]] = []
     for dependency in step.depends_on:

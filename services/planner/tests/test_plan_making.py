@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 
 from services.planner.domain.errors import EmptyQuery, InvalidPlan
+from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plan_rules import PlanRules
-from services.planner.domain.plans import ExecutionPlan
+from services.planner.domain.plans import Action, ExecutionPlan
+from services.planner.domain.replanning import ReplanManager, ReplanTrigger
+from services.planner.domain.tools import ToolInput, build_tool_input
 from services.planner.prompts.planning import format_planning_rules
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, agent_plan, agent_step
+from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import AskUserTool, ExtractiveReasoningTool, RAGSearchTool, ToolRegistry
 
 HARD = "AとBの違いを比較して詳しく教えて"
@@ -166,6 +171,39 @@ async def test_searches_stay_in_the_collection_of_the_caller() -> None:
     model = ScriptedModel(json.dumps({"steps": [{**SEARCH, "collection": None}, ANSWER]}))
     made = await Planner(FixedBackend(collections=["a", "b"]), model).create_plan(HARD, collection="b")
     assert [step.collection for step in made.plan.steps] == ["b", None]
+
+
+async def test_a_refined_plan_searches_the_collection_of_its_plan() -> None:
+    model = ScriptedModel(json.dumps({"collection": "a", "steps": [{**SEARCH, "collection": "a"}, ANSWER]}))
+    planner = Planner(FixedBackend(collections=["a", "b"]), model)
+    made = await planner.create_plan(HARD, collection="b")
+    refined = await planner.refine_plan(made.plan, "search a instead")
+    for plan in (made.plan, refined.plan):
+        assert (plan.collection, plan.steps[0].collection) == ("b", "b")
+
+
+@pytest.mark.parametrize("trigger", [ReplanTrigger.STEP_FAILED, ReplanTrigger.NEW_INFORMATION])
+async def test_a_replan_searches_the_collection_of_its_plan(trigger: ReplanTrigger) -> None:
+    searches = [{**SEARCH, "collection": "a", "query": query} for query in ("words", "other words")]
+    replies = [json.dumps({"steps": [search, ANSWER]}) for search in searches]
+    planner = Planner(FixedBackend(collections=["a", "b"]), ScriptedModel(*replies))
+    made = await planner.create_plan(HARD, collection="b")
+    replanned = await ReplanOrchestrator(planner, ReplanManager()).replan(ExecutionState(made.plan), trigger, 1, "x")
+    plan = replanned.result.new_plan
+    assert plan is not None, replanned.result.reason
+    assert (plan.collection, plan.steps[0].collection) == ("b", "b")
+
+
+async def test_an_agent_searches_the_collection_of_its_plan() -> None:
+    agent = agent_step(1)
+    for collection, expected in (("b", "b"), ("", None)):
+        state = ExecutionState(agent_plan(agent, collection=collection))
+        assert build_tool_input(state, agent, Action.RUN_LEGACY_AGENT, "k").collection == expected
+    backend = FixedBackend(collections=["a", "b"])
+    registry = ToolRegistry([RAGSearchTool(backend)])
+    model = ScriptedModel('{"tool": "rag_search", "query": "sky"}', '{"answer": "blue"}')
+    await LegacyAgentTool(model, registry).run(ToolInput("What?", collection="b"))
+    assert backend.searched == [("sky", "b")]
 
 
 async def test_the_rest_of_a_plan_may_use_results_that_are_kept() -> None:  # P-101, P-102

@@ -62,7 +62,8 @@ class LegacyAgentTool:
                 return _build_result(answer, tokens, cost)
             name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
             if name in tools:
-                result = await self._registry.run(name, ToolInput(query, prefix=tool_input.prefix, language=language))
+                call = ToolInput(query, collection=tool_input.collection, prefix=tool_input.prefix, language=language)
+                result = await self._registry.run(name, call)
                 if result.question is not None:
                     return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost})
             else:

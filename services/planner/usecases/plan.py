@@ -163,7 +163,7 @@ class Planner:
         """Make a plan again with feedback; return the same plan if that fails (P-22). Its id is kept (P-109)."""
         if self._model is None:
             return MadePlan(plan, template_reason="offline: no model is configured")
-        rules = await self._search_rules(plan.original_query, plan.prefix)
+        rules = await self._search_rules(plan.original_query, plan.prefix, plan.collection)
         hints = refinement_hints(plan, feedback, rules.language)
         made = await self._plan_by_model(self._model, plan.original_query, hints, rules)
         if made.from_template:
@@ -174,7 +174,8 @@ class Planner:
 
 def _template(query: str, complexity: float, rules: PlanRules) -> ExecutionPlan:
     collections = [rules.collection] if rules.collection else rules.collections
-    return build_template_plan(query, complexity, collections, rules.prefix, rules.language)
+    plan = build_template_plan(query, complexity, collections, rules.prefix, rules.language)
+    return plan.model_copy(update={"collection": rules.collection})
 
 
 def validate_plan(fields: dict[str, object], query: str, rules: PlanRules) -> ExecutionPlan:
@@ -188,6 +189,7 @@ def validate_plan(fields: dict[str, object], query: str, rules: PlanRules) -> Ex
         "plan_id": create_plan_id(rules.prefix),
         "created_at": utc_now(),
         "estimated_steps": None,
+        "collection": rules.collection,
     }
     repaired = repair_fields(fields, rules)
     return complete_plan(ExecutionPlan.model_validate({"requires_confirmation": False, **repaired, **fixed}), rules)

@@ -158,6 +158,12 @@ class ExecutionStore(Protocol):
     async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
         """Return paused executions whose question has expired."""
 
+    async def claim_notifications(self, now: datetime, until: datetime, limit: int) -> Sequence[str]:
+        """Return paused executions whose question nobody was told about; until then no other caller gets them."""
+
+    async def settle_notification(self, execution_id: str, claimed_until: datetime) -> None:
+        """Record that the question was sent, unless a newer one has come since it was claimed."""
+
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions: the free ones first, then those not renewed for longest."""
 

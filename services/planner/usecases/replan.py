@@ -70,6 +70,7 @@ class ReplanOrchestrator:
                 replan_hints(context, state.plan, broader=full, language=language),
                 gate=False,
                 prefix=state.plan.prefix,
+                collection=state.plan.collection,
                 kept_ids=[step.step_id for step in kept_steps],
             )
             if trigger in _FAILURES and repeats_plan(state.plan, kept_steps, made.plan):
@@ -128,8 +129,9 @@ class ReplanOrchestrator:
 
 
 def _keep_identity(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
-    """Return the plan of a person under the id and the query of the execution (P-109, P-138)."""
-    return plan.model_copy(update={"plan_id": state.plan.plan_id, "original_query": state.plan.original_query})
+    """Return the plan of a person with the id, the query and the collection of the execution (P-109, P-138)."""
+    kept = ("plan_id", "original_query", "collection")
+    return plan.model_copy(update={name: getattr(state.plan, name) for name in kept})
 
 
 def _build_context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> ReplanContext:

@@ -78,7 +78,7 @@ def test_the_history_shows_changes_and_confirmations(hansei: Hansei, dataset: st
     assert "ADD:" not in hansei("playbook", "history", "-d", dataset).out
 
 
-def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_named(
+def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_shortened_or_named(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:
     (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
@@ -91,9 +91,13 @@ def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_named(
     outcome = hansei("learn", long, "--json")
     assert {line["source"] for line in outcome.lines} == {f"{long}#{number}" for number in range(1, 7)}, outcome.err
     long.write_text(json.dumps(run | {"generated_answer": "x" * 20_000_000}), encoding="utf-8")
+    learned = hansei("learn", long, file)
+    assert (learned.code, learned.err.count("shortened")) == (0, 1)
+    assert f"{long}: a call takes at most 16.7 MB and the document has 20.0 MB: 1 of its texts were" in learned.err
+    long.write_text(json.dumps(run | {"metadata": [1] * 8_000_000}), encoding="utf-8")
     refused = hansei("learn", long, file)
     assert refused.code == 5
-    assert f"{long}: Error: one trajectory of 20.0 MB; a call takes at most 16.7 MB: shorten" in refused.err
+    assert f"{long}: Error: one document of 24.0 MB without texts that can be shortened" in refused.err
 
 
 def test_an_interrupted_command_reports_its_progress(

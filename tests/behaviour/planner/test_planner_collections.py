@@ -60,3 +60,21 @@ def test_rag_search_of_a_name_that_is_no_collection_is_one_of_a_dataset(system: 
         client.search("planned", SKY, min_revision=1)
         (step,) = client.planner.run_plan(plan=plan("planned")).result.step_results
         assert list(step.sources) == [bullet.id]
+
+
+@pytest.mark.parametrize(("harmful", "is_found"), [(1, True), (2, False)])
+def test_one_bad_vote_does_not_hide_a_bullet_from_plans(system: System, harmful: int, is_found: bool) -> None:  # P-27
+    dataset = f"planned-votes-{harmful}"
+    with Client(system.address) as client:
+        sky = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="others", content=SKY)
+        client.playbooks.apply_deltas(dataset=dataset, deltas=[sky], author="test")
+        (bullet,) = client.playbooks.list_bullets(dataset=dataset).bullets
+        votes = [
+            playbook_pb2.Vote(bullet_id=bullet.id, tag=playbook_pb2.VOTE_TAG_HARMFUL, trajectory_id=f"run-{number}")
+            for number in range(harmful)
+        ]
+        revision = client.playbooks.apply_deltas(dataset=dataset, votes=votes, author="test").revision
+        client.search(dataset, SKY, min_revision=revision, min_confidence=0.0)
+        once = planner_pb2.Budget(max_tool_calls=1)
+        (step,) = client.planner.run_plan(plan=plan(dataset), budget=once).result.step_results
+        assert list(step.sources) == ([bullet.id] if is_found else [])

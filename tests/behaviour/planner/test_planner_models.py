@@ -149,6 +149,26 @@ async def test_a_broken_model_leaves_the_template(
     assert [s.action for s in made.plan.steps] == [pb.ACTION_RAG_SEARCH, pb.ACTION_REASONING]
 
 
+async def test_the_usage_of_making_and_changing_a_plan_comes_back(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.script(chat_json(PLAN), chat("no plan"), chat_json(PLAN))
+    async with planner_with(model, tmp_path, monkeypatch) as stub:
+        made = await stub.CreatePlan(service_pb.CreatePlanRequest(query=QUERY))
+        failed = await stub.RefinePlan(service_pb.RefinePlanRequest(plan=made.plan, feedback="shorter"))
+        refined = await stub.RefinePlan(service_pb.RefinePlanRequest(plan=made.plan, feedback="shorter"))
+        simple = await stub.CreatePlan(service_pb.CreatePlanRequest(query="空"))
+    assert failed.reason
+    for response in (made, failed, refined):
+        usage = response.model_usage
+        assert (usage.calls, usage.calls_without_tokens, usage.calls_without_cost) == (1, 0, 0)
+        assert usage.input_tokens > 0
+        assert usage.output_tokens > 0
+        assert usage.cost_usd > 0
+    assert simple.HasField("model_usage")
+    assert simple.model_usage.calls == 0
+
+
 async def test_an_agent_asks_a_person_and_uses_the_answer(
     model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ function job(dataset, runs) {
   return [{ head: change({ dataset }) }, ...batches];
 }
 
-export const datasets = (signal) => get("/v1/playbooks", { page_size: 1000 }, signal);
+export const datasets = (signal, query) => get("/v1/playbooks", { page_size: 1000, ...query }, signal);
 export const bullets = (dataset, query, signal) => get(`${book(dataset)}/bullets`, query, signal);
 /** The bullets of a playbook as it was at a revision or time, and that revision. */
 export async function pastPlaybook(dataset, query, signal) {

@@ -4,6 +4,7 @@ import { onUnauthorized } from "./api.js";
 import { chooser } from "./datasets.js";
 import { fill, h } from "./dom.js";
 import { showHelp } from "./help.js";
+import { badge, refreshBadge } from "./inbox.js";
 import { icon } from "./icons.js";
 import { bind } from "./keys.js";
 import * as api from "./pages/api.js";
@@ -14,6 +15,7 @@ import * as execution from "./pages/execution.js";
 import * as executions from "./pages/executions.js";
 import * as health from "./pages/health.js";
 import * as history from "./pages/history.js";
+import * as inbox from "./pages/inbox.js";
 import * as leaderboard from "./pages/leaderboard.js";
 import * as learn from "./pages/learn.js";
 import * as review from "./pages/review.js";
@@ -26,6 +28,7 @@ import { showEmpty, showFailure, loading, report } from "./states.js";
 import { theme } from "./theme.js";
 
 const PAGES = [
+  ["inbox", "Inbox", "i"],
   ["playbooks", "Playbooks", "p"],
   ["review", "Review", "r"],
   ["search", "Search", "s"],
@@ -42,6 +45,7 @@ const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
 function routes() {
+  route("/inbox", inbox);
   route("/playbooks", datasets);
   route("/playbooks/:dataset", bullets);
   route("/playbooks/:dataset/history", history);
@@ -64,6 +68,7 @@ function navigation() {
       { href: link([name]), "data-page": name },
       icon(name),
       text,
+      name === "inbox" ? badge : null,
       h("span", { class: "hint" }, key("g"), " ", key(letter)),
     ),
   );
@@ -130,6 +135,7 @@ async function show() {
     if (opened instanceof Promise) fill(main, loading());
     const shown = await opened;
     if (!signal.aborted && shown) fill(main, shown);
+    refreshBadge(signal);
   } catch (error) {
     if (signal.aborted) return;
     report(error);

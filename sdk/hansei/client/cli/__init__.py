@@ -33,11 +33,13 @@ from hansei.client.cli import (
 )
 from hansei.client.cli.command import command
 from hansei.client.cli.options import EXIT_CODES, CommandFailedError
+from hansei.client.cli.root import RootGroup
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
 app = typer.Typer(
     name="hansei",
+    cls=RootGroup,
     help="Let agents learn from their trajectories.",
     epilog=EPILOG,
     no_args_is_help=True,

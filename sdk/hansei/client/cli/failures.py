@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, NotFound, OutOfRange, Unavailable
+from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, NotFound, OutOfRange, Unavailable, shorten
 from chassis.logging import remove_secrets
 from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
@@ -19,6 +19,9 @@ def report_error(failure: Exception) -> Exit | None:
         return Exit.FAILED
     if isinstance(failure, ServerNotInstalledError):
         say(f"Error: {failure}")
+        return Exit.USAGE
+    if isinstance(failure, OSError) and failure.filename is not None:
+        say(f"Error: {shorten(str(failure.filename))}: {failure.strerror}")
         return Exit.USAGE
     if not isinstance(failure, HanseiError):
         return None

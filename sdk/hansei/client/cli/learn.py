@@ -107,11 +107,15 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
     from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
 
     records: list[TrajectoryRecord] = []
+    notes: set[str] = set()
     unreadable = 0
     for file in files:
         for part in read_trajectories(client, "stdin" if file == STDIO else file, read_source(file), dataset):
             if isinstance(part, TrajectoryRecord):
                 records.append(part)
+                if part.note and part.note not in notes:
+                    notes.add(part.note)
+                    say(f"{part.source}: {part.note}")
             else:
                 unreadable += 1
                 for line in format_error_lines(part.error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from hansei.planner.v1.planner_pb2 import InterventionResponse, Plan
 
 app = typer.Typer(help="Create plans, execute them and follow them.", no_args_is_help=True, rich_markup_mode=None)
+
+MOST_ANSWER_HOURS = 366 * 24
+"""The limit of the contract for the time that a question waits."""
 
 Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="The id of the execution.")]
 Prefix = Annotated[
@@ -61,7 +65,7 @@ def exit_with_status(event: Any) -> None:
         raise typer.Exit(code)
 
 
-@command(app, "plans.render_plan")
+@command(app, "plans.render_made_plan")
 def create(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
@@ -71,10 +75,10 @@ def create(
 ) -> object:
     """Create a plan for a query; --json prints it in the form that `plan run` reads."""
     response = client.planner.create_plan(query=query, hints=hints, prefix=prefix, collection=collection)
-    return response.plan, response.template_reason if response.from_template else ""
+    return response.plan, response.template_reason if response.from_template else "", response.model_usage
 
 
-@command(app, "plans.render_plan")
+@command(app, "plans.render_made_plan")
 def refine(
     client: Client,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A plan as JSON, from `plan create --json`.")],
@@ -88,7 +92,7 @@ def refine(
     response = client.planner.refine_plan(plan=_read_plan(file), feedback=feedback, prefix=prefix)
     if response.reason:
         fail(f"the plan is unchanged: {response.reason}")
-    return response.plan
+    return response.plan, "", response.model_usage
 
 
 @command(app, "plans.render_event", check=exit_with_status)
@@ -98,16 +102,29 @@ def run(
     prefix: Prefix = "",
     collection: Collection = "",
     max_cost: Annotated[
-        float | None, typer.Option(min=0, metavar="USD", help="End the execution when its models have cost so much.")
+        float | None,
+        typer.Option(min=0, max=1e9, metavar="USD", help="End the execution when its models have cost so much."),
     ] = None,
     allow_unknown_price: Annotated[
         bool, typer.Option("--allow-unknown-price", help="Accept --max-cost for a model whose price is unknown.")
     ] = False,
+    answer_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=MOST_ANSWER_HOURS,
+            metavar="HOURS",
+            help="How long each question waits for an answer. [default: 168, unless the server says otherwise]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> object:
     """Execute a plan and show its events until it ends or asks a question.
 
     The execution continues if this command is interrupted. Exits with 5 if it waits for an answer, with 1 if it failed.
     """
+    from google.protobuf.duration_pb2 import Duration
+
     from hansei.planner.v1.planner_pb2 import Budget
 
     limit = round(1e6 * (max_cost or 0))
@@ -116,7 +133,11 @@ def run(
     events = client.planner.execute_plan(
         plan=_plan(client, query, prefix, collection),
         prefix=prefix,
-        budget=Budget(max_cost_micro_usd=limit, allow_unknown_price=allow_unknown_price),
+        budget=Budget(
+            max_cost_micro_usd=limit,
+            allow_unknown_price=allow_unknown_price,
+            max_answer_time=None if answer_hours is None else Duration(seconds=round(3600 * answer_hours)),
+        ),
     )
     return (response.event for response in events)
 
@@ -286,11 +307,14 @@ def _edit_plan(plan: Plan) -> Plan:
 
 
 def _parse_plan(source: str, text: str) -> Plan:
-    from google.protobuf.json_format import Parse, ParseError
-
+    from chassis.errors import InvalidArgument
+    from chassis.json_faults import parse_message
     from hansei.planner.v1.planner_pb2 import Plan
 
     try:
-        return Parse(text, Plan())
-    except ParseError as error:
-        fail(f"{source} is not a plan: {error}", Exit.USAGE)
+        plan: Plan = parse_message(json.loads(text), Plan.DESCRIPTOR)
+    except json.JSONDecodeError as error:
+        fail(f"{source} is not JSON: {error}", Exit.USAGE)
+    except InvalidArgument as error:
+        fail(f"{source} is {error.message}", Exit.USAGE)
+    return plan

@@ -16,6 +16,12 @@ Requires the extra `openai`. `AsyncAgentSession` is the same for `AsyncOpenAI` a
 
 from __future__ import annotations
 
-from hansei.client.openai.session import PREAMBLE, AgentSession, AsyncAgentSession
+try:
+    from hansei.client.openai.session import PREAMBLE, AgentSession, AsyncAgentSession
+except ModuleNotFoundError as error:
+    if error.name != "openai":
+        raise
+    remedy = "hansei.client.openai needs openai: pip install 'hansei[openai]'"
+    raise ModuleNotFoundError(remedy, name=error.name) from None
 
 __all__ = ["PREAMBLE", "AgentSession", "AsyncAgentSession"]

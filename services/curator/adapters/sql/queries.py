@@ -49,6 +49,14 @@ _REVISIONS_READ_AT_LEAST = 100
 _HEAD = select(schema.dataset).where(
     schema.dataset.c.name == bindparam("of_dataset", type_=Text), schema.dataset.c.revision > 0
 )
+_PENDING_CHANGES = (
+    select(func.count())
+    .select_from(schema.pending)
+    .where(schema.pending.c.dataset == schema.dataset.c.name, schema.pending.c.state == PendingState.WAITING.value)
+    .correlate(schema.dataset)
+    .scalar_subquery()
+)
+_DATASETS = select(schema.dataset, _PENDING_CHANGES.label("pending_changes"))
 _CHANGES_BETWEEN = (
     select(schema.change)
     .where(
@@ -151,11 +159,13 @@ def find_revision(connection: Connection, dataset: str, at: datetime) -> int:
 
 
 def list_datasets(connection: Connection, after: str, limit: int, *, deleted: bool) -> list[Dataset]:
-    """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
+    """Return datasets with a revision or a pending change, or those that were deleted, whose name sorts after `after`.
+
+    They are sorted by name.
+    """
     table = schema.dataset
-    query = select(table).where(
-        table.c.deleted_revision > 0 if deleted else table.c.revision > table.c.deleted_revision
-    )
+    has_content = or_(table.c.revision > table.c.deleted_revision, _PENDING_CHANGES > 0)
+    query = _DATASETS.where(table.c.deleted_revision > 0 if deleted else has_content)
     # Order by code points, independently of the collation of the server.
     name = table.c.name.collate("C") if connection.dialect.name == "postgresql" else table.c.name
     rows = connection.execute(query.where(name > after).order_by(name).limit(limit))
@@ -190,17 +200,17 @@ def _similar_names(connection: Connection, name: str) -> list[str]:
 
 def read_dataset_head(connection: Connection, dataset: str, default: Policy) -> DatasetHead:
     """Return the newest state of a dataset; `default` is the policy of one without its own."""
-    row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == dataset)).first()
+    row = connection.execute(_DATASETS.where(schema.dataset.c.name == dataset)).first()
     if row is None:
         return DatasetHead(Dataset(dataset), default)
-    waiting = (schema.pending.c.dataset == dataset, schema.pending.c.state == PendingState.WAITING.value)
-    pending_changes = connection.execute(select(func.count()).select_from(schema.pending).where(*waiting)).scalar_one()
-    return DatasetHead(_read_dataset(row), row.policy or default, row.retired, pending_changes)
+    return DatasetHead(_read_dataset(row), row.policy or default, row.retired)
 
 
 def _read_dataset(row: AnyRow) -> Dataset:
     updated_at = row.committed if row.revision else None
-    return Dataset(row.name, row.revision, row.bullets, updated_at, row.deleted_at, row.deleted_revision)
+    return Dataset(
+        row.name, row.revision, row.bullets, updated_at, row.deleted_at, row.deleted_revision, row.pending_changes
+    )
 
 
 def select_changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[SlotChange]:

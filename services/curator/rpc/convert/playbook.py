@@ -286,6 +286,7 @@ def encode_dataset(dataset: Dataset) -> service_pb.Dataset:
         updated_at=encode_timestamp(dataset.updated_at),
         deleted_at=encode_timestamp(dataset.deleted_at),
         deleted_revision=dataset.deleted_revision,
+        pending_changes=dataset.pending_changes,
     )
 
 
@@ -294,6 +295,6 @@ def encode_head(head: DatasetHead) -> service_pb.GetDatasetResponse:
     return service_pb.GetDatasetResponse(
         dataset=encode_dataset(head.dataset),
         retired_bullets=head.retired_bullets,
-        pending_changes=head.pending_changes,
+        pending_changes=head.dataset.pending_changes,
         policy=encode_policy(head.policy),
     )

@@ -12,7 +12,14 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, u
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, encode_events
 from services.planner.domain.answers import judge_answer
-from services.planner.domain.events import Event, Finished, InterventionAnswered, Recorded, StepFinished
+from services.planner.domain.events import (
+    Event,
+    Finished,
+    InterventionAnswered,
+    InterventionRequested,
+    Recorded,
+    StepFinished,
+)
 from services.planner.usecases.ports import (
     AuditEntry,
     AuditKind,
@@ -32,6 +39,7 @@ _ADVANCED_ROW = (
     .values({name: bindparam(name) for name in ("sequence", "head_hash", "status", "updated_at", "wake_at")})
 )
 _ADVANCED_AND_RELEASED_ROW = _ADVANCED_ROW.values(schema.leases.free_values)
+_NOTIFIABLE_ROW = update(_rows).where(_rows.c.execution_id == bindparam("id")).values(notify_at=bindparam("notify_at"))
 _ANSWER_KEY = schema.secrets.c.name == "answers"
 
 
@@ -71,6 +79,8 @@ def append_events(
     values = {"id": execution_id, "sequence": after + len(rows), "head_hash": rows[-1]["hash"]}
     values |= {"status": status.value, "updated_at": events[-1][1], "wake_at": wake_at}
     connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_RELEASED_ROW, values)
+    if status is ExecutionStatus.PAUSED and any(isinstance(event, InterventionRequested) for event, _ in events):
+        connection.execute(_NOTIFIABLE_ROW, {"id": execution_id, "notify_at": events[-1][1]})
 
 
 def list_executions(connection: Connection, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
@@ -108,6 +118,22 @@ def list_expired(connection: Connection, now: datetime, limit: int) -> Sequence[
     """Return paused executions whose question has expired."""
     statement = select(_rows.c.execution_id).where(_rows.c.wake_at <= now).order_by(_rows.c.wake_at)
     return connection.execute(statement.limit(limit)).scalars().all()
+
+
+def claim_notifications(connection: Connection, now: datetime, until: datetime, limit: int) -> Sequence[str]:
+    """Return paused executions whose question is to be sent, and postpone the next attempt until then."""
+    is_due = and_(_rows.c.notify_at <= now, _rows.c.status == ExecutionStatus.PAUSED.value)
+    statement = select(_rows.c.execution_id).where(is_due).order_by(_rows.c.notify_at).limit(limit)
+    due = connection.execute(statement.with_for_update(skip_locked=True)).scalars().all()
+    if due:
+        connection.execute(update(_rows).where(_rows.c.execution_id.in_(due)).values(notify_at=until))
+    return due
+
+
+def settle_notification(connection: Connection, execution_id: str, claimed_until: datetime) -> None:
+    """Record that a question was sent, unless a newer one has come since it was claimed."""
+    claimed = and_(_rows.c.execution_id == execution_id, _rows.c.notify_at == claimed_until)
+    connection.execute(update(_rows).where(claimed).values(notify_at=None))
 
 
 def add_feedback(connection: Connection, record: Feedback, now: datetime) -> None:

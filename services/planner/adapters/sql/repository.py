@@ -157,6 +157,18 @@ class SqlExecutionStore:
         """Return paused executions whose question has expired."""
         return await self.database.read(lambda connection: queries.list_expired(connection, now, limit))
 
+    async def claim_notifications(self, now: datetime, until: datetime, limit: int) -> Sequence[str]:
+        """Return paused executions whose question nobody was told about; until then no other caller gets them."""
+        return await self.database.write(
+            lambda connection: queries.claim_notifications(connection, now, until, limit),
+        )
+
+    async def settle_notification(self, execution_id: str, claimed_until: datetime) -> None:
+        """Record that the question was sent, unless a newer one has come since it was claimed."""
+        await self.database.write(
+            lambda connection: queries.settle_notification(connection, execution_id, claimed_until), execution_id
+        )
+
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions, the free ones first, then those not renewed for longest."""
         return await self.database.read(lambda connection: schema.leases.states(connection, _is_running, limit=limit))

@@ -29,9 +29,12 @@ executions = Table(
     Column("updated_at", Timestamp, nullable=False),
     # When the open question expires; NULL unless paused.
     Column("wake_at", Timestamp),
+    # When the open question is to be sent to people; NULL once it was.
+    Column("notify_at", Timestamp),
     *make_lease_columns(),
     Index("planner_execution_started", "started_at", "execution_id"),
     Index("planner_execution_wake", "wake_at"),
+    Index("planner_execution_notify", "notify_at"),
     Index("planner_execution_status", "status", "heartbeat"),
     sqlite_with_rowid=False,
 )

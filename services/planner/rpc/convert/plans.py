@@ -32,12 +32,16 @@ def decode_plan(message: pb.Plan) -> ExecutionPlan:
 
 
 def decode_budget(message: pb.Budget, limits: Budget) -> Budget:
-    """Return the budget of a client; `limits` apply where the client sets none, or a higher one."""
+    """Return the budget of a client; `limits` apply where the client sets none, or a higher one.
+
+    A client may choose any time for answers, because an execution that waits uses no memory and no thread.
+    """
     return Budget(
         max_tokens=_lower_limit(message.max_tokens, limits.max_tokens),
         max_cost_micro_usd=_lower_limit(message.max_cost_micro_usd, limits.max_cost_micro_usd),
         max_wall_seconds=_lower_limit(message.max_wall_time.ToNanoseconds() / 1e9, limits.max_wall_seconds),
         max_tool_calls=_lower_limit(message.max_tool_calls, limits.max_tool_calls),
+        max_answer_seconds=message.max_answer_time.ToNanoseconds() / 1e9 or limits.max_answer_seconds,
     )
 
 
@@ -50,6 +54,8 @@ def encode_budget(budget: Budget) -> pb.Budget:
     message = encode(budget, pb.Budget)
     if budget.max_wall_seconds is not None:
         message.max_wall_time.FromNanoseconds(round(budget.max_wall_seconds * 1e9))
+    if budget.max_answer_seconds is not None:
+        message.max_answer_time.FromNanoseconds(round(budget.max_answer_seconds * 1e9))
     return message
 
 

@@ -12,6 +12,7 @@ from chassis.server.messages import decode_enum, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as api
 from hansei.planner.v1 import planner_service_pb2_grpc as rpc
+from libs.llm.usage import collect_usage, encode_usage
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from libs.storage.timestamps import from_microseconds, to_microseconds
@@ -56,19 +57,27 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 
     async def CreatePlan(self, request: api.CreatePlanRequest, context: Any) -> api.CreatePlanResponse:
         """Make a plan for a query (P-15, P-19)."""
-        made = await self._planner.create_plan(
-            request.query, request.hints or None, prefix=request.prefix, collection=request.collection
-        )
+        with collect_usage() as usage:
+            made = await self._planner.create_plan(
+                request.query, request.hints or None, prefix=request.prefix, collection=request.collection
+            )
         return api.CreatePlanResponse(
-            plan=encode(made.plan, pb.Plan), from_template=made.from_template, template_reason=made.template_reason
+            plan=encode(made.plan, pb.Plan),
+            from_template=made.from_template,
+            template_reason=made.template_reason,
+            model_usage=encode_usage(usage),
         )
 
     async def RefinePlan(self, request: api.RefinePlanRequest, context: Any) -> api.RefinePlanResponse:
         """Make a plan again with feedback (P-22)."""
         plan = await self._planner.check_plan(decode_plan(request.plan), request.prefix)
-        made = await self._planner.refine_plan(plan, request.feedback)
+        with collect_usage() as usage:
+            made = await self._planner.refine_plan(plan, request.feedback)
         return api.RefinePlanResponse(
-            plan=encode(made.plan, pb.Plan), changed=made.plan != plan, reason=made.template_reason
+            plan=encode(made.plan, pb.Plan),
+            changed=made.plan != plan,
+            reason=made.template_reason,
+            model_usage=encode_usage(usage),
         )
 
     async def EstimateComplexity(

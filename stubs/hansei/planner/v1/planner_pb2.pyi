@@ -368,6 +368,7 @@ class Plan(_message.Message):
     SUCCESS_CRITERIA_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     PLAN_ID_FIELD_NUMBER: _builtins.int
+    COLLECTION_FIELD_NUMBER: _builtins.int
     original_query: _builtins.str
     """The user's query, unchanged."""
     complexity: _builtins.float
@@ -381,6 +382,10 @@ class Plan(_message.Message):
     plan_id: _builtins.str
     """12 lower-case hexadecimal characters, behind the prefix of the datasets and collections the plan may see; without a
     prefix all of them. The model cannot change it, and a replan keeps it. Unset in a request: the service gives one.
+    """
+    collection: _builtins.str
+    """The dataset or document collection that the plan was made for. A refinement and a replan search only there, too. The model
+    cannot change it. Empty: any that the prefix permits.
     """
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanStep]:
@@ -401,10 +406,11 @@ class Plan(_message.Message):
         success_criteria: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         plan_id: _builtins.str | None = ...,
+        collection: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_estimated_steps", b"_estimated_steps", "_plan_id", b"_plan_id", "created_at", b"created_at", "estimated_steps", b"estimated_steps", "plan_id", b"plan_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_estimated_steps", b"_estimated_steps", "_plan_id", b"_plan_id", "complexity", b"complexity", "created_at", b"created_at", "estimated_steps", b"estimated_steps", "original_query", b"original_query", "plan_id", b"plan_id", "requires_confirmation", b"requires_confirmation", "steps", b"steps", "success_criteria", b"success_criteria"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_estimated_steps", b"_estimated_steps", "_plan_id", b"_plan_id", "collection", b"collection", "complexity", b"complexity", "created_at", b"created_at", "estimated_steps", b"estimated_steps", "original_query", b"original_query", "plan_id", b"plan_id", "requires_confirmation", b"requires_confirmation", "steps", b"steps", "success_criteria", b"success_criteria"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__estimated_steps: _TypeAlias = _typing.Literal["estimated_steps"]  # noqa: Y015
     _WhichOneofArgType__estimated_steps: _TypeAlias = _typing.Literal["_estimated_steps", b"_estimated_steps"]  # noqa: Y015
@@ -851,6 +857,7 @@ class Budget(_message.Message):
     MAX_WALL_TIME_FIELD_NUMBER: _builtins.int
     MAX_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     ALLOW_UNKNOWN_PRICE_FIELD_NUMBER: _builtins.int
+    MAX_ANSWER_TIME_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Model tokens."""
     max_cost_micro_usd: _builtins.int
@@ -867,6 +874,12 @@ class Budget(_message.Message):
     def max_wall_time(self) -> _duration_pb2.Duration:
         """Time from the start, pauses left out."""
 
+    @_builtins.property
+    def max_answer_time(self) -> _duration_pb2.Duration:
+        """How long each question waits for an answer, 1 second to 366 days; it may be longer than the service's own limit. Unset: the
+        service's limit, which is 7 days unless it is configured.
+        """
+
     def __init__(
         self,
         *,
@@ -875,10 +888,11 @@ class Budget(_message.Message):
         max_wall_time: _duration_pb2.Duration | None = ...,
         max_tool_calls: _builtins.int = ...,
         allow_unknown_price: _builtins.bool = ...,
+        max_answer_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["max_wall_time", b"max_wall_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["max_answer_time", b"max_answer_time", "max_wall_time", b"max_wall_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_unknown_price", b"allow_unknown_price", "max_cost_micro_usd", b"max_cost_micro_usd", "max_tokens", b"max_tokens", "max_tool_calls", b"max_tool_calls", "max_wall_time", b"max_wall_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_unknown_price", b"allow_unknown_price", "max_answer_time", b"max_answer_time", "max_cost_micro_usd", b"max_cost_micro_usd", "max_tokens", b"max_tokens", "max_tool_calls", b"max_tool_calls", "max_wall_time", b"max_wall_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

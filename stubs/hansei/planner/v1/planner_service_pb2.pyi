@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from hansei.planner.v1 import planner_pb2 as _planner_pb2
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -63,6 +64,7 @@ class CreatePlanResponse(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     FROM_TEMPLATE_FIELD_NUMBER: _builtins.int
     TEMPLATE_REASON_FIELD_NUMBER: _builtins.int
+    MODEL_USAGE_FIELD_NUMBER: _builtins.int
     from_template: _builtins.bool
     """Whether it is the template: the query is simple, the mode is offline, or the model gave no usable plan."""
     template_reason: _builtins.str
@@ -71,16 +73,21 @@ class CreatePlanResponse(_message.Message):
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
 
+    @_builtins.property
+    def model_usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls used, also when their plan was not used."""
+
     def __init__(
         self,
         *,
         plan: _planner_pb2.Plan | None = ...,
         from_template: _builtins.bool = ...,
         template_reason: _builtins.str = ...,
+        model_usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model_usage", b"model_usage", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_template", b"from_template", "plan", b"plan", "template_reason", b"template_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_template", b"from_template", "model_usage", b"model_usage", "plan", b"plan", "template_reason", b"template_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -127,6 +134,7 @@ class RefinePlanResponse(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    MODEL_USAGE_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """Whether it is another plan than the given one."""
     reason: _builtins.str
@@ -135,16 +143,21 @@ class RefinePlanResponse(_message.Message):
     def plan(self) -> _planner_pb2.Plan:
         """The new plan, or the given one when no other could be made."""
 
+    @_builtins.property
+    def model_usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls used, also when no other plan could be made."""
+
     def __init__(
         self,
         *,
         plan: _planner_pb2.Plan | None = ...,
         changed: _builtins.bool = ...,
         reason: _builtins.str = ...,
+        model_usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model_usage", b"model_usage", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "plan", b"plan", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "model_usage", b"model_usage", "plan", b"plan", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -296,6 +296,7 @@ class Dataset(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     DELETED_AT_FIELD_NUMBER: _builtins.int
     DELETED_REVISION_FIELD_NUMBER: _builtins.int
+    PENDING_CHANGES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     revision: _builtins.int
@@ -306,6 +307,8 @@ class Dataset(_message.Message):
     """The revision of that deletion, before which nothing can be read; 0: never. If it equals `revision`, there is no
     dataset of this name now.
     """
+    pending_changes: _builtins.int
+    """The number of its changes that wait for review."""
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """When it was last changed; unset at revision 0."""
@@ -323,10 +326,11 @@ class Dataset(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         deleted_at: _timestamp_pb2.Timestamp | None = ...,
         deleted_revision: _builtins.int = ...,
+        pending_changes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_at", b"deleted_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "deleted_at", b"deleted_at", "deleted_revision", b"deleted_revision", "name", b"name", "revision", b"revision", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "deleted_at", b"deleted_at", "deleted_revision", b"deleted_revision", "name", b"name", "pending_changes", b"pending_changes", "revision", b"revision", "updated_at", b"updated_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,6 +17,7 @@ from hansei.client.cli.show.words import (
     count_noun,
     format_enum_name,
     format_time,
+    format_usage,
     label_row,
     put_on_one_line,
 )
@@ -27,6 +28,7 @@ from hansei.planner.v1.planner_service_pb2 import (
     GetThresholdsResponse,
     SubmitFeedbackResponse,
 )
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 
 STATUS_STYLE = {
     pb.EXECUTION_STATUS_SUCCESS: GOOD,
@@ -35,6 +37,11 @@ STATUS_STYLE = {
     pb.EXECUTION_STATUS_FAILED: BAD,
     pb.EXECUTION_STATUS_CANCELLED: BAD,
 }
+
+
+def render_made_plan(content: pb.Plan, template_reason: str, usage: ModelUsage) -> RenderableType:
+    """Show a plan, and the usage of making it."""
+    return Group(render_plan(content, template_reason), Text(format_usage(usage), FAINT))
 
 
 def render_plan(content: pb.Plan, template_reason: str = "") -> RenderableType:

@@ -35,6 +35,7 @@ def _log_tables() -> None:
         _build_column("started_at", sa.BigInteger),
         _build_column("updated_at", sa.BigInteger),
         sa.Column("wake_at", sa.BigInteger),
+        sa.Column("notify_at", sa.BigInteger),
         sa.Column("owner", sa.Text),
         _build_column("fence", sa.Integer),
         sa.Column("heartbeat", sa.BigInteger),
@@ -42,6 +43,7 @@ def _log_tables() -> None:
     )
     op.create_index("planner_execution_started", "planner_execution", ["started_at", "execution_id"])
     op.create_index("planner_execution_wake", "planner_execution", ["wake_at"])
+    op.create_index("planner_execution_notify", "planner_execution", ["notify_at"])
     op.create_index("planner_execution_status", "planner_execution", ["status", "heartbeat"])
     op.create_table(
         "planner_event",

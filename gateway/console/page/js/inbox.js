@@ -1,0 +1,65 @@
+/** What needs a person: open questions of executions, changes for review, and dead letters; the badge counts them. */
+
+import { fetchAll } from "./api.js";
+import { h } from "./dom.js";
+import { datasets, executions, jobs } from "./endpoints.js";
+import { count, plural } from "./format.js";
+
+const PAGE = { questions: 200, datasets: 1000, jobs: 500 };
+/** More items of a kind are not counted. */
+const MOST = 1000;
+/** The badge is read again after this time, and whenever a page opens. */
+const REFRESH_MS = 30_000;
+
+export const badge = h("span", { class: "badge", hidden: true });
+let timer = 0;
+
+/** Returns the items of all three kinds. A kind that the reader may not read is empty, and its error is returned. */
+export async function readInbox(signal) {
+  const kinds = {
+    questions: async (token) =>
+      executions({ status: "EXECUTION_STATUS_PAUSED", page_size: PAGE.questions, page_token: token }, signal),
+    reviews: async (token) => datasets(signal, { page_size: PAGE.datasets, page_token: token }),
+    jobs: async (token) => jobs({ page_size: PAGE.jobs, page_token: token }, signal),
+  };
+  const lists = { questions: "executions", reviews: "datasets", jobs: "jobs" };
+  const found = { errors: [] };
+  await Promise.all(
+    Object.entries(kinds).map(async ([kind, ask]) => {
+      try {
+        found[kind] = await fetchAll(ask, lists[kind], MOST);
+      } catch (error) {
+        if (signal?.aborted) throw error;
+        found[kind] = [];
+        found.errors.push(error);
+      }
+    }),
+  );
+  found.reviews = found.reviews.filter(({ pending_changes: waiting }) => waiting > 0);
+  found.jobs = found.jobs.filter(({ dead }) => Number(dead) > 0);
+  return found;
+}
+
+/** The number of decisions that the items ask for: questions, datasets with changes, and jobs with dead letters. */
+export const countItems = ({ questions, reviews, jobs: dead }) => questions.length + reviews.length + dead.length;
+
+export function showBadge(found) {
+  const number = countItems(found);
+  badge.hidden = number === 0;
+  badge.textContent = count(number);
+  badge.setAttribute("aria-label", `, ${plural(number, "open item")}`);
+}
+
+/** Reads the badge now, and again while this page is open. A failure leaves it as it is: the inbox shows the reason. */
+export async function refreshBadge(signal) {
+  clearTimeout(timer);
+  try {
+    const found = await readInbox(signal);
+    if (signal.aborted) return;
+    showBadge(found);
+  } catch {
+    return;
+  }
+  timer = setTimeout(() => refreshBadge(signal), REFRESH_MS);
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+}
