@@ -86,6 +86,14 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
     return {**asdict(scores), "baselines": baselines}
 
 
+def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
+    """Mine guards from recorded runs and measure them on other runs, beside trivial rules."""
+    from allinone.recorded_runs import read_runs
+    from libs.guards.evaluation import evaluate_guards
+
+    return evaluate_guards(read_runs(train), None if test is None else read_runs(test))
+
+
 def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return the tool calls of a trajectory that failed.
 
