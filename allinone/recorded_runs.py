@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chassis.targets.session import ToolCallRequest
-from libs.guards.recorded_run import RunCall, RunMessage, RecordedRun
+from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_wrong_steps
 from services.reflector.domain.actions import ToolUse, extract_actions

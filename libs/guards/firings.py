@@ -20,7 +20,7 @@ from libs.guards.grammar import (
     propose_flags,
     propose_generic,
 )
-from libs.guards.recorded_run import RunCall, RecordedRun, Replay
+from libs.guards.recorded_run import RecordedRun, Replay, RunCall
 
 NEVER = np.iinfo(np.int32).max
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from chassis.targets.target import Target
 from libs.guards.firings import matches
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
-from libs.guards.recorded_run import RunCall, RecordedRun, Replay
+from libs.guards.recorded_run import RecordedRun, Replay, RunCall
 
 MAX_DISTANCE = 30
 """Calls between a failure and its repair."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chassis.targets.session import ToolCallRequest
-from libs.guards.recorded_run import RunCall, RunMessage, RecordedRun
+from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
 
 
 def call(step: int, tool: str, error: str = "", result: Any = None, /, **arguments: Any) -> RunCall:

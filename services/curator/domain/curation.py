@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, StrictInt
 
-from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.playbook import Bullet, BulletTarget, Source
 
 DeltaType = Literal["ADD", "UPDATE", "DELETE"]
 VoteTag = Literal["helpful", "harmful", "neutral"]
@@ -54,7 +54,8 @@ class Proposal:
 
     A delta with a `decline_reason` is reported and not applied. One with a `wait_reason` waits for review, whatever the
     policy of the dataset is. `confirmed_id` is the bullet that already contains the lesson of an ADD: unless that
-    bullet changed meanwhile, it gets the sources and nothing is added.
+    bullet changed meanwhile, it gets the sources and nothing is added. An ADD or UPDATE sets the `target` of its
+    bullet; one with an empty expression removes it.
     """
 
     delta: DeltaContextItem
@@ -62,6 +63,7 @@ class Proposal:
     decline_reason: str = ""
     wait_reason: str = ""
     confirmed_id: str = ""
+    target: BulletTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One lesson of a reflection (R-03), with the indexes of the steps that support it."""
+    """One lesson of a reflection (R-03), with the indexes of the steps that support it.
+
+    `target` is the condition of a tool call that repeats the mistake, empty without one.
+    """
 
     reasoning: str
     error_identification: str
@@ -95,6 +100,7 @@ class Lesson:
     key_insight: str
     steps: tuple[int, ...] = ()
     section: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,6 +289,7 @@ class Insight(_message.Message):
     KEY_INSIGHT_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     SECTION_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
     """How the lesson was reached."""
     error_identification: _builtins.str
@@ -301,6 +302,10 @@ class Insight(_message.Message):
     """The lesson in a sentence or two: the text for a playbook."""
     section: _builtins.str
     """The section it seems to belong to; empty leaves it to the curator."""
+    target: _builtins.str
+    """The condition of a tool call that repeats the mistake, in the subset of CEL of `chassis/targets`; empty without one.
+    The bullet that is learned gets it in mode SHADOW.
+    """
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """0-based indexes of the steps it rests on."""
@@ -315,10 +320,11 @@ class Insight(_message.Message):
         key_insight: _builtins.str = ...,
         steps: _abc.Iterable[_builtins.int] | None = ...,
         section: _builtins.str = ...,
+        target: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
