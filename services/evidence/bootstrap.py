@@ -7,13 +7,17 @@ import asyncio
 import chassis
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from hansei.evidence.v1 import evidence_service_pb2_grpc
+from hansei.evidence.v1 import evidence_service_pb2_grpc, guard_service_pb2_grpc
 from libs.storage.startup import report_setting, wait_until_open
 from services.evidence.adapters import metrics
+from services.evidence.adapters.guards_feed import GuardsFeed
 from services.evidence.adapters.search import GrpcBulletSearch
+from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
+from services.evidence.rpc.servicer.guards import GuardServicer
 from services.evidence.settings import EvidenceSettings
+from services.evidence.usecases.check_call import CheckCall
 from services.evidence.usecases.recall import Recall
 
 HOUSEKEEPING_SECONDS = 60
@@ -23,11 +27,13 @@ _log = get_logger(__name__)
 
 
 def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
-    """Return the evidence service; it calls search. Raises `BadSetting`."""
+    """Return the evidence service; it calls search and the curator. Raises `BadSetting`."""
     with report_setting(_SETTING):
         store = EvidenceRepository(settings.evidence_database_url)
     recall = Recall(GrpcBulletSearch(peers.channel("search")), store)
     servicer = EvidenceServicer(recall, store, count_serving=metrics.count_serving, count_report=metrics.count_report)
+    guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
+    guard_servicer = GuardServicer(CheckCall(guards, guard_store, metrics.count_check), guards, guard_store)
 
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
@@ -36,14 +42,22 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         while True:
             try:
                 await store.delete_responses(settings.response_retention)
+                await guard_store.delete_older(settings.guard_retention)
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
+    async def close() -> None:
+        await guards.close()
+        await store.database.close()
+
     return chassis.Service(
         name="evidence",
-        registrations=[chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer)],
+        registrations=[
+            chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer),
+            chassis.Registration(guard_service_pb2_grpc.add_GuardServiceServicer_to_server, guard_servicer),
+        ],
         start=start,
-        close=store.database.close,
+        close=close,
         tasks={"housekeeping": keep_house},
     )

@@ -12,6 +12,7 @@ from typing import Any, Generic
 from hansei.client.calls import M, ServiceClient, bind_client_stream, bind_server_stream, bind_two_streams, bind_unary
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
+from hansei.evidence.v1 import guard_service_pb2 as guards
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -211,6 +212,15 @@ class EvidenceServiceClient(ServiceClient[M]):
     list_decisions = bind_unary(evidence.ListDecisionsRequest, evidence.ListDecisionsResponse)
 
 
+class GuardServiceClient(ServiceClient[M]):
+    """Decide tool calls by guards, report the calls, and test targets on recorded runs."""
+
+    check_call = bind_unary(guards.CheckCallRequest, guards.CheckCallResponse)
+    report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)
+    list_all = bind_unary(guards.ListGuardsRequest, guards.ListGuardsResponse)
+    backtest_target = bind_unary(guards.BacktestTargetRequest, guards.BacktestTargetResponse)
+
+
 class AllServices(Generic[M]):
     """The services on one channel, which the clients have as attributes."""
 
@@ -233,3 +243,4 @@ class AllServices(Generic[M]):
         self.evaluator = EvaluatorServiceClient[M](channel)
         self.leaderboard = LeaderboardServiceClient[M](channel)
         self.evidence = EvidenceServiceClient[M](channel)
+        self.guards = GuardServiceClient[M](channel)

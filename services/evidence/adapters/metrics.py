@@ -16,6 +16,19 @@ _reports = meter.create_counter(
 _decisions = meter.create_counter(
     "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."
 )
+_checks = meter.create_counter(
+    "hansei.evidence.checks", unit="{call}", description="Checked tool calls, by decision; unchecked ones were allowed."
+)
+_firings = meter.create_counter(
+    "hansei.evidence.firings", unit="{firing}", description="Guards that matched a checked tool call."
+)
+
+
+def count_check(decision: str, firings: int) -> None:
+    """Count one check of a tool call and the guards that matched it."""
+    _checks.add(1, {"decision": decision})
+    if firings:
+        _firings.add(firings)
 
 
 def count_serving(is_randomized: bool) -> None:

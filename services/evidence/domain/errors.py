@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.errors import NotFound
+from chassis.errors import InvalidArgument, NotFound, Violation, shorten
 
 
 class ServingNotFound(NotFound):
@@ -21,3 +21,13 @@ class TrialsNotFound(NotFound):
 
     def __init__(self, dataset: str) -> None:
         super().__init__(f"dataset '{dataset}' has no trials: start them with StartTrials")
+
+
+class InvalidCallArguments(InvalidArgument):
+    """The arguments of a tool call are no object of JSON."""
+
+    reason = "CALL_ARGUMENTS_INVALID"
+
+    def __init__(self, field: str, text: str, rule: str) -> None:
+        message = f"{field} {shorten(text)!r} {rule}"
+        super().__init__(message, violations=[Violation(field, message, rule)])
