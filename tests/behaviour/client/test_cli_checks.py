@@ -250,6 +250,22 @@ def test_mined_guards_are_measured_on_other_tasks(hansei: Hansei, tmp_path: Path
     assert "predicates tried" in shown
 
 
+def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 2, 3)
+    outcome = hansei("guards", "backtest", "call.tool == 'refund' && !called('get_order')", file, "--json")
+    assert outcome.code == 0, outcome.err
+    assert {name: outcome.document[name] for name in ("failed", "failed_firing", "passed", "passed_firing")} == {
+        "failed": 2,
+        "failed_firing": 2,
+        "passed": 3,
+        "passed_firing": 0,
+    }
+    assert "false alarm:" in hansei("guards", "backtest", "call.tool == 'get_order'", file).out
+    refused = hansei("guards", "backtest", "call.tool ==", file)
+    assert refused.code != 0
+    assert "at character 12" in refused.err
+
+
 def test_a_file_of_another_kind_is_refused_for_guards(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     file.write_text('{"rows": []}', encoding="utf-8")

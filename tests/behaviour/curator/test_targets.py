@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,8 +36,8 @@ def aim(
     return delta
 
 
-async def find_target(stub: Stub, revision: int | None = None, dataset: str = "d") -> pb.Target | None:
-    """Return the target of the first bullet."""
+async def find_target(stub: Stub, revision: int | None = None, dataset: str = "d") -> Any:
+    """Return the target of the first bullet, None without one."""
     bullet = (await playbook(stub, revision, dataset)).bullets[0]
     return bullet.target if bullet.HasField("target") else None
 

@@ -72,14 +72,18 @@ def aim(delta: playbook_pb2.Delta, expression: str, mode: str) -> playbook_pb2.D
 async def check(guards: Any, tool: str, session: str = "s", /, **arguments: Any) -> pb.CheckCallResponse:
     """Check a call."""
     call = pb.GuardedCall(tool=tool, arguments=json.dumps(arguments))
-    return await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id=session, call=call))
+    response: pb.CheckCallResponse = await guards.CheckCall(
+        pb.CheckCallRequest(dataset="d", session_id=session, call=call)
+    )
+    return response
 
 
 async def report(guards: Any, tool: str, result: str = "ok", **fields: Any) -> pb.ReportCallResponse:
     """Report a call."""
     request = pb.ReportCallRequest(request_id=str(uuid4()), dataset="d", session_id="s", result=result, **fields)
     request.call.tool = tool
-    return await guards.ReportCall(request)
+    response: pb.ReportCallResponse = await guards.ReportCall(request)
+    return response
 
 
 async def wait_for_revision(guards: Any, revision: int) -> None:

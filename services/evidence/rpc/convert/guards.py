@@ -74,9 +74,9 @@ def _encode_match(match: DecidedMatch) -> pb.GuardMatch:
     )
 
 
-def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode:
+def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode.ValueType:
     """Return the mode of the contract."""
-    return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")  # type: ignore[return-value]
+    return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")
 
 
 def encode_guard(guard: CallGuard, counts: FiringCounts, *, is_pinned: bool) -> pb.Guard:
