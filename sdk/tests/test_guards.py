@@ -137,7 +137,7 @@ def test_the_hook_puts_advice_before_the_call_once() -> None:
 
 def test_a_person_may_approve_a_call() -> None:
     service = RecordingService(pb.GUARD_DECISION_ASK)
-    asked = build_guard_hook(build_guard(service), lambda verdict, call: verdict.text == LESSON)
-    assert asked(_request(), lambda request: ToolMessage(content="ok", tool_call_id="1")).content == "ok"
+    hook = build_guard_hook(build_guard(service), lambda verdict, call: verdict.text == LESSON)
+    assert hook(_request(), lambda request: ToolMessage(content="ok", tool_call_id="1")).content == "ok"
     refused = build_guard_hook(build_guard(service))(_request(), lambda request: None)
     assert refused.status == "error"

@@ -24,7 +24,7 @@ from hansei.evidence.v1 import guard_service_pb2 as pb
 
 Decision = Literal["allow", "advise", "ask", "deny"]
 REFRESH_SECONDS = 30.0
-"""How long the guards of a dataset are used before they are read again."""
+"""The age at which the guards of a dataset are read again."""
 MAX_ARGUMENTS_CHARS = 100_000
 MAX_RESULT_CHARS = 400_000
 MAX_TEXT_CHARS = 100_000
@@ -38,7 +38,7 @@ _DECISIONS: dict[int, Decision] = {
 
 @dataclass(frozen=True, slots=True)
 class CallVerdict:
-    """What to do with a call: make it, make it with the texts as advice, ask a person, or refuse it."""
+    """The decision about a call: make it, make it with the texts as advice, ask a person, or refuse it."""
 
     decision: Decision = "allow"
     texts: tuple[str, ...] = ()

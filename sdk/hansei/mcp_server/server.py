@@ -54,7 +54,7 @@ TrajectoryId = Annotated[
 Reason = Annotated[str, Field(max_length=20_000, description="The reason, in a sentence.")]
 GuardedTool = Annotated[str, Field(min_length=1, max_length=256, description="The name of the tool.")]
 CallResult = Annotated[str, Field(max_length=400_000, description="The result of the call.")]
-CallFailed = Annotated[bool, Field(description="Whether the call failed.")]
+CallFailed = Annotated[bool, Field(description="True if the call failed.")]
 GuardedArguments = Annotated[dict[str, Any] | None, Field(description="The arguments of the call.")]
 Messages = Annotated[
     list[dict[str, Any]],

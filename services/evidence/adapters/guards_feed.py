@@ -17,7 +17,7 @@ from services.evidence.usecases.guard_ports import DatasetGuards
 
 FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
 FIRST_GUARDS_SECONDS = 2.0
-"""How long the first check of a dataset waits for its guards."""
+"""The time for which the first check of a dataset waits for its guards."""
 
 _log = get_logger(__name__)
 

@@ -32,7 +32,7 @@ class FiringCounts:
 
 
 class GuardSource(Protocol):
-    """Where the guards of a dataset come from."""
+    """The source of the guards of a dataset."""
 
     async def find(self, dataset: str) -> DatasetGuards:
         """Return the guards. Raises HanseiError while they cannot be read."""
@@ -40,7 +40,7 @@ class GuardSource(Protocol):
 
 
 class GuardStore(Protocol):
-    """Where sessions and firings are stored."""
+    """The store of sessions and firings."""
 
     async def load_events(self, dataset: str, session_id: str, after: int) -> Sequence[SessionEvent]:
         """Return the events of a session after the first `after`."""

@@ -23,7 +23,7 @@ Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
 
 
 class Mode(StrEnum):
-    """What a guard does with a call that its target matches."""
+    """The modes of a guard."""
 
     SHADOW = "shadow"
     ADVISE = "advise"
@@ -61,10 +61,10 @@ def set_target(
         str | None, typer.Option(help="The condition, in CEL; empty removes the target.", show_default=False)
     ] = None,
     mode: Annotated[
-        Mode | None, typer.Option(help="What happens to a call that matches; pins the mode.", show_default=False)
+        Mode | None, typer.Option(help="The mode of the guard; it is pinned then.", show_default=False)
     ] = None,
     pin: Annotated[
-        bool | None, typer.Option("--pin/--no-pin", help="Whether evidence leaves the mode as it is.")
+        bool | None, typer.Option("--pin/--no-pin", help="Keep the mode whatever the evidence says.")
     ] = None,
     reason: Annotated[str, typer.Option(help="The reason, for the history.")] = "",
 ) -> object:
