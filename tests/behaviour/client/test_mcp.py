@@ -103,7 +103,7 @@ def connect(request: pytest.FixtureRequest, stack: Client, tmp_path: Path) -> An
     return connect_with
 
 
-async def call(client: McpClient, tool: str, **arguments: Any) -> Any:
+async def call(client: McpClient, tool: str, /, **arguments: Any) -> Any:
     answer = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
     return answer.structured_content

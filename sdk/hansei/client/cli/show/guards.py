@@ -22,7 +22,7 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
 
     table = make_score_table("bullet", "mode", "firings", "withheld")
     for guard in guards:
-        mode = format_enum_name(TargetMode.Name(guard.target.mode), "TARGET_MODE_")
+        mode = format_enum_name(TargetMode, guard.target.mode)
         table.add_row(
             guard.bullet_id, f"{mode}, pinned" if guard.target.pinned else mode, str(guard.firings), str(guard.withheld)
         )
