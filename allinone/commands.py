@@ -86,6 +86,25 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
     return {**asdict(scores), "baselines": baselines}
 
 
+def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
+    """Mine guards from recorded runs and measure them on other runs, beside trivial rules."""
+    from allinone.recorded_runs import read_runs
+    from libs.guards.evaluation import evaluate_guards
+
+    return evaluate_guards(read_runs(train), None if test is None else read_runs(test))
+
+
+def backtest_target(expression: str, file: Path) -> dict[str, Any]:
+    """Return what a target would have done in the runs of a file. Raises InvalidTarget."""
+    from allinone.recorded_runs import read_runs
+    from chassis.targets.target import Target
+    from libs.guards.backtest import backtest
+
+    result = backtest(Target(expression), read_runs(file))
+    counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
+    return {**{name: getattr(result, name) for name in counts}, "firings": [asdict(f) for f in result.firings]}
+
+
 def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return the tool calls of a trajectory that failed.
 

@@ -10,7 +10,7 @@ class InvalidTarget(InvalidArgument):
 
     reason = "TARGET_INVALID"
 
-    def __init__(self, source: str, rule: str, field: str = "target.cel") -> None:
+    def __init__(self, source: str, rule: str, field: str = "target.expression") -> None:
         message = f"{field} {shorten(source)!r} {rule}"
         super().__init__(message, violations=[Violation(field, message, rule)])
         self.rule = rule

@@ -44,57 +44,37 @@ class ToolCallRequest:
         return f"{self.tool} {_encode(self.args)}"
 
 
-@dataclass(slots=True)
-class SessionHistory:
-    """The earlier calls of a session, and the texts of its user, its instructions and its results."""
+class TextIndex:
+    """Texts in which values are searched: numbers of any notation, texts in any case and as whole words."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    successes: Counter[str] = field(default_factory=Counter)
-    repeats: Counter[str] = field(default_factory=Counter)
-    results: dict[str, Any] = field(default_factory=dict)
-    is_confirmed: bool = False
-    _texts: list[str] = field(default_factory=list)
-    _words: set[str] = field(default_factory=set)
-    _numbers: set[float] = field(default_factory=set)
-    _found: dict[str, bool] = field(default_factory=dict)
-    _size: int = 0
+    __slots__ = ("_found", "_numbers", "_texts", "_words")
 
-    def add_message(self, text: str, *, is_user: bool = True) -> None:
-        """Add a message of the user, or with `is_user` false one of the instructions."""
-        self._add_text(text)
-        if is_user:
-            self.is_confirmed = bool(_YES.search(text)) and not _NO.search(text)
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._words: set[str] = set()
+        self._numbers: set[float] = set()
+        self._found: dict[str, bool] = {}
 
-    def add_call(self, call: ToolCallRequest, result: Any, *, is_success: bool) -> None:
-        """Add a call that was made, with its result: a value of JSON, or a text, that of a JSON document is parsed."""
-        value = _parse_result(result)
-        self.counts[call.tool] += 1
-        self.successes[call.tool] += is_success
-        if len(self.repeats) < MAX_CALL_KEYS:
-            self.repeats[call.key] += 1
-        self.results[call.tool] = value
-        self._add_text(result if isinstance(result, str) else _encode(result))
+    def add(self, text: str) -> None:
+        """Add a text."""
+        normalized = _normalize(text)
+        self._texts.append(normalized)
+        self._words.update(_WORD.findall(normalized))
+        self._found.clear()
+        for found in _NUMBER.findall(text):
+            number = float(found.replace(",", ""))
+            if math.isfinite(number):
+                self._numbers.add(number)
 
-    def has_seen(self, value: Any) -> bool:
-        """Return whether a value occurs in a message or a result.
+    def clear(self) -> None:
+        """Forget all texts."""
+        for store in (self._texts, self._words, self._numbers, self._found):
+            store.clear()
 
-        A number occurs as a number of any notation, a text in any case and as whole words. A list or an object occurs
-        if all its values do. True, false, null and the empty text always occur.
-        """
-        if self._size > MAX_TEXT_CHARS or value is None or isinstance(value, bool):
-            return True
-        if isinstance(value, int | float):
+    def has(self, value: str | float) -> bool:
+        """Return whether a text or a number occurs."""
+        if not isinstance(value, str):
             return float(value) in self._numbers
-        if isinstance(value, str):
-            return self._has_text(value)
-        return all(self.has_seen(item) for item in (value.values() if isinstance(value, dict) else value))
-
-    @property
-    def size(self) -> int:
-        """Return the number of characters that `has_seen` searches."""
-        return min(self._size, MAX_TEXT_CHARS)
-
-    def _has_text(self, value: str) -> bool:
         found = self._found.get(value)
         if found is None:
             found = self._found[value] = self._search(_normalize(value))
@@ -119,20 +99,76 @@ class SessionHistory:
                 start = text.find(wanted, end)
         return False
 
-    def _add_text(self, text: str) -> None:
+
+@dataclass(slots=True)
+class SessionHistory:
+    """The earlier calls of a session, and the texts of its user, its instructions and its results."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    successes: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    is_confirmed: bool = False
+    _user: TextIndex = field(default_factory=TextIndex)
+    _instructions: TextIndex = field(default_factory=TextIndex)
+    _results: TextIndex = field(default_factory=TextIndex)
+    _size: int = 0
+
+    def add_message(self, text: str, *, is_user: bool = True) -> None:
+        """Add a message of the user, or with `is_user` false one of the instructions."""
+        self._add_text(text, self._user if is_user else self._instructions)
+        if is_user:
+            self.is_confirmed = bool(_YES.search(text)) and not _NO.search(text)
+
+    def add_call(self, call: ToolCallRequest, result: Any, *, is_success: bool) -> None:
+        """Add a call that was made, with its result: a value of JSON, or a text, that of a JSON document is parsed."""
+        value = _parse_result(result)
+        self.counts[call.tool] += 1
+        self.successes[call.tool] += is_success
+        if len(self.repeats) < MAX_CALL_KEYS:
+            self.repeats[call.key] += 1
+            self.failures[call.key] += not is_success
+        self.arguments[call.tool] = call.args
+        self.results[call.tool] = value
+        self._add_text(result if isinstance(result, str) else _encode(result), self._results)
+
+    def has_seen(self, value: Any) -> bool:
+        """Return whether a value occurs in a message or a result.
+
+        A number occurs as a number of any notation, a text in any case and as whole words. A list or an object occurs
+        if all its values do. True, false, null and the empty text always occur.
+        """
+        return self._occurs(value, (self._user, self._instructions, self._results))
+
+    def has_found(self, value: Any) -> bool:
+        """Return whether a value occurs in an earlier result, by the rules of `has_seen`."""
+        return self._occurs(value, (self._results,))
+
+    def is_from_user(self, value: Any) -> bool:
+        """Return whether a value occurs in a message of the user, by the rules of `has_seen`."""
+        return self._occurs(value, (self._user,))
+
+    @property
+    def size(self) -> int:
+        """Return the number of characters that `has_seen` searches."""
+        return min(self._size, MAX_TEXT_CHARS)
+
+    def _occurs(self, value: Any, indexes: tuple[TextIndex, ...]) -> bool:
+        if self._size > MAX_TEXT_CHARS or value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, str | int | float):
+            return any(index.has(value) for index in indexes)
+        return all(self._occurs(item, indexes) for item in (value.values() if isinstance(value, dict) else value))
+
+    def _add_text(self, text: str, index: TextIndex) -> None:
         self._size += len(text)
-        if self._size > MAX_TEXT_CHARS:
-            for store in (self._texts, self._words, self._numbers, self._found):
-                store.clear()
-            return
-        normalized = _normalize(text)
-        self._texts.append(normalized)
-        self._words.update(_WORD.findall(normalized))
-        self._found.clear()
-        for found in _NUMBER.findall(text):
-            number = float(found.replace(",", ""))
-            if math.isfinite(number):
-                self._numbers.add(number)
+        if self._size <= MAX_TEXT_CHARS:
+            index.add(text)
+        else:
+            for full in (self._user, self._instructions, self._results):
+                full.clear()
 
 
 def _normalize(text: str) -> str:

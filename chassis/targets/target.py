@@ -6,7 +6,10 @@ A target is true for a call that repeats the mistake of its lesson. Its vocabula
 - `called(tool)`, `succeeded(tool)`, `count(tool)`: of the earlier calls of the session
 - `last_result(tool)`: the last result of a tool, parsed if it is JSON; null without a call
 - `repeats()`: the number of earlier calls with the same tool and the same arguments
+- `last_args(tool)`: the arguments of the last call of a tool; null without a call
+- `failures()`: the number of earlier calls with the same tool and the same arguments that failed
 - `seen(value)`: the value occurs in a message of the user, in the instructions, or in an earlier result
+- `found(value)`: the value occurs in an earlier result; `said(value)`: it occurs in a message of the user
 - `user_confirmed()`: the last message of the user agrees to what the agent proposed
 """
 
@@ -351,13 +354,13 @@ def _measure(evaluation: _TargetEvaluation, value: Any) -> int:
     raise EvaluationFailed(f"has the size of {type(value).__name__}, must be a text, a list or an object")
 
 
-def _is_seen(evaluation: _TargetEvaluation, value: Any) -> bool:
+def _occurs(evaluation: _TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
     if isinstance(value, list | dict):
         evaluation.spend(1 + len(value))
-        return all(_is_seen(evaluation, item) for item in (value.values() if isinstance(value, dict) else value))
+        return all(_occurs(evaluation, item, occurs) for item in (value.values() if isinstance(value, dict) else value))
     if isinstance(value, str):
         evaluation.spend(1 + (len(value) + evaluation.session.size) // CHARS_PER_STEP)
-    return evaluation.session.has_seen(value)
+    return occurs(value)
 
 
 def _convert_to_number(evaluation: _TargetEvaluation, value: Any) -> float:
@@ -389,7 +392,11 @@ _FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
     "count": (1, lambda evaluation, tool: evaluation.session.counts[_as_text(tool)]),
     "last_result": (1, lambda evaluation, tool: evaluation.session.results.get(_as_text(tool))),
     "repeats": (0, lambda evaluation: evaluation.session.repeats[evaluation.call.key]),
-    "seen": (1, _is_seen),
+    "last_args": (1, lambda evaluation, tool: evaluation.session.arguments.get(_as_text(tool))),
+    "failures": (0, lambda evaluation: evaluation.session.failures[evaluation.call.key]),
+    "seen": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_seen)),
+    "found": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_found)),
+    "said": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.is_from_user)),
     "user_confirmed": (0, lambda evaluation: evaluation.session.is_confirmed),
     "size": (1, _measure),
     "double": (1, _convert_to_number),

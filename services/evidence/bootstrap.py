@@ -8,20 +8,24 @@ import chassis
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.settings import BadSetting
-from hansei.evidence.v1 import archive_service_pb2_grpc, evidence_service_pb2_grpc
+from hansei.evidence.v1 import archive_service_pb2_grpc, evidence_service_pb2_grpc, guard_service_pb2_grpc
 from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters import metrics
 from services.evidence.adapters.bodies import ObjectStore, compress, decompress
+from services.evidence.adapters.guards_feed import GuardsFeed
 from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import GrpcBulletSearch
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
+from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
+from services.evidence.rpc.servicer.guards import GuardServicer
 from services.evidence.settings import EvidenceSettings
 from services.evidence.usecases.archive import Archive
+from services.evidence.usecases.check_call import CheckCall
 from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
 from services.evidence.usecases.recall import Recall
@@ -45,6 +49,8 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
     erase_deleted = EraseDeletedDatasets(playbooks, archive, store)
+    guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
+    guard_servicer = GuardServicer(CheckCall(guards, guard_store, metrics.count_check), guards, guard_store)
 
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
@@ -52,12 +58,15 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     async def delete_responses() -> None:
         await store.delete_responses(settings.response_retention)
 
+    async def delete_guard_records() -> None:
+        await guard_store.delete_older(settings.guard_retention)
+
     async def report_checks() -> None:
         metrics.report_failed_checks(await store.count_failed_checks())
 
     async def keep_house() -> None:
         while True:
-            for work in (delete_responses, report_checks, archive.maintain, erase_deleted):
+            for work in (delete_responses, delete_guard_records, report_checks, archive.maintain, erase_deleted):
                 try:
                     await work()
                 except HanseiError as error:
@@ -72,6 +81,10 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
                 _log.warning("decisions cannot be read; trying again later", error=str(error))
             await asyncio.sleep(PUBLISH_SECONDS)
 
+    async def close() -> None:
+        await guards.close()
+        await store.database.close()
+
     return chassis.Service(
         name="evidence",
         registrations=[
@@ -80,9 +93,10 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
                 archive_service_pb2_grpc.add_ArchiveServiceServicer_to_server,
                 ArchiveServicer(archive, count_stored=metrics.count_stored_trajectory),
             ),
+            chassis.Registration(guard_service_pb2_grpc.add_GuardServiceServicer_to_server, guard_servicer),
         ],
         start=start,
-        close=store.database.close,
+        close=close,
         tasks={"housekeeping": keep_house, "decisions": publish_decisions},
     )
 

@@ -29,6 +29,9 @@ class EvidenceSettings(ServiceSettings):
     evidence_response_retention_days: float = Field(30.0, gt=0, le=3650)
     """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
 
+    evidence_guard_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the calls of guarded sessions and the firings of guards are stored."""
+
     evidence_housekeeping_seconds: float = Field(10.0, ge=0.1, le=3600)
     """Seconds between two looks for trajectories beyond their retention, and for deleted datasets."""
 
@@ -50,6 +53,11 @@ class EvidenceSettings(ServiceSettings):
 
     evidence_object_min_bytes: int = Field(256 * 1024, ge=0)
     """Compressed bytes above which a trajectory goes to the object store."""
+
+    @property
+    def guard_retention(self) -> timedelta:
+        """Return the time for which guarded sessions and firings are stored."""
+        return timedelta(days=self.evidence_guard_retention_days)
 
     @property
     def response_retention(self) -> timedelta:

@@ -14,6 +14,7 @@ from hansei.client.channels import BlockingChannel
 from hansei.client.conversations import ConversationOptions, Messages, encode_conversation, read_conversation
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
 from hansei.client.errors import Unavailable
+from hansei.client.guards import AsyncSessionGuard, SessionGuard
 from hansei.client.services import AllServices
 from hansei.client.serving import AsyncServing, SearchFallback, Serving
 from hansei.client.tls import TlsChoice, build_credentials
@@ -211,6 +212,10 @@ class Client(AllServices[BlockingMode]):
         yield serving
         serving.warn_of_missing_report()
 
+    def guard(self, dataset: str, session_id: str) -> SessionGuard:
+        """Return the guard of a session: `check` a tool call before it is made, `report` it with its result."""
+        return SessionGuard(self.guards, dataset, session_id)
+
     def ask(
         self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "", session_id: str = ""
     ) -> AnswerResponse:
@@ -350,6 +355,10 @@ class AsyncClient(AllServices[AsyncMode]):
         serving = AsyncServing(self.evidence, dataset, await self.recall(dataset, session_id, query, **options))
         yield serving
         serving.warn_of_missing_report()
+
+    def guard(self, dataset: str, session_id: str) -> AsyncSessionGuard:
+        """Return the guard of a session; see `Client.guard`."""
+        return AsyncSessionGuard(self.guards, dataset, session_id)
 
     async def ask(
         self, dataset: str, query: str, *, min_revision: int = 0, instruction: str = "", session_id: str = ""

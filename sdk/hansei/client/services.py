@@ -13,6 +13,7 @@ from hansei.client.calls import M, ServiceClient, bind_client_stream, bind_serve
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
+from hansei.evidence.v1 import guard_service_pb2 as guards
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -228,6 +229,15 @@ class ArchiveServiceClient(ServiceClient[M]):
     delete_archives = bind_unary(archive.DeleteArchivesRequest, archive.DeleteArchivesResponse)
 
 
+class GuardServiceClient(ServiceClient[M]):
+    """Decide tool calls by guards, report the calls, and test targets on recorded runs."""
+
+    check_call = bind_unary(guards.CheckCallRequest, guards.CheckCallResponse)
+    report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)
+    list_all = bind_unary(guards.ListGuardsRequest, guards.ListGuardsResponse)
+    backtest_target = bind_unary(guards.BacktestTargetRequest, guards.BacktestTargetResponse)
+
+
 class AllServices(Generic[M]):
     """The services on one channel, which the clients have as attributes."""
 
@@ -251,3 +261,4 @@ class AllServices(Generic[M]):
         self.leaderboard = LeaderboardServiceClient[M](channel)
         self.evidence = EvidenceServiceClient[M](channel)
         self.archive = ArchiveServiceClient[M](channel)
+        self.guards = GuardServiceClient[M](channel)

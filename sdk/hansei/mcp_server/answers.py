@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from hansei.client.matches import describe_no_match
 from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
+from hansei.evidence.v1.guard_service_pb2 import CheckCallResponse, GuardDecision
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Bullet
 from hansei.playbook.v1.playbook_service_pb2 import ApplyDeltasResponse
@@ -71,6 +72,25 @@ class OutcomeAnswer(BaseModel):
     """The result of a report."""
 
     counted: bool = Field(description="False if the task has another report already.")
+
+
+class CheckAnswer(BaseModel):
+    """The decision about a tool call."""
+
+    decision: str = Field(description="allow, advise, ask (a person must decide) or deny (do not make the call).")
+    lessons: list[str] = Field(description="The lessons that speak against the call.")
+
+
+class ReportedCallAnswer(BaseModel):
+    """The result of the report of a call."""
+
+    events: int = Field(description="The number of reported messages and calls of the session.")
+
+
+def check_answer(response: CheckCallResponse) -> CheckAnswer:
+    """Return the answer of check_call."""
+    decision = GuardDecision.Name(response.decision).removeprefix("GUARD_DECISION_").lower()
+    return CheckAnswer(decision=decision, lessons=[match.text for match in response.matches if match.text])
 
 
 class EditAnswer(BaseModel):

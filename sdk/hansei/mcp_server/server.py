@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from hansei.client.edits import DEFAULT_SECTION
 from hansei.client.errors import HanseiError
 from hansei.client.pages import join_pages_async
 from hansei.client.recording import format_bullets
+from hansei.evidence.v1.guard_service_pb2 import GuardedCall
 from hansei.mcp_server import answers
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, VOTE_TAG_NEUTRAL, Vote
 
@@ -26,7 +28,8 @@ INSTRUCTIONS = (
     "about to do, and cite a lesson as [id] where you act on it. After the task, call learn_from_trajectory with the "
     "conversation and its outcome. If you know that a lesson helped or harmed, call vote. If a person tells you to "
     "remember, correct or forget something, call remember, edit or forget. For trials, call recall in place of "
-    "search_playbook, and report_outcome after the task."
+    "search_playbook, and report_outcome after the task. Before a call that changes something, call "
+    "check_call, and report_call after it."
 )
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000, description="Your next action, or a problem.")]
@@ -49,6 +52,10 @@ TrajectoryId = Annotated[
     ),
 ]
 Reason = Annotated[str, Field(max_length=20_000, description="The reason, in a sentence.")]
+GuardedTool = Annotated[str, Field(min_length=1, max_length=256, description="The name of the tool.")]
+CallResult = Annotated[str, Field(max_length=400_000, description="The result of the call.")]
+CallFailed = Annotated[bool, Field(description="True if the call failed.")]
+GuardedArguments = Annotated[dict[str, Any] | None, Field(description="The arguments of the call.")]
 Messages = Annotated[
     list[dict[str, Any]],
     Field(
@@ -93,6 +100,8 @@ def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
     server.tool(annotations=idempotent)(tools.vote)
     server.tool(annotations=idempotent)(tools.recall)
     server.tool(annotations=idempotent)(tools.report_outcome)
+    server.tool(annotations=idempotent)(tools.check_call)
+    server.tool(annotations=idempotent)(tools.report_call)
     server.tool(annotations=idempotent)(tools.remember)
     destructive = ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
@@ -198,6 +207,35 @@ class _PlaybookTools:
                 dataset=name, serving_id=serving_id, succeeded=succeeded
             )
             return answers.OutcomeAnswer(counted=response.counted)
+
+    async def check_call(
+        self, session_id: SessionId, tool: GuardedTool, arguments: GuardedArguments = None, dataset: Dataset = ""
+    ) -> answers.CheckAnswer:
+        """Check a tool call before you make it: a lesson may advise against it, or a person must decide."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
+            return answers.check_answer(
+                await self._client.guards.check_call(dataset=name, session_id=session_id, call=call)
+            )
+
+    async def report_call(
+        self,
+        session_id: SessionId,
+        tool: GuardedTool,
+        arguments: GuardedArguments = None,
+        result: CallResult = "",
+        failed: CallFailed = False,
+        dataset: Dataset = "",
+    ) -> answers.ReportedCallAnswer:
+        """Report a tool call that you made, for the checks of later calls of the session."""
+        with _report_errors():
+            name = await self._choose_dataset_name(dataset)
+            call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
+            response = await self._client.guards.report_call(
+                dataset=name, session_id=session_id, call=call, result=result, failed=failed
+            )
+            return answers.ReportedCallAnswer(events=response.events)
 
     async def remember(
         self, text: LessonText, section: NewSection = DEFAULT_SECTION, reason: Reason = "", dataset: Dataset = ""

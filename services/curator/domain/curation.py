@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, StrictInt
 
-from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.playbook import Bullet, BulletTarget, Source
 
 DeltaType = Literal["ADD", "UPDATE", "DELETE"]
 VoteTag = Literal["helpful", "harmful", "neutral"]
@@ -55,7 +55,8 @@ class Proposal:
     A delta with a `decline_reason` is reported and not applied. One with a `wait_reason` waits for review, whatever the
     policy of the dataset is. `confirmed_id` is the bullet that already contains the lesson of an ADD: unless that
     bullet changed meanwhile, it gets the sources and nothing is added. `settles` is the id of a pending change with the
-    lesson of an ADD, which no longer waits once this proposal is applied.
+    lesson of an ADD, which no longer waits once this proposal is applied. An ADD or UPDATE sets the `target` of its
+    bullet; one with an empty expression removes it.
     """
 
     delta: DeltaContextItem
@@ -64,6 +65,7 @@ class Proposal:
     wait_reason: str = ""
     confirmed_id: str = ""
     settles: str = ""
+    target: BulletTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Evaluation:
 class Lesson:
     """One lesson of a reflection (R-03), with the indexes of the steps that support it.
 
-    `confirms` and `contradicts` are ids of bullets.
+    `confirms` and `contradicts` are ids of bullets. `target` is the condition of a tool call that repeats the mistake,
+    empty without one.
     """
 
     reasoning: str
@@ -103,6 +106,7 @@ class Lesson:
     kind: str = ""
     confirms: str = ""
     contradicts: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

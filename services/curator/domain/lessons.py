@@ -63,4 +63,8 @@ def merge_lessons(insights: Iterable[Lesson], similarity: Similarity) -> list[Le
 def _merge_wordings(lesson: Lesson, other: Lesson, similarity: Similarity) -> Lesson:
     text, earlier_text = other.key_insight, lesson.key_insight
     is_better = contains(text, earlier_text) or says_more(text, earlier_text, similarity)
-    return replace(other if is_better else lesson, steps=tuple(sorted({*lesson.steps, *other.steps})))
+    return replace(
+        other if is_better else lesson,
+        steps=tuple(sorted({*lesson.steps, *other.steps})),
+        target=lesson.target or other.target,
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from services.curator.domain.curation import Conflict, DeltaContextItem, Operation, Proposal, Vote, VoteOutcome
+from services.curator.domain.curation import Conflict, Operation, Proposal, Vote, VoteOutcome
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import (
     MAX_CONTENT_CHARS,
     MAX_SECTION_CHARS,
     MAX_SOURCES,
+    BulletTarget,
     Source,
     find_text_problem,
 )
@@ -72,7 +73,7 @@ def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: MergeTerms 
 
 def _merge(draft: Draft, proposal: Proposal, terms: MergeTerms, removed: set[str]) -> Operation:
     delta = proposal.delta
-    problem = proposal.decline_reason or _describe_bounds(delta)
+    problem = proposal.decline_reason or _describe_bounds(proposal)
     if problem:
         return Operation(proposal, applied=False, bullet_id=delta.bullet_id or "", skipped_reason=problem)
     if delta.type == "ADD":
@@ -113,6 +114,7 @@ def _add(draft: Draft, proposal: Proposal, terms: MergeTerms) -> Operation:
         delta.section,
         delta.content,
         sources=proposal.sources[:MAX_SOURCES],
+        target=_choose_target(proposal, None),
         source_trajectory=proposal.sources[0].trajectory if proposal.sources else "",
     )
     return Operation(proposal, applied=True, bullet_id=added.bullet.id)
@@ -127,20 +129,41 @@ def _find_confirmed(draft: Draft, proposal: Proposal, terms: MergeTerms) -> Stor
 
 
 def _repeat(draft: Draft, proposal: Proposal, duplicate: StoredBullet, terms: MergeTerms) -> Operation:
-    """Add the sources of a repeated lesson to its bullet, unless the bullet was served to the trajectory."""
+    """Add the sources of a repeated lesson to its bullet, unless the bullet was served to the trajectory.
+
+    A bullet without a target gets that of the lesson.
+    """
     twin_id = duplicate.bullet.id
     if twin_id in terms.served:
         return Operation(proposal, False, twin_id, skipped_reason=ALREADY_SERVED.format(id=twin_id))
     sources = join_sources(duplicate.bullet.sources, proposal.sources)
     if sources != duplicate.bullet.sources:
-        draft.note_sources(duplicate, sources)
+        duplicate = draft.note_sources(duplicate, sources)
+    is_free = not (proposal.wait_reason or terms.wait_reason(proposal))
+    if proposal.target is not None and duplicate.bullet.target is None and is_free:
+        draft.rewrite(duplicate, duplicate.bullet.replace_fields(target=_choose_target(proposal, None)))
     return Operation(proposal, False, twin_id, skipped_reason=ALREADY_THERE.format(id=twin_id))
 
 
 def _update(draft: Draft, stored: StoredBullet, proposal: Proposal) -> None:
-    content = proposal.delta.content
+    bullet = stored.bullet
+    text = {} if _keeps_text(proposal) else dict.fromkeys(("content", "searchable_text"), proposal.delta.content)
     sources = join_sources(stored.bullet.sources, proposal.sources)
-    draft.rewrite(stored, stored.bullet.replace_fields(content=content, searchable_text=content, sources=sources))
+    target = _choose_target(proposal, bullet.target)
+    draft.rewrite(stored, bullet.replace_fields(**text, sources=sources, target=target))
+
+
+def _keeps_text(proposal: Proposal) -> bool:
+    """Return True for an UPDATE that changes only the target."""
+    delta = proposal.delta
+    return delta.type == "UPDATE" and proposal.target is not None and not delta.content.strip()
+
+
+def _choose_target(proposal: Proposal, present: BulletTarget | None) -> BulletTarget | None:
+    """Return the target of a bullet after a proposal: the present one without one, None for an empty expression."""
+    if proposal.target is None:
+        return present
+    return proposal.target if proposal.target.expression else None
 
 
 def _find_conflict(
@@ -157,9 +180,10 @@ def _find_conflict(
     return None if removal is None else Conflict(base_revision, removal, None)
 
 
-def _describe_bounds(delta: DeltaContextItem) -> str:
-    """Return the bound that the delta breaks, or ""."""
-    if delta.type == "DELETE":
+def _describe_bounds(proposal: Proposal) -> str:
+    """Return the bound that a proposal breaks, or ""."""
+    delta = proposal.delta
+    if delta.type == "DELETE" or _keeps_text(proposal):
         return ""
     if not delta.content.strip():
         return CONTENT_MISSING
@@ -190,8 +214,13 @@ def summarize_changes(operations: Iterable[Operation], votes: Iterable[VoteOutco
 
 def find_new_texts(proposals: Iterable[Proposal]) -> list[str]:
     """Return the texts that the proposals may add to a playbook."""
-    deltas = (proposal.delta for proposal in proposals if not (proposal.decline_reason or proposal.confirmed_id))
-    return [delta.content for delta in deltas if delta.type != "DELETE" and not _describe_bounds(delta)]
+    return [
+        proposal.delta.content
+        for proposal in proposals
+        if not (proposal.decline_reason or proposal.confirmed_id or _keeps_text(proposal))
+        and proposal.delta.type != "DELETE"
+        and not _describe_bounds(proposal)
+    ]
 
 
 def join_sources(sources: tuple[Source, ...], new_sources: tuple[Source, ...]) -> tuple[Source, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,8 @@ from pydantic import (
     model_serializer,
 )
 
+from chassis.targets.errors import InvalidTarget
+from chassis.targets.target import Target
 from services.curator.domain.errors import InvalidBullet, InvalidDatasetName
 
 MAX_ID_CHARS = 128
@@ -51,11 +53,27 @@ class Source(BaseModel):
     steps: tuple[int, ...] = ()
 
 
+TargetMode = Literal["shadow", "advise", "ask", "deny"]
+
+
+class BulletTarget(BaseModel):
+    """The condition of a tool call that repeats the mistake of a bullet, and what a guard does with such a call.
+
+    Evidence does not change a `pinned` mode.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    expression: str
+    mode: TargetMode = "shadow"
+    pinned: bool = False
+
+
 class Bullet(BaseModel):
     """One lesson of a playbook (C-01).
 
-    `sources` and `retired` (the reason why the bullet is not served; empty: it is) go beyond C-01. JSON has them only
-    if they are set, so that a playbook without them has the plain form.
+    `sources`, `retired` (the reason why the bullet is not served; empty: it is) and `target` go beyond C-01. JSON has
+    them only if they are set, so that a playbook without them has the plain form.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -70,6 +88,7 @@ class Bullet(BaseModel):
     source_trajectory: str = ""
     sources: tuple[Source, ...] = ()
     retired: str = ""
+    target: BulletTarget | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -81,7 +100,7 @@ class Bullet(BaseModel):
     @model_serializer(mode="wrap")
     def _remove_unused_extensions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         plain: dict[str, Any] = handler(self)
-        for name in ("sources", "retired"):
+        for name in ("sources", "retired", "target"):
             if not plain.get(name):
                 plain.pop(name, None)
         return plain
@@ -130,7 +149,17 @@ def validate_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
     for name in ("helpful", "harmful"):
         if getattr(bullet, name) > MAX_COUNTER:
             raise InvalidBullet(f"{field}.{name}", f"{getattr(bullet, name)} is above {MAX_COUNTER}")
+    if bullet.target is not None:
+        validate_target(bullet.target.expression, f"{field}.target.expression")
     return bullet
+
+
+def validate_target(expression: str, field: str) -> None:
+    """Compile the condition of a target. Raises InvalidTarget, which names `field` and the position."""
+    try:
+        Target(expression)
+    except InvalidTarget as error:
+        raise InvalidTarget(expression, error.rule, field) from error
 
 
 def _validate_text(field: str, text: str, limit: int, *, required: bool = False) -> None:

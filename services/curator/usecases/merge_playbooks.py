@@ -75,6 +75,8 @@ def _merge_bullet(
         duplicate = nearest
     if duplicate is not None:
         result.merged += 1
+        if duplicate.bullet.target is None and theirs.target is not None:
+            duplicate = draft.rewrite(duplicate, duplicate.bullet.replace_fields(target=theirs.target))
         sources = join_sources(duplicate.bullet.sources, theirs.sources)
         return draft.note_sources(duplicate, sources) if sources != duplicate.bullet.sources else duplicate
     result.added += 1
@@ -83,7 +85,9 @@ def _merge_bullet(
         stored = draft.insert(theirs)
     else:
         fields = theirs.model_dump(exclude={"id", "section", "content", "helpful", "harmful", "confidence_score"})
-        stored = draft.add(theirs.section, theirs.content, **fields | {"sources": theirs.sources})
+        stored = draft.add(
+            theirs.section, theirs.content, **fields | {"sources": theirs.sources, "target": theirs.target}
+        )
         result.conflicts.append(MergeConflict(ours.bullet, theirs, name, stored.bullet.id, SAME_ID))
         return stored
     if nearest is not None and WORDS.contradicts(nearest.bullet.content, theirs.content):

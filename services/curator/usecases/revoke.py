@@ -86,7 +86,12 @@ class _Revoker:
             last = other_edits[-1].bullet
             stored = self.draft.rewrite(
                 stored,
-                bullet.replace_fields(content=last.content, searchable_text=last.searchable_text, section=last.section),
+                bullet.replace_fields(
+                    content=last.content,
+                    searchable_text=last.searchable_text,
+                    section=last.section,
+                    target=last.target,
+                ),
             )
             self.revocation.reverted.append(bullet.id)
         elif other_edits and len(other_edits) < len(edits):
@@ -123,4 +128,6 @@ class _Revoker:
 
 def _changes_content(change: SlotChange) -> bool:
     before, after = change.before, change.after
-    return before is None or after is None or before.bullet.content != after.bullet.content
+    if before is None or after is None:
+        return True
+    return (before.bullet.content, before.bullet.target) != (after.bullet.content, after.bullet.target)

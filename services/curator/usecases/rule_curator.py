@@ -20,7 +20,7 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.lessons import contains, is_attested, merge_lessons, says_more
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.playbook import Bullet, BulletTarget, Source
 from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import Similarity
 from services.curator.domain.snapshot import Snapshot
@@ -144,7 +144,8 @@ class _Rules:
         )
         trajectory = self.reflection.trajectory_id
         sources = (Source(trajectory=trajectory, steps=lesson.steps),) if trajectory else ()
-        return Proposal(delta, sources, **outcome)
+        target = BulletTarget(expression=lesson.target) if lesson.target and delta_type != "DELETE" else None
+        return Proposal(delta, sources, target=target, **outcome)
 
     def _choose_section(self, text: str) -> str:
         """Return the defined section whose words describe the text best, else a default."""

@@ -19,17 +19,29 @@ _decisions = meter.create_counter(
 _trajectories = meter.create_counter(
     "hansei.evidence.trajectories", unit="{trajectory}", description="Trajectories sent to the archive, by novelty."
 )
-
 _failed_checks = meter.create_gauge(
     "hansei.evidence.failed.checks",
     unit="{dataset}",
     description="Datasets whose random assignment does not fit their policy, so that nothing is decided.",
+)
+_checks = meter.create_counter(
+    "hansei.evidence.checks", unit="{call}", description="Checked tool calls, by decision; unchecked ones were allowed."
+)
+_firings = meter.create_counter(
+    "hansei.evidence.firings", unit="{firing}", description="Guards that matched a checked tool call."
 )
 
 
 def report_failed_checks(datasets: int) -> None:
     """Report the number of datasets with a failed check."""
     _failed_checks.set(datasets)
+
+
+def count_check(decision: str, firings: int) -> None:
+    """Count one check of a tool call and the guards that matched it."""
+    _checks.add(1, {"decision": decision})
+    if firings:
+        _firings.add(firings)
 
 
 def count_serving(is_randomized: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.errors import FailedPrecondition, NotFound
+from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Violation, shorten
 
 
 class ServingNotFound(NotFound):
@@ -42,3 +42,13 @@ class DecisionNotCurrent(FailedPrecondition):
             f"decision {number} of dataset '{dataset}' is not the newest one about bullet '{bullet_id}',"
             " or all measurements began anew since: undo the newest one"
         )
+
+
+class InvalidCallArguments(InvalidArgument):
+    """The arguments of a tool call are no object of JSON."""
+
+    reason = "CALL_ARGUMENTS_INVALID"
+
+    def __init__(self, field: str, text: str, rule: str) -> None:
+        message = f"{field} {shorten(text)!r} {rule}"
+        super().__init__(message, violations=[Violation(field, message, rule)])

@@ -27,11 +27,15 @@ Format = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrajectory:
-    """A trajectory with the outcome data of its file; a text is empty if the file has none."""
+    """A trajectory with the outcome data of its file; a text is empty if the file has none.
+
+    ``domain`` names the group of tasks that share their tools.
+    """
 
     trajectory: Trajectory
     ground_truth: str = ""
     test_report: str = ""
+    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.adapters.importers.labels import read_labelled
+from services.reflector.adapters.importers.labels import read_labelled, read_wrong_steps
 from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, find_most_blamed
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
@@ -161,7 +161,9 @@ def test_labels_of_tau_bench_results_name_the_root_cause_and_all_failures() -> N
     labels = {"failures": failures, "root_cause": {"failure_id": 8}}
     failed = {"task_id": 1, "trial": 0, "reward": 0, "traj": messages, "labels": labels}
     passed = {"task_id": 2, "trial": 0, "reward": 1, "traj": messages}
-    [result] = read_labelled("\n".join(map(json.dumps, (failed, passed))).encode())
+    content = "\n".join(map(json.dumps, (failed, passed))).encode()
+    [result] = read_labelled(content)
+    assert read_wrong_steps(content) == (result.step, None)
     assert (result.step, result.agent, sorted(result.failures)) == (3, "user", [2, 3])
     for wrong, rule in (
         ({"root_cause": {"failure_id": 9}}, "root_cause"),

@@ -206,6 +206,74 @@ def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -
     assert "1 labelled trajectory" in hansei("eval", "blame", file).out
 
 
+def _write_refunds(file: Path, failing: int, passing: int) -> Path:
+    """Write runs that fail when the order was not looked up before the refund."""
+    lookup = {"name": "get_order", "arguments": {"id": "A-1"}, "result": {"total": 30}}
+    refund = {"name": "refund", "arguments": {"id": "A-1"}, "result": {"status": "done"}}
+    lines = [
+        json.dumps(
+            {
+                "domain": "shop",
+                "task_id": f"task-{number}",
+                "passed": number >= failing,
+                "conversation": [
+                    {"role": "user", "content": "Refund order A-1."},
+                    {
+                        "role": "assistant",
+                        "content": "Done.",
+                        "tool_calls": [refund] if number < failing else [lookup, refund],
+                    },
+                ],
+            }
+        )
+        for number in range(failing + passing)
+    ]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def test_mined_guards_are_measured_on_other_tasks(hansei: Hansei, tmp_path: Path) -> None:
+    train = _write_refunds(tmp_path / "train.jsonl", 10, 80)
+    outcome = hansei("eval", "guards", train, "--json")
+    assert outcome.code == 0, outcome.err
+    report = outcome.document
+    assert sorted(report) == ["baselines", "by_domain", "coverage", "false_alarms", "guards"]
+    assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
+    assert report["by_domain"]["shop"]["coverage_runs"] == 10
+    assert [guard["target"] for guard in report["guards"]] == ["call.tool == 'refund' && !succeeded('get_order')"]
+
+    test = _write_refunds(tmp_path / "test.jsonl", 2, 3)
+    report = hansei("eval", "guards", train, "--test", test, "--json").document
+    assert (report["coverage"], report["by_domain"]["all"]["coverage_runs"]) == (1.0, 2)
+    shown = hansei("eval", "guards", train, "--test", test).out
+    assert "first write call" in shown
+    assert "predicates tried" in shown
+
+
+def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 2, 3)
+    outcome = hansei("guards", "backtest", "call.tool == 'refund' && !called('get_order')", file, "--json")
+    assert outcome.code == 0, outcome.err
+    assert {name: outcome.document[name] for name in ("failed", "failed_firing", "passed", "passed_firing")} == {
+        "failed": 2,
+        "failed_firing": 2,
+        "passed": 3,
+        "passed_firing": 0,
+    }
+    assert "false alarm:" in hansei("guards", "backtest", "call.tool == 'get_order'", file).out
+    refused = hansei("guards", "backtest", "call.tool ==", file)
+    assert refused.code != 0
+    assert "at character 12" in refused.err
+
+
+def test_a_file_of_another_kind_is_refused_for_guards(hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    file.write_text('{"rows": []}', encoding="utf-8")
+    outcome = hansei("eval", "guards", file)
+    assert outcome.code != 0
+    assert outcome.err.startswith("Error: ")
+
+
 def test_foresight_grows_with_what_was_learned(hansei: Hansei, tmp_path: Path) -> None:
     def run(number: int, seat: str) -> dict[str, object]:
         call = {"id": "1", "name": "book_seat", "arguments": json.dumps({"seat": seat})}

@@ -19,6 +19,7 @@ from mcp import StdioServerParameters
 
 from hansei.client import Client
 from hansei.client.cli.embedded_stack import build_temp_settings
+from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_DENY, Delta, Target
 from tests.behaviour.client.test_cli_shell import HANSEI, environment
 from tests.support import systems
 from tests.support.commands import runner
@@ -34,6 +35,8 @@ TOOLS = {
     "forget",
     "recall",
     "report_outcome",
+    "check_call",
+    "report_call",
 }
 MESSAGES = [
     {"role": "user", "content": "Commit the log."},
@@ -100,7 +103,7 @@ def connect(request: pytest.FixtureRequest, stack: Client, tmp_path: Path) -> An
     return connect_with
 
 
-async def call(client: McpClient, tool: str, **arguments: Any) -> Any:
+async def call(client: McpClient, tool: str, /, **arguments: Any) -> Any:
     answer = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
     return answer.structured_content
@@ -151,6 +154,22 @@ async def test_the_next_search_finds_the_lesson_and_votes_count_once(
         assert not any(bullet["keyword_match"] for bullet in nothing["bullets"])
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
         assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
+
+
+async def test_a_call_is_checked_against_the_targets_of_lessons(
+    connect: Any, stack: Client, request: pytest.FixtureRequest
+) -> None:
+    dataset = name_of(request)
+    target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY)
+    delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
+    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
+    async with connect("--dataset", dataset) as client:
+        push = {"session_id": "task", "tool": "push"}
+        assert await call(client, "check_call", **push) == {"decision": "deny", "lessons": ["Pull before a push."]}
+        assert await call(client, "report_call", session_id="task", tool="pull", arguments={"branch": "main"}) == {
+            "events": 1
+        }
+        assert await call(client, "check_call", **push) == {"decision": "allow", "lessons": []}
 
 
 async def test_a_recall_in_a_trial_is_reported_once(

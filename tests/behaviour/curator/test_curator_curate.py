@@ -189,6 +189,21 @@ async def test_by_rules_without_a_model(tmp_path: Path) -> None:
         assert [outcome.applied for outcome in again.votes] == [True]
 
 
+async def test_the_target_of_an_insight_becomes_that_of_its_bullet(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
+        message = request()
+        message.reflection_result.insights[0].target = "call.tool == 'git_commit' && !succeeded('git_config')"
+        await curators.Curate(message)
+        [bullet] = await bullets(playbooks)
+        assert bullet.target == pb.Target(
+            expression="call.tool == 'git_commit' && !succeeded('git_config')", mode=pb.TARGET_MODE_SHADOW
+        )
+        wrong = request(trajectory="run-2")
+        wrong.reflection_result.insights[0].target = "called("
+        with pytest.raises(HanseiError, match=r"insights\[0\]\.target .* at character 7"):
+            await curators.Curate(wrong)
+
+
 async def test_a_lesson_that_was_served_is_not_learned_again(tmp_path: Path) -> None:
     async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
         first = await curators.Curate(request())

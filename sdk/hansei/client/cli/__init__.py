@@ -16,6 +16,7 @@ from hansei.client.cli import (
     doctor,
     edits,
     evaluation,
+    guards,
     jobs,
     keys,
     learn,
@@ -80,6 +81,7 @@ app.add_typer(rounds.app, name="rounds")
 app.add_typer(trials.app, name="trials")
 app.add_typer(trajectories.app, name="trajectories")
 app.command()(relearn.relearn)
+app.add_typer(guards.app, name="guards")
 command(app, "trials.effects", reads=True)(trials.effects)
 command(app, "trials.decision", reads=True, empty="There are no decisions.")(trials.decisions)
 command(app, "rounds.render_ranking", reads=True)(rounds.leaderboard)

@@ -55,6 +55,29 @@ def blame(file: File, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def guards(
+    train: Annotated[
+        Path, typer.Argument(metavar="TRAIN", help="The runs to mine guards from.", exists=True, dir_okay=False)
+    ],
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The runs to test on; without it, TRAIN in folds.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
+
+    TRAIN and FILE have runs with outcomes, in any format of trajectories. No model is used. Without --test, the runs
+    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks.
+    """
+    from hansei.client.server import load_server
+
+    print_result(load_server().evaluate_guards(train, test), as_json, "scores.render_guards")
+
+
+@app.command()
 def foresight(
     file: File,
     out: Annotated[

@@ -6,12 +6,13 @@ from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2
 from services.curator.domain.curation import Evaluation, EvidenceCall, Lesson, Reflection
+from services.curator.domain.playbook import validate_target
 from services.curator.rpc.convert import playbook as convert
 from services.curator.usecases.curate import Curation
 
 
 def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
-    """Return the reflection of a request."""
+    """Return the reflection of a request. Raises InvalidTarget."""
     return Reflection(
         insights=tuple(
             Lesson(
@@ -25,8 +26,9 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
                 _decode_kind(insight.kind),
                 insight.confirms,
                 insight.contradicts,
+                _decode_target(insight.target, f"reflection.insights[{index}].target"),
             )
-            for insight in message.insights
+            for index, insight in enumerate(message.insights)
         ),
         evaluations=tuple(
             Evaluation(vote.bullet_id, convert.tag_from(vote.tag), vote.reason) for vote in message.bullet_evaluations
@@ -54,6 +56,12 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
 def _decode_kind(kind: trajectory_pb2.InsightKind.ValueType) -> str:
     """Return the name of a kind of lessons, empty when none is set."""
     return trajectory_pb2.InsightKind.Name(kind).removeprefix("INSIGHT_KIND_").lower() if kind else ""
+
+
+def _decode_target(expression: str, field: str) -> str:
+    if expression:
+        validate_target(expression, field)
+    return expression
 
 
 def _decode_signal(signal: trajectory_pb2.SignalStrength.ValueType) -> str:

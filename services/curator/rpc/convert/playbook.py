@@ -21,7 +21,7 @@ from services.curator.domain.curation import (
     VoteTag,
 )
 from services.curator.domain.log import Revision, SlotChange, StoredBullet
-from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.playbook import Bullet, BulletTarget, Source, TargetMode, validate_target
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
@@ -36,6 +36,12 @@ _TAGS: dict[int, VoteTag] = {
     pb.VOTE_TAG_HELPFUL: "helpful",
     pb.VOTE_TAG_HARMFUL: "harmful",
     pb.VOTE_TAG_NEUTRAL: "neutral",
+}
+_TARGET_MODES: dict[int, TargetMode] = {
+    pb.TARGET_MODE_SHADOW: "shadow",
+    pb.TARGET_MODE_ADVISE: "advise",
+    pb.TARGET_MODE_ASK: "ask",
+    pb.TARGET_MODE_DENY: "deny",
 }
 _TRUST: dict[int, Trust] = {review_pb2.TRUST_TIER_LOW: Trust.LOW, review_pb2.TRUST_TIER_HIGH: Trust.HIGH}
 _MODES: dict[int, ReviewMode] = {
@@ -68,6 +74,24 @@ def encode_bullet(bullet: Bullet) -> pb.Bullet:
         confidence_score=bullet.confidence_score,
         sources=[encode_source(source) for source in bullet.sources],
         state=pb.BULLET_STATE_RETIRED if bullet.retired else pb.BULLET_STATE_ACTIVE,
+        target=encode_target(bullet.target),
+    )
+
+
+def encode_target(target: BulletTarget | None) -> pb.Target | None:
+    """Return the message of a target."""
+    if target is None:
+        return None
+    mode = pb.TargetMode.Value(f"TARGET_MODE_{target.mode.upper()}")
+    return pb.Target(expression=target.expression, mode=mode, pinned=target.pinned)
+
+
+def decode_target(message: pb.Target, field: str) -> BulletTarget:
+    """Return the target of a message; an empty expression stands for none. Raises InvalidTarget."""
+    if message.expression:
+        validate_target(message.expression, f"{field}.expression")
+    return BulletTarget(
+        expression=message.expression, mode=_TARGET_MODES.get(message.mode, "shadow"), pinned=message.pinned
     )
 
 
@@ -109,8 +133,8 @@ def encode_playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> 
     )
 
 
-def decode_proposal(message: pb.Delta, trajectory: str) -> Proposal:
-    """Return the proposal of a delta; one without sources gets the trajectory of its request."""
+def decode_proposal(message: pb.Delta, trajectory: str, field: str = "delta") -> Proposal:
+    """Return the proposal of a delta; one without sources gets the trajectory of its request. Raises InvalidTarget."""
     delta = DeltaContextItem(
         type=_DELTA_TYPES[message.type],
         section=message.section,
@@ -121,7 +145,8 @@ def decode_proposal(message: pb.Delta, trajectory: str) -> Proposal:
     sources = tuple(Source(trajectory=source.trajectory_id, steps=tuple(source.steps)) for source in message.sources)
     if not sources and trajectory:
         sources = (Source(trajectory=trajectory),)
-    return Proposal(delta, sources)
+    target = decode_target(message.target, f"{field}.target") if message.HasField("target") else None
+    return Proposal(delta, sources, target=target)
 
 
 def encode_delta(proposal: Proposal) -> pb.Delta:
@@ -134,6 +159,7 @@ def encode_delta(proposal: Proposal) -> pb.Delta:
         content=delta.content,
         reasoning=delta.reasoning,
         sources=[encode_source(source) for source in proposal.sources],
+        target=encode_target(proposal.target),
     )
 
 

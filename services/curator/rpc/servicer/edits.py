@@ -41,7 +41,10 @@ class PlaybookEdits:
         """Apply deltas and votes as one revision."""
         batch = EditBatch(
             origin=build_origin(RevisionKind.APPLY, request, request.source_trajectory),
-            proposals=[convert.decode_proposal(delta, request.source_trajectory) for delta in request.deltas],
+            proposals=[
+                convert.decode_proposal(delta, request.source_trajectory, f"deltas[{index}]")
+                for index, delta in enumerate(request.deltas)
+            ],
             votes=[convert.decode_vote(vote) for vote in request.votes],
             base_revision=request.base_revision if request.HasField("base_revision") else None,
             hold_for_review=request.hold_for_review,

@@ -30,6 +30,17 @@ def read_labelled(content: bytes) -> tuple[LabelledTrajectory, ...]:
     return tuple(labelled)
 
 
+def read_wrong_steps(content: bytes) -> tuple[int | None, ...]:
+    """Return for each result of a tau-bench file the step that people blame; None without labels.
+
+    Raise MalformedTrajectory naming line and field.
+    """
+    return tuple(
+        _read_tau_bench(record, labels).step if record.has("traj") and (labels := record.child("labels")) else None
+        for record in split_records(content)
+    )
+
+
 def _read_who_and_when(record: Record) -> LabelledTrajectory:
     run = who_and_when.read(record, _DATASET)
     step = _read_number(record, "mistake_step", "must be the place of a step in `history`")

@@ -40,6 +40,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         dataset,
         collector.steps,
         _read_outcome(record),
+        record.text("domain"),
         error_message=error or None,
         **({"status": "failure"} if error else {}),
     )

@@ -95,6 +95,7 @@ def build_recorded_trajectory(
     dataset: str,
     steps: tuple[Step, ...],
     outcome: RecordedOutcome | None = None,
+    domain: str = "",
     /,
     **overrides: object,
 ) -> RecordedTrajectory:
@@ -123,4 +124,4 @@ def build_recorded_trajectory(
         fields["query"] = find_query(record, steps)
     trajectory = build_model(Trajectory, record.location, steps=steps, **fields)
     report = outcome.report if outcome else record.text("test_report")
-    return RecordedTrajectory(trajectory, record.text("ground_truth"), report)
+    return RecordedTrajectory(trajectory, record.text("ground_truth"), report, domain)

@@ -20,6 +20,38 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _TargetMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TargetModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TargetMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TARGET_MODE_UNSPECIFIED: _TargetMode.ValueType  # 0
+    """Not said: SHADOW."""
+    TARGET_MODE_SHADOW: _TargetMode.ValueType  # 1
+    """The call is allowed and counted."""
+    TARGET_MODE_ADVISE: _TargetMode.ValueType  # 2
+    """The call is allowed, and the agent gets the text of the lesson."""
+    TARGET_MODE_ASK: _TargetMode.ValueType  # 3
+    """A person decides."""
+    TARGET_MODE_DENY: _TargetMode.ValueType  # 4
+    """The call is refused, with the text of the lesson as the reason."""
+
+class TargetMode(_TargetMode, metaclass=_TargetModeEnumTypeWrapper):
+    """What a guard does with a call that its target matches; a higher mode is stricter."""
+
+TARGET_MODE_UNSPECIFIED: TargetMode.ValueType  # 0
+"""Not said: SHADOW."""
+TARGET_MODE_SHADOW: TargetMode.ValueType  # 1
+"""The call is allowed and counted."""
+TARGET_MODE_ADVISE: TargetMode.ValueType  # 2
+"""The call is allowed, and the agent gets the text of the lesson."""
+TARGET_MODE_ASK: TargetMode.ValueType  # 3
+"""A person decides."""
+TARGET_MODE_DENY: TargetMode.ValueType  # 4
+"""The call is refused, with the text of the lesson as the reason."""
+Global___TargetMode: _TypeAlias = TargetMode  # noqa: Y015
+
 class _BulletState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -173,6 +205,7 @@ class Bullet(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique within its dataset, such as `shr-00001`."""
     section: _builtins.str
@@ -211,6 +244,10 @@ class Bullet(_message.Message):
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """Time of `updated_revision`."""
 
+    @_builtins.property
+    def target(self) -> Global___Target:
+        """The condition of a tool call that repeats the mistake of the lesson; without one, the bullet guards no call."""
+
     def __init__(
         self,
         *,
@@ -229,14 +266,50 @@ class Bullet(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         state: Global___BulletState.ValueType = ...,
+        target: Global___Target | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "target", b"target", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence_score", b"confidence_score", "content", b"content", "created_at", b"created_at", "created_revision", b"created_revision", "harmful", b"harmful", "helpful", b"helpful", "id", b"id", "keywords", b"keywords", "searchable_text", b"searchable_text", "section", b"section", "source_trajectory", b"source_trajectory", "sources", b"sources", "state", b"state", "updated_at", b"updated_at", "updated_revision", b"updated_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence_score", b"confidence_score", "content", b"content", "created_at", b"created_at", "created_revision", b"created_revision", "harmful", b"harmful", "helpful", b"helpful", "id", b"id", "keywords", b"keywords", "searchable_text", b"searchable_text", "section", b"section", "source_trajectory", b"source_trajectory", "sources", b"sources", "state", b"state", "target", b"target", "updated_at", b"updated_at", "updated_revision", b"updated_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Bullet: _TypeAlias = Bullet  # noqa: Y015
+
+@_typing.final
+class Target(_message.Message):
+    """The target of a lesson: a condition over the next tool call of an agent and what came before it, and what a guard
+    does with a call that it matches.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    expression: _builtins.str
+    """A condition in the subset of CEL of `chassis/targets`, such as `call.tool == 'refund' && !called('get_order')`; at
+    most 2,000 characters. One that does not compile is refused with TARGET_INVALID. Empty in a delta: the bullet loses
+    its target.
+    """
+    mode: Global___TargetMode.ValueType
+    """What happens to a call that matches; not said: SHADOW."""
+    pinned: _builtins.bool
+    """Whether a person has set the mode, so that evidence does not change it."""
+    def __init__(
+        self,
+        *,
+        expression: _builtins.str = ...,
+        mode: Global___TargetMode.ValueType = ...,
+        pinned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "mode", b"mode", "pinned", b"pinned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Target: _TypeAlias = Target  # noqa: Y015
 
 @_typing.final
 class Source(_message.Message):
@@ -278,6 +351,7 @@ class Delta(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     SOURCES_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
     type: Global___DeltaType.ValueType
     """What to do."""
     section: _builtins.str
@@ -292,6 +366,12 @@ class Delta(_message.Message):
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Source]:
         """Trajectories and steps the text rests on."""
 
+    @_builtins.property
+    def target(self) -> Global___Target:
+        """Target of the bullet after an ADD or UPDATE; not set: an UPDATE keeps the one that the bullet has. An UPDATE with a
+        target and without content keeps the text.
+        """
+
     def __init__(
         self,
         *,
@@ -301,10 +381,11 @@ class Delta(_message.Message):
         content: _builtins.str = ...,
         reasoning: _builtins.str = ...,
         sources: _abc.Iterable[Global___Source] | None = ...,
+        target: Global___Target | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bullet_id", b"_bullet_id", "bullet_id", b"bullet_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bullet_id", b"_bullet_id", "bullet_id", b"bullet_id", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bullet_id", b"_bullet_id", "bullet_id", b"bullet_id", "content", b"content", "reasoning", b"reasoning", "section", b"section", "sources", b"sources", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bullet_id", b"_bullet_id", "bullet_id", b"bullet_id", "content", b"content", "reasoning", b"reasoning", "section", b"section", "sources", b"sources", "target", b"target", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bullet_id: _TypeAlias = _typing.Literal["bullet_id"]  # noqa: Y015
     _WhichOneofArgType__bullet_id: _TypeAlias = _typing.Literal["_bullet_id", b"_bullet_id"]  # noqa: Y015

@@ -326,6 +326,7 @@ class Insight(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     CONFIRMS_FIELD_NUMBER: _builtins.int
     CONTRADICTS_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
     """How the lesson was reached."""
     error_identification: _builtins.str
@@ -344,6 +345,10 @@ class Insight(_message.Message):
     """Id of the bullet that says the same already; empty for none."""
     contradicts: _builtins.str
     """Id of the bullet that the lesson contradicts; empty for none."""
+    target: _builtins.str
+    """The condition of a tool call that repeats the mistake, in the subset of CEL of `chassis/targets`; empty without one.
+    The bullet that is learned gets it in mode SHADOW.
+    """
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """0-based indexes of the steps it rests on."""
@@ -361,10 +366,11 @@ class Insight(_message.Message):
         kind: Global___InsightKind.ValueType = ...,
         confirms: _builtins.str = ...,
         contradicts: _builtins.str = ...,
+        target: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirms", b"confirms", "contradicts", b"contradicts", "correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "kind", b"kind", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirms", b"confirms", "contradicts", b"contradicts", "correct_approach", b"correct_approach", "error_identification", b"error_identification", "key_insight", b"key_insight", "kind", b"kind", "reasoning", b"reasoning", "root_cause_analysis", b"root_cause_analysis", "section", b"section", "steps", b"steps", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

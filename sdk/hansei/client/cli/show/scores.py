@@ -34,6 +34,38 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
 
 
+def render_guards(report: Mapping[str, Any]) -> RenderableType:
+    """Show the coverage and the false alarms of mined guards by domain, of trivial rules, and the guards."""
+    table = make_score_table("rule", "failing runs", "95 %", "passing runs", "95 %")
+    for domain, shares in report["by_domain"].items():
+        table.add_row(f"guards, {domain}", *_show_shares(shares))
+    for name, baseline in report["baselines"].items():
+        table.add_row(name.replace("_", " "), *_show_shares(baseline["by_domain"]["all"]))
+    total = report["by_domain"]["all"]
+    tried = f"{total['predicates_tried']} predicates tried, {total['tests_counted']} tests counted"
+    notes = [f"share of runs in which one fires; {count_noun(len(report['guards']), 'guard')} from all runs; {tried}"]
+    if total["coverage_before_wrong_step"] is not None:
+        notes.append(f"at or before the first wrong write: {total['coverage_before_wrong_step']:.3f}")
+    for guard in report["guards"]:
+        counts = (
+            f"{guard['failed_firing']} of {guard['failed_runs']} failing, "
+            f"{guard['passed_firing']} of {guard['passed_runs']} passing runs"
+        )
+        notes.append(f"{guard['target']}\n  {counts}, p {guard['p_value']:.1g}, {guard['kind']}")
+    return Group(table, *(Text(note, FAINT) for note in notes))
+
+
+def _show_shares(shares: Mapping[str, Any]) -> list[str]:
+    return [
+        text
+        for name in ("coverage", "false_alarms")
+        for text in (
+            f"{shares[name]:.3f} ({shares[f'{name}_firing']}/{shares[f'{name}_runs']})",
+            f"{shares[f'{name}_low']:.3f} to {shares[f'{name}_high']:.3f}",
+        )
+    ]
+
+
 def render_foresight(counts: ForesightCounts) -> RenderableType:
     """Show the foresight of the playbook, of the insights without curation, and of random bullets."""
     table = make_score_table("warned by", "of all errors", "of those seen before")

@@ -86,6 +86,7 @@ def upgrade() -> None:
         sa.Column("stored_at", sa.BigInteger, nullable=False),
     )
     op.create_index("evidence_request_stored_at", "evidence_request", ["stored_at"])
+    _create_guard_tables()
 
 
 def _create_archive() -> None:
@@ -126,4 +127,35 @@ def _create_archive() -> None:
         "archive_object",
         sa.Column("object_key", sa.Text, primary_key=True),
         sa.Column("unused_from", sa.BigInteger, nullable=False),
+    )
+
+
+def _create_guard_tables() -> None:
+    op.create_table(
+        "guard_event",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("session_id", sa.Text, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("guard_event_created_at", "guard_event", ["created_at"])
+    op.create_table(
+        "guard_firing",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("session_id", sa.Text, primary_key=True),
+        sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("call_digest", sa.LargeBinary, primary_key=True),
+        sa.Column("bullet_id", sa.Text, primary_key=True),
+        sa.Column("mode", sa.Integer, nullable=False),
+        sa.Column("is_withheld", sa.Boolean, nullable=False),
+        sa.Column("probability", sa.Float, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("guard_firing_bullet", "guard_firing", ["dataset", "bullet_id"])
+    op.create_index("guard_firing_created_at", "guard_firing", ["created_at"])
+    op.create_table(
+        "guard_dataset",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("assignment_key", sa.LargeBinary, nullable=False),
     )

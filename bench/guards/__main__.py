@@ -1,0 +1,118 @@
+"""Measure guards: `python -m bench.guards`. Writes bench/results/guards.json."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_run
+from bench.report import machine
+from chassis.targets.guard import CallGuard, GuardIndex, GuardMode, find_matches
+from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.target import Target
+from libs.guards.exact_tests import find_interval
+from libs.guards.firings import matches
+from libs.guards.recorded_run import RecordedRun, Replay
+from libs.guards.repairs import select_repairs
+
+RESULTS = Path(__file__).parents[1] / "results" / "guards.json"
+SEEDS = 5
+EARLIER = 2
+"""Runs of a kind from which guards are learned; the others are checked."""
+GUARDS = 200
+EARLIER_CALLS = 200
+
+
+def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
+    """Learn targets from the first runs of each kind, and check the calls of the later ones."""
+    earlier = [build_run(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER)]
+    targets = [Target(repair.target) for repair in select_repairs(earlier)]
+    later = [
+        build_run(kind, number, is_hard=is_hard, seed=seed)
+        for seed in range(SEEDS)
+        for kind in KINDS
+        for number in range(EARLIER, TASKS_OF_A_KIND)
+    ]
+    return {
+        "targets": [target.source for target in targets],
+        "guards": _count_firings(targets, later),
+        "by_kind": {kind: _count_firings(targets, [run for run in later if run.id.startswith(kind)]) for kind in KINDS},
+        "baseline: same call again": _count_firings([Target("repeats() > 0")], later),
+    }
+
+
+def _count_firings(targets: Sequence[Target], runs: Sequence[RecordedRun]) -> dict[str, Any]:
+    """Count the mistakes, calls that their tool refuses, and the correct calls, each with a firing before the call.
+
+    A first failed call of the kind `version` is no repeated mistake that a target can know: its repetitions are.
+    """
+    mistakes = stopped = correct = false_alarms = 0
+    for run in runs:
+        replay = Replay(run)
+        for call in replay:
+            fires = any(matches(target, call, replay) for target in targets)
+            if not call.error:
+                correct, false_alarms = correct + 1, false_alarms + fires
+            elif call.request.tool != "install" or replay.session.repeats[call.request.key]:
+                mistakes, stopped = mistakes + 1, stopped + fires
+    return {
+        "repeated_mistakes": mistakes,
+        "with_a_firing": stopped,
+        "interval": find_interval(stopped, mistakes),
+        "correct_calls": correct,
+        "correct_calls_with_a_firing": false_alarms,
+        "correct_interval": find_interval(false_alarms, correct),
+    }
+
+
+def measure_speed() -> dict[str, float]:
+    """Measure a local check with many guards, and compiling, in microseconds and seconds."""
+    sources = [
+        f"call.tool == 'tool_{number % 40}' && !succeeded('get_{number}') && call.args.amount > {number}"
+        for number in range(GUARDS)
+    ]
+    index = GuardIndex(CallGuard(f"b-{n}", Target(source), GuardMode.ADVISE, "x") for n, source in enumerate(sources))
+    session = SessionHistory()
+    for number in range(EARLIER_CALLS):
+        call = ToolCallRequest(f"tool_{number % 40}", {"amount": number, "id": f"A-{number}"})
+        session.add_call(call, {"status": "done", "id": f"A-{number}"}, is_success=True)
+    calls = [ToolCallRequest(f"tool_{number % 40}", {"amount": number}) for number in range(400)]
+    everywhere = GuardIndex(
+        CallGuard(f"e-{n}", Target(f"count(call.tool) > {n + 1000}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
+    )
+    return {
+        "check_us": 1e6 * _measure(lambda: [find_matches(index, call, session) for call in calls]) / len(calls),
+        "check_of_guards_of_every_tool_us": 1e6
+        * _measure(lambda: [find_matches(everywhere, call, session) for call in calls])
+        / len(calls),
+        "compile_1000_s": _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3),
+    }
+
+
+def _measure(work: Callable[[], object], rounds: int = 15) -> float:
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def main() -> None:
+    """Measure, print and write the results."""
+    results = {
+        "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
+        "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
+        "speed": measure_speed(),
+        "machine": machine(),
+    }
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

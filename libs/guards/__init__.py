@@ -1,0 +1,1 @@
+"""Mine the targets of guards from recorded runs, and test them on recorded runs."""

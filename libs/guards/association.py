@@ -1,0 +1,69 @@
+"""Test whether the runs in which a predicate fires fail more often, with tasks as independent units."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libs.guards.exact_tests import Stratum, find_p_values
+from libs.guards.recorded_run import RecordedRun
+
+_Counts = tuple[int, int, NDArray[np.int64], NDArray[np.int64]]
+
+
+def compute_p_values(
+    runs: Sequence[RecordedRun], fires: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the p-value of each predicate, and the least one that its numbers of firing runs allow.
+
+    `fires` has a row for each run. Tasks of one domain are compared with each other: a task counts once, as failed and
+    as firing if at least half of its runs are. Where tasks have several runs, the runs of each task are also compared
+    with each other; the predicate gets twice the lesser of both p-values.
+    """
+    failed = np.array([not run.is_success for run in runs])
+    tasks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for position, run in enumerate(runs):
+        tasks[run.domain, run.task_id].append(position)
+    between = _count_tasks(tasks, failed, fires)
+    within = [_count(failed[rows], fires[rows]) for rows in tasks.values() if len(rows) > 1]
+    p_values, least = _test(between, fires.shape[1])
+    if within:
+        other_p_values, other_least = _test(within, fires.shape[1])
+        p_values = np.minimum(1.0, 2 * np.minimum(p_values, other_p_values))
+        least = np.minimum(1.0, 2 * np.minimum(least, other_least))
+    return p_values, least
+
+
+def _count_tasks(
+    tasks: dict[tuple[str, str], list[int]], failed: NDArray[np.bool_], fires: NDArray[np.bool_]
+) -> list[_Counts]:
+    domains: dict[str, list[list[int]]] = defaultdict(list)
+    for (domain, _), rows in tasks.items():
+        domains[domain].append(rows)
+    return [
+        _count(
+            np.array([failed[rows].mean() >= 0.5 for rows in groups]),
+            np.array([fires[rows].mean(axis=0) >= 0.5 for rows in groups]),
+        )
+        for groups in domains.values()
+    ]
+
+
+def _count(failed: NDArray[np.bool_], fires: NDArray[np.bool_]) -> _Counts:
+    return len(failed), int(failed.sum()), fires.sum(axis=0), fires[failed].sum(axis=0)
+
+
+def _test(strata: Sequence[_Counts], predicates: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    tested: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
+    results = np.ones((predicates, 2))
+    for predicate in range(predicates):
+        key = tuple((int(firing[predicate]), int(failed[predicate])) for _, _, firing, failed in strata)
+        if key not in tested:
+            tested[key] = find_p_values(
+                [Stratum(units, failures, *counts) for (units, failures, _, _), counts in zip(strata, key, strict=True)]
+            )
+        results[predicate] = tested[key]
+    return results[:, 0], results[:, 1]

@@ -1,0 +1,66 @@
+"""Backtests: what a target would have done in recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from chassis.targets.target import Target
+from libs.guards.exact_tests import find_interval, find_upper_bound
+from libs.guards.firings import find_firings
+from libs.guards.recorded_run import RecordedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """The first call of a run that a target matches: the step of the call."""
+
+    run_id: str
+    task_id: str
+    step: int
+    is_success: bool
+    is_late: bool
+    """The step is after the first wrong write, which people know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """The firings of a target in recorded runs, a run once; late ones do not count as coverage."""
+
+    failed: int
+    passed: int
+    firings: tuple[Firing, ...]
+
+    @property
+    def failed_firing(self) -> int:
+        """Return the number of failed runs in which the target fires in time."""
+        return sum(1 for firing in self.firings if not firing.is_success and not firing.is_late)
+
+    @property
+    def passed_firing(self) -> int:
+        """Return the number of passed runs in which the target fires."""
+        return sum(1 for firing in self.firings if firing.is_success)
+
+    @property
+    def false_alarm_bound(self) -> float:
+        """Return the 95 % upper confidence bound of the share of passed runs in which the target fires."""
+        return find_upper_bound(self.passed_firing, self.passed)
+
+    @property
+    def coverage_interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the share of failed runs in which the target fires in time."""
+        return find_interval(self.failed_firing, self.failed)
+
+
+def backtest(target: Target, runs: Iterable[RecordedRun]) -> Backtest:
+    """Return the firings of a target in recorded runs."""
+    failed = passed = 0
+    firings: list[Firing] = []
+    for run in runs:
+        failed += not run.is_success
+        passed += run.is_success
+        steps = find_firings(target, run)
+        if steps:
+            is_late = run.wrong_step is not None and steps[0] > run.wrong_step
+            firings.append(Firing(run.id, run.task_id, steps[0], run.is_success, is_late))
+    return Backtest(failed, passed, tuple(firings))

@@ -1,0 +1,163 @@
+"""Measure mined guards on runs that they were not mined from, beside trivial rules."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libs.guards.baselines import extract_features, learn_rules
+from libs.guards.exact_tests import find_interval
+from libs.guards.firings import NEVER, FiringTable, build_firing_table
+from libs.guards.mining import MiningPolicy, MiningResult, mine_guards
+from libs.guards.recorded_run import RecordedRun
+
+FOLDS = 20
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Firings:
+    """Flags of the tested runs: a guard fires, and one fires at or before the first wrong write, where it is known."""
+
+    fires: NDArray[np.bool_]
+    in_time: NDArray[np.bool_]
+
+
+def evaluate_guards(
+    train: Sequence[RecordedRun], test: Sequence[RecordedRun] | None = None, policy: MiningPolicy | None = None
+) -> dict[str, Any]:
+    """Return coverage and false alarms of guards that are mined without a model, as a document.
+
+    Guards are mined from `train` and tested on `test`; without it, the tasks of `train` are tested in folds, each with
+    guards mined from the other tasks. `coverage` is the share of failing runs with a firing, `false_alarms` that of
+    passing runs; `by_domain` has both with exact 95 % intervals, and under `all` those of all domains.
+    """
+    runs = [*train, *(test or ())]
+    table = build_firing_table(runs)
+    features = [extract_features(run) for run in runs]
+    splits = _split(train, test)
+    guards = _Firings(np.zeros(len(runs), dtype=bool), np.zeros(len(runs), dtype=bool))
+    baselines: dict[str, NDArray[np.bool_]] = {}
+    accepted: Counter[str] = Counter()
+    results: list[MiningResult] = []
+    for training, testing in splits:
+        result = mine_guards(runs, table, training, policy)
+        results.append(result)
+        accepted.update(guard.predicate.source for guard in result.guards)
+        _fire(table, runs, result, testing, guards)
+        for name, rule in learn_rules([runs[row] for row in training], [features[row] for row in training]).items():
+            fires = baselines.setdefault(name, np.zeros(len(runs), dtype=bool))
+            fires[testing] = [rule(features[row]) for row in testing]
+    tested = sorted({row for _, testing in splits for row in testing})
+    by_domain = _describe_domains([runs[row] for row in tested], guards.fires[tested], guards.in_time[tested])
+    whole = results[0] if test is not None else mine_guards(runs, table, range(len(train)), policy)
+    by_domain[ALL] |= {"predicates_tried": whole.tried, "tests_counted": whole.counted, "folds": len(splits)}
+    return {
+        "coverage": by_domain[ALL]["coverage"],
+        "false_alarms": by_domain[ALL]["false_alarms"],
+        "guards": _describe_guards(whole, train, accepted),
+        "by_domain": by_domain,
+        "baselines": {
+            name: _describe_baseline([runs[row] for row in tested], fires[tested]) for name, fires in baselines.items()
+        },
+    }
+
+
+def _split(
+    train: Sequence[RecordedRun], test: Sequence[RecordedRun] | None
+) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """Return the rows to mine from and to test on: one split with a test file, else folds over tasks."""
+    if test is not None:
+        return [(range(len(train)), range(len(train), len(train) + len(test)))]
+    outcomes: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for run in train:
+        outcomes[run.domain, run.task_id].append(run.is_success)
+    # Failures of a domain are dealt to different folds.
+    tasks = sorted(
+        outcomes,
+        key=lambda task: (task[0], sum(outcomes[task]) / len(outcomes[task]), sha256(repr(task).encode()).digest()),
+    )
+    fold_of = {task: position % FOLDS for position, task in enumerate(tasks)}
+    folds = [fold_of[run.domain, run.task_id] for run in train]
+    return [
+        (
+            [row for row in range(len(train)) if folds[row] != fold],
+            [row for row in range(len(train)) if folds[row] == fold],
+        )
+        for fold in sorted(set(folds))
+    ]
+
+
+def _fire(
+    table: FiringTable, runs: Sequence[RecordedRun], result: MiningResult, testing: Sequence[int], firings: _Firings
+) -> None:
+    columns = [guard.column for guard in result.guards]
+    for row in testing:
+        first = min((int(table.first[row, column]) for column in columns), default=int(NEVER))
+        wrong_step = runs[row].wrong_step
+        firings.fires[row] = first != NEVER
+        firings.in_time[row] = first != NEVER and (wrong_step is None or first <= wrong_step)
+
+
+def _describe_domains(
+    runs: Sequence[RecordedRun], fires: NDArray[np.bool_], in_time: NDArray[np.bool_]
+) -> dict[str, dict[str, Any]]:
+    domains = sorted({run.domain for run in runs} - {""})
+    described: dict[str, dict[str, Any]] = {}
+    for domain in [*domains, ALL]:
+        rows = [row for row, run in enumerate(runs) if domain in (ALL, run.domain)]
+        failed = [row for row in rows if not runs[row].is_success]
+        passed = [row for row in rows if runs[row].is_success]
+        labelled = [row for row in failed if runs[row].wrong_step is not None]
+        described[domain] = {
+            **_describe_share("coverage", int(fires[failed].sum()), len(failed)),
+            **_describe_share("false_alarms", int(fires[passed].sum()), len(passed)),
+            "coverage_before_wrong_step": int(in_time[labelled].sum()) / len(labelled) if labelled else None,
+        }
+    return described
+
+
+def _describe_share(name: str, firing: int, runs: int) -> dict[str, Any]:
+    low, high = find_interval(firing, runs)
+    return {
+        name: firing / runs if runs else 0.0,
+        f"{name}_low": low,
+        f"{name}_high": high,
+        f"{name}_firing": firing,
+        f"{name}_runs": runs,
+    }
+
+
+def _describe_baseline(runs: Sequence[RecordedRun], fires: NDArray[np.bool_]) -> dict[str, Any]:
+    by_domain = _describe_domains(runs, fires, fires)
+    return {
+        "coverage": by_domain[ALL]["coverage"],
+        "false_alarms": by_domain[ALL]["false_alarms"],
+        "by_domain": by_domain,
+    }
+
+
+def _describe_guards(
+    result: MiningResult, train: Sequence[RecordedRun], accepted: Counter[str]
+) -> list[dict[str, Any]]:
+    passed = sum(run.is_success for run in train)
+    return [
+        {
+            "target": guard.predicate.source,
+            "kind": guard.predicate.kind,
+            "p_value": guard.p_value,
+            "failed_firing": guard.failed_firing,
+            "failed_runs": len(train) - passed,
+            "passed_firing": guard.passed_firing,
+            "passed_runs": passed,
+            "false_alarm_bound": guard.false_alarm_bound,
+            "folds": accepted[guard.predicate.source],
+        }
+        for guard in result.guards
+    ]

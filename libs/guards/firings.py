@@ -1,0 +1,129 @@
+"""Evaluate the predicates of the grammar on recorded runs: in which runs each fires, and at which call first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chassis.targets.errors import EvaluationFailed
+from chassis.targets.target import Target
+from libs.guards.grammar import (
+    UNCONFIRMED,
+    Condition,
+    build_target,
+    may_write,
+    propose,
+    propose_flags,
+    propose_generic,
+)
+from libs.guards.recorded_run import RecordedRun, Replay, RunCall
+
+NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition with its modifiers, as a target."""
+
+    source: str
+    kind: str
+    tool: str
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiringTable:
+    """`first[run, predicate]`: the step of the first call of the run for which the predicate is true, or `NEVER`."""
+
+    predicates: tuple[Predicate, ...]
+    first: NDArray[np.int32]
+
+    @property
+    def fires(self) -> NDArray[np.bool_]:
+        """Return whether each predicate fires in each run."""
+        return np.not_equal(self.first, NEVER)
+
+
+def find_firings(target: Target, run: RecordedRun) -> list[int]:
+    """Return the steps of the calls of a run that a target matches; one that cannot be evaluated does not match."""
+    replay = Replay(run)
+    return [call.step for call in replay if matches(target, call, replay)]
+
+
+def build_firing_table(runs: Sequence[RecordedRun]) -> FiringTable:
+    """Return where every predicate fires that the grammar proposes for the calls of the runs."""
+    tools: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        tools[run.domain].update(call.request.tool for call in run.calls)
+    writers = [tool for domain in tools.values() for tool in domain if may_write(tool)]
+    conditions: dict[str, dict[Condition, Target]] = defaultdict(dict)
+    modifiers: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        replay = Replay(run)
+        for call in replay:
+            tool = call.request.tool
+            modifiers[tool].update(propose_flags(call.request))
+            for condition in propose(call.request, replay.session, tools[run.domain]):
+                if condition not in conditions[tool]:
+                    conditions[tool][condition] = Target(condition.expression)
+    generic = {condition: Target(condition.expression) for condition in propose_generic()}
+    rows = [_find_first_steps(Replay(run), conditions, generic, modifiers) for run in runs]
+    keys = sorted({key for row in rows for key in row}, key=lambda key: (key[0].tool, key[0].expression, key[1]))
+    index = {key: position for position, key in enumerate(keys)}
+    first = np.full((len(runs), len(keys)), NEVER, dtype=np.int32)
+    for number, row in enumerate(rows):
+        for key, step in row.items():
+            first[number, index[key]] = step
+    predicates = tuple(
+        Predicate(
+            build_target(condition.tool, writers, (condition.expression, *modifier)),
+            " and ".join((condition.kind, *(_describe(part) for part in modifier))),
+            condition.tool,
+            1 + len(modifier),
+        )
+        for condition, modifier in keys
+    )
+    return FiringTable(predicates, first)
+
+
+_Key = tuple[Condition, tuple[str, ...]]
+
+
+def _find_first_steps(
+    replay: Replay,
+    conditions: dict[str, dict[Condition, Target]],
+    generic: dict[Condition, Target],
+    modifiers: dict[str, set[str]],
+) -> dict[_Key, int]:
+    first: dict[_Key, int] = {}
+    targets = {source: Target(source) for sources in modifiers.values() for source in sources}
+    for call in replay:
+        tool = call.request.tool
+        flags = [source for source in sorted(modifiers[tool]) if matches(targets[source], call, replay)]
+        unconfirmed = [] if replay.session.is_confirmed else [UNCONFIRMED]
+        combined = [(), *((flag,) for flag in flags)]
+        combined += [(*modifier, *unconfirmed) for modifier in combined] if unconfirmed else []
+        for condition, target in (*conditions[tool].items(), *generic.items()):
+            if condition.tool == "*" and not may_write(tool):
+                continue
+            if matches(target, call, replay):
+                for modifier in combined:
+                    if condition.expression not in modifier:
+                        first.setdefault((condition, modifier), call.step)
+    return first
+
+
+def matches(target: Target, call: RunCall, replay: Replay) -> bool:
+    """Return whether a target matches a call of a replay; one that cannot be evaluated does not match."""
+    try:
+        return target.matches(call.request, replay.session)
+    except EvaluationFailed:
+        return False
+
+
+def _describe(modifier: str) -> str:
+    return "without the user's agreement" if modifier == UNCONFIRMED else "flag set"

@@ -1,0 +1,69 @@
+"""Recorded runs of agents, as mining and backtests read them: messages and calls in order, with the outcome.
+
+A file or an archive of trajectories supplies them as an iterable, so nothing here depends on where they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from chassis.targets.session import SessionHistory, ToolCallRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunMessage:
+    """A message of the user, of the instructions or of the agent at a step of a trajectory."""
+
+    step: int
+    role: Literal["user", "system", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunCall:
+    """A tool call at a step of a trajectory, with its result; `error` is the error message, empty without an error."""
+
+    step: int
+    request: ToolCallRequest
+    result: Any = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The record of one session with its outcome.
+
+    `domain` groups runs that share tools and is a stratum of every test; `wrong_step` is the step of the first wrong
+    write, if people know it.
+    """
+
+    id: str
+    task_id: str
+    is_success: bool
+    events: tuple[RunMessage | RunCall, ...]
+    domain: str = ""
+    wrong_step: int | None = None
+
+    @property
+    def calls(self) -> Iterator[RunCall]:
+        """Yield the calls in order."""
+        return (event for event in self.events if isinstance(event, RunCall))
+
+
+@dataclass(slots=True)
+class Replay:
+    """A run that is played call by call: `session` holds what the agent knew before each call."""
+
+    run: RecordedRun
+    session: SessionHistory = field(default_factory=SessionHistory)
+
+    def __iter__(self) -> Iterator[RunCall]:
+        """Yield each call before its result is added to the session."""
+        for event in self.run.events:
+            if isinstance(event, RunCall):
+                yield event
+                self.session.add_call(event.request, event.result, is_success=not event.error)
+            elif event.role != "assistant":
+                self.session.add_message(event.text, is_user=event.role == "user")

@@ -1,0 +1,98 @@
+"""Guards are mined where a predicate separates failed from passed runs, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from chassis.targets.session import SessionHistory
+from chassis.targets.target import Target
+from libs.guards.association import compute_p_values
+from libs.guards.backtest import backtest
+from libs.guards.evaluation import evaluate_guards
+from libs.guards.firings import build_firing_table
+from libs.guards.grammar import quote
+from libs.guards.mining import mine_guards
+from libs.guards.recorded_run import RecordedRun
+from libs.guards.tests.runs import build_run, call
+
+
+def _build_runs(failing: int = 12, passing: int = 90) -> list[RecordedRun]:
+    """Return runs that fail when the refund was not preceded by a look at the order."""
+    order = {"order_id": "A-1", "total": 30}
+    failed = [
+        build_run(f"f{number}", call(1, "refund", amount=10 + number), is_success=False) for number in range(failing)
+    ]
+    passed = [
+        build_run(f"p{number}", call(1, "get_order", "", order), call(2, "refund", amount=10 + number))
+        for number in range(passing)
+    ]
+    return failed + passed
+
+
+def test_a_left_out_check_is_found() -> None:
+    runs = _build_runs()
+    result = mine_guards(runs, build_firing_table(runs), range(len(runs)))
+    assert [guard.predicate.source for guard in result.guards] == ["call.tool == 'refund' && !succeeded('get_order')"]
+    assert (result.guards[0].failed_firing, result.guards[0].passed_firing) == (12, 0)
+    assert result.tried >= result.counted > 0
+
+
+def test_outcomes_at_random_give_no_guard() -> None:
+    random = np.random.default_rng(3)
+    found = 0
+    for _ in range(10):
+        outcomes = random.random(100) < 0.8
+        runs = [
+            build_run(f"{number}", call(1, "refund", amount=int(random.integers(5))), is_success=bool(outcome))
+            for number, outcome in enumerate(outcomes)
+        ]
+        found += len(mine_guards(runs, build_firing_table(runs), range(len(runs))).guards)
+    assert found <= 1
+
+
+def test_few_passing_runs_cannot_show_that_false_alarms_are_rare() -> None:
+    runs = _build_runs(failing=12, passing=40)
+    assert mine_guards(runs, build_firing_table(runs), range(len(runs))).guards == ()
+
+
+def test_repeated_runs_of_one_task_are_one_unit() -> None:
+    single = build_run("one", call(1, "refund", amount=1), is_success=False)
+    runs = [*[RecordedRun(f"r{number}", "one", False, single.events) for number in range(20)], *_build_runs(0, 20)]
+    p_values, _ = compute_p_values(runs, np.array([[not run.is_success] for run in runs]))
+    assert p_values[0] >= 1 / 21
+
+
+def test_guards_are_measured_on_other_tasks() -> None:
+    report = evaluate_guards(_build_runs())
+    assert sorted(report) == ["baselines", "by_domain", "coverage", "false_alarms", "guards"]
+    assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
+    assert report["by_domain"]["all"]["coverage_low"] > 0.7
+    assert report["baselines"]["first_write_call"]["false_alarms"] == 1.0
+    json.dumps(report, allow_nan=False)
+
+
+def test_guards_are_measured_on_a_file_of_tests() -> None:
+    test = [build_run("t1", call(1, "refund", amount=3), is_success=False), build_run("t2", call(1, "get_order"))]
+    report = evaluate_guards(_build_runs(), test)
+    assert (report["coverage"], report["false_alarms"], report["by_domain"]["all"]["coverage_runs"]) == (1.0, 0.0, 1)
+
+
+def test_a_firing_after_the_first_wrong_write_is_late() -> None:
+    events = (call(1, "refund", amount=1), call(2, "refund", amount=1))
+    run = RecordedRun("r", "r", False, events, wrong_step=1)
+    result = backtest(Target("call.tool == 'refund' && repeats() > 0"), [run])
+    assert (result.failed, result.failed_firing, result.firings[0].is_late) == (1, 0, True)
+
+
+def test_every_proposed_predicate_is_a_target() -> None:
+    odd = call(1, 'send "mail"\'s', text="it's\n\\n", count=2.5, flag=True, items=[1], none=None)
+    table = build_firing_table([build_run("r", odd, odd)])
+    for predicate in table.predicates:
+        Target(predicate.source)
+
+
+def test_texts_are_quoted_for_cel() -> None:
+    for text in ("it's", 'a "b"', "back\\slash", "line\nfeed\t\r"):
+        assert Target(f"call.args.x == {quote(text)}").matches(call(0, "t", x=text).request, SessionHistory())

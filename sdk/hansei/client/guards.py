@@ -1,0 +1,274 @@
+"""Check the tool calls of a session before they are made: most checks are decided here, without a call to the server.
+
+A call that no target matches is allowed at once. For a call that one matches, the server decides, because it withholds
+some advice at random and stores the firing; while it is unavailable, the local decision counts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chassis.targets.errors import InvalidTarget
+from chassis.targets.guard import CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
+from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.target import Target
+from hansei.client.calls import AsyncMode, BlockingMode
+from hansei.client.outages import AWAY, warn
+from hansei.client.services import GuardServiceClient
+from hansei.evidence.v1 import guard_service_pb2 as pb
+
+Decision = Literal["allow", "advise", "ask", "deny"]
+REFRESH_SECONDS = 30.0
+"""The age at which the guards of a dataset are read again."""
+MAX_ARGUMENTS_CHARS = 100_000
+MAX_RESULT_CHARS = 400_000
+MAX_TEXT_CHARS = 100_000
+_PAGE_SIZE = 1_000
+_DECISIONS: dict[int, Decision] = {
+    pb.GUARD_DECISION_ADVISE: "advise",
+    pb.GUARD_DECISION_ASK: "ask",
+    pb.GUARD_DECISION_DENY: "deny",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallVerdict:
+    """The decision about a call: make it, make it with the texts as advice, ask a person, or refuse it."""
+
+    decision: Decision = "allow"
+    texts: tuple[str, ...] = ()
+    bullet_ids: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the lessons for the agent, one a line."""
+        return "\n".join(self.texts)
+
+
+_ALLOWED = CallVerdict()
+
+
+class _LocalGuard:
+    """The parts that both kinds of session guards share: the compiled guards, the session, and what is unreported."""
+
+    def __init__(self, dataset: str, session_id: str, clock: Callable[[], float]) -> None:
+        self.dataset = dataset
+        self.session_id = session_id
+        self.unchecked = 0
+        """Calls that were allowed unchecked, because the guards could not be read."""
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._history = SessionHistory()
+        self._messages: list[pb.SessionMessage] = []
+        self._compiled: dict[tuple[str, str, int, str], CallGuard] = {}
+        self._index = GuardIndex()
+        self._has_guards = False
+        self._read_at = float("-inf")
+
+    def add_message(self, text: str, *, is_instruction: bool = False) -> None:
+        """Add a message of the user, or one of the instructions, that the agent read."""
+        with self._lock:
+            self._history.add_message(text, is_user=not is_instruction)
+            self._messages.append(pb.SessionMessage(text=text[:MAX_TEXT_CHARS], is_instruction=is_instruction))
+
+    def _needs_guards(self) -> bool:
+        return self._clock() - self._read_at >= REFRESH_SECONDS
+
+    def _set_guards(self, guards: list[pb.Guard]) -> None:
+        compiled: dict[tuple[str, str, int, str], CallGuard] = {}
+        for guard in guards:
+            key = (guard.bullet_id, guard.target.expression, guard.target.mode, guard.text)
+            found = self._compiled.get(key) or _compile(guard)
+            if found is not None:
+                compiled[key] = found
+        with self._lock:
+            self._compiled, self._index, self._has_guards = compiled, GuardIndex(compiled.values()), True
+            self._read_at = self._clock()
+
+    def _note_outage(self, error: Exception) -> None:
+        warn("guards cannot be read", dataset=self.dataset, error=error)
+        self._read_at = self._clock()
+
+    def _match(self, call: ToolCallRequest) -> GuardMatches:
+        with self._lock:
+            if not self._has_guards:
+                self.unchecked += 1
+            return find_matches(self._index, call, self._history)
+
+    def _take_messages(self) -> list[pb.SessionMessage]:
+        with self._lock:
+            messages, self._messages = self._messages, []
+            return messages
+
+    def _add_call(self, call: ToolCallRequest, result: Any, failed: bool) -> None:
+        with self._lock:
+            self._history.add_call(call, result, is_success=not failed)
+
+    def _build_report(
+        self, messages: list[pb.SessionMessage], call: pb.GuardedCall, result: Any, failed: bool
+    ) -> dict[str, Any]:
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+        return {
+            "dataset": self.dataset,
+            "session_id": self.session_id,
+            "messages": messages,
+            "call": call,
+            "result": text[:MAX_RESULT_CHARS],
+            "failed": failed,
+        }
+
+
+class SessionGuard(_LocalGuard):
+    """The guard of one session, from `Client.guard`."""
+
+    def __init__(
+        self,
+        service: GuardServiceClient[BlockingMode],
+        dataset: str,
+        session_id: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(dataset, session_id, clock)
+        self._service = service
+
+    def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
+        """Return what to do with a call. Without hansei every call is allowed."""
+        if self._needs_guards():
+            self.refresh()
+        call = ToolCallRequest(tool, dict(arguments or {}))
+        matches = self._match(call)
+        if not matches.matches:
+            return _ALLOWED
+        try:
+            self._send_messages()
+            return _read_verdict(
+                self._service.check_call(dataset=self.dataset, session_id=self.session_id, call=_encode_call(call))
+            )
+        except AWAY as error:
+            warn("guard decides alone: hansei is unavailable", dataset=self.dataset, error=error)
+            return _decide(matches)
+
+    def report(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False) -> None:
+        """Add a call that was made, with its result, for the checks of later calls."""
+        call = ToolCallRequest(tool, dict(arguments or {}))
+        self._add_call(call, result, failed)
+        messages = self._take_messages()
+        try:
+            self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
+        except AWAY as error:
+            warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
+
+    def refresh(self) -> None:
+        """Read the guards of the dataset now."""
+        guards: list[pb.Guard] = []
+        token = ""
+        try:
+            while True:
+                page = self._service.list_all(dataset=self.dataset, page_size=_PAGE_SIZE, page_token=token)
+                guards.extend(page.guards)
+                token = page.next_page_token
+                if not token:
+                    return self._set_guards(guards)
+        except AWAY as error:
+            self._note_outage(error)
+
+    def _send_messages(self) -> None:
+        messages = self._take_messages()
+        if messages:
+            self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
+
+
+class AsyncSessionGuard(_LocalGuard):
+    """The guard of one session, from `AsyncClient.guard`."""
+
+    def __init__(
+        self,
+        service: GuardServiceClient[AsyncMode],
+        dataset: str,
+        session_id: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(dataset, session_id, clock)
+        self._service = service
+
+    async def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
+        """Return what to do with a call; see `SessionGuard.check`."""
+        if self._needs_guards():
+            await self.refresh()
+        call = ToolCallRequest(tool, dict(arguments or {}))
+        matches = self._match(call)
+        if not matches.matches:
+            return _ALLOWED
+        try:
+            messages = self._take_messages()
+            if messages:
+                await self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
+            return _read_verdict(
+                await self._service.check_call(
+                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call)
+                )
+            )
+        except AWAY as error:
+            warn("guard decides alone: hansei is unavailable", dataset=self.dataset, error=error)
+            return _decide(matches)
+
+    async def report(
+        self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False
+    ) -> None:
+        """Add a call that was made, with its result; see `SessionGuard.report`."""
+        call = ToolCallRequest(tool, dict(arguments or {}))
+        self._add_call(call, result, failed)
+        messages = self._take_messages()
+        try:
+            await self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
+        except AWAY as error:
+            warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
+
+    async def refresh(self) -> None:
+        """Read the guards of the dataset now."""
+        guards: list[pb.Guard] = []
+        token = ""
+        try:
+            while True:
+                page = await self._service.list_all(dataset=self.dataset, page_size=_PAGE_SIZE, page_token=token)
+                guards.extend(page.guards)
+                token = page.next_page_token
+                if not token:
+                    return self._set_guards(guards)
+        except AWAY as error:
+            self._note_outage(error)
+
+
+def _compile(guard: pb.Guard) -> CallGuard | None:
+    try:
+        target = Target(guard.target.expression)
+    except InvalidTarget as error:  # A server of another version may know another vocabulary.
+        warn("target does not compile; it guards nothing", bullet=guard.bullet_id, rule=error.rule)
+        return None
+    return CallGuard(guard.bullet_id, target, GuardMode(guard.target.mode or GuardMode.SHADOW), guard.text)
+
+
+def _encode_call(call: ToolCallRequest) -> pb.GuardedCall:
+    arguments = json.dumps(call.args, ensure_ascii=False, default=str)
+    return pb.GuardedCall(tool=call.tool, arguments=arguments if len(arguments) <= MAX_ARGUMENTS_CHARS else "")
+
+
+def _read_verdict(response: pb.CheckCallResponse) -> CallVerdict:
+    decision = _DECISIONS.get(response.decision, "allow")
+    shown = [match for match in response.matches if match.text]
+    return CallVerdict(decision, tuple(match.text for match in shown), tuple(match.bullet_id for match in shown))
+
+
+def _decide(matches: GuardMatches) -> CallVerdict:
+    """Return the local decision: that of the strictest guard."""
+    active = [guard for guard in matches.matches if guard.mode > GuardMode.SHADOW]
+    if not active:
+        return _ALLOWED
+    names: dict[GuardMode, Decision] = {GuardMode.ADVISE: "advise", GuardMode.ASK: "ask", GuardMode.DENY: "deny"}
+    mode = max(guard.mode for guard in active)
+    return CallVerdict(names[mode], tuple(guard.text for guard in active), tuple(guard.bullet_id for guard in active))

@@ -1,0 +1,135 @@
+"""Sessions and firings of guards in SQL."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from cachetools import LRUCache
+from sqlalchemy import Connection, Integer, cast, delete, func, insert, select
+
+from libs.storage.database import Database
+from libs.storage.engines import insert_for
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.timestamps import utc_now
+from services.evidence.adapters.sql.guard_schema import guard_dataset, guard_event, guard_firing
+from services.evidence.adapters.sql.schema import requests
+from services.evidence.domain.assignment import KEY_BYTES
+from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, decode_event, encode_event
+from services.evidence.usecases.guard_ports import FiringCounts
+
+CACHED_KEYS = 10_000
+
+
+class GuardRepository:
+    """Stores sessions and firings in the database of the evidence service."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+        self._keys: LRUCache[str, bytes] = LRUCache(CACHED_KEYS)
+
+    async def load_events(self, dataset: str, session_id: str, after: int) -> list[SessionEvent]:
+        """Return the events of a session after the first `after`."""
+        table = guard_event.c
+        query = (
+            select(table.body)
+            .where(table.dataset == dataset, table.session_id == session_id, table.number > after)
+            .order_by(table.number)
+        )
+        bodies = await self._database.read(lambda connection: list(connection.execute(query).scalars()))
+        return [decode_event(body) for body in bodies]
+
+    async def append_events(
+        self, key: IdempotencyKey, dataset: str, session_id: str, events: Sequence[SessionEvent]
+    ) -> int:
+        """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
+        now = self._clock()
+
+        def run(connection: Connection) -> bytes:
+            def append() -> bytes:
+                count = _count_events(connection, dataset, session_id)
+                rows = [
+                    {
+                        "dataset": dataset,
+                        "session_id": session_id,
+                        "number": number,
+                        "body": encode_event(event),
+                        "created_at": now,
+                    }
+                    for number, event in enumerate(events, count + 1)
+                ]
+                if rows:
+                    connection.execute(insert(guard_event), rows)
+                return json.dumps(count + len(rows)).encode()
+
+            return requests.run_once(connection, key, now, append)
+
+        return int(json.loads(await self._database.write(run, key=f"{dataset}/{session_id}")))
+
+    async def find_key(self, dataset: str) -> bytes:
+        """Return the key of the random assignments of a dataset."""
+        key = self._keys.get(dataset)
+        if key is None:
+            key = self._keys[dataset] = await self._database.write(lambda c: _find_key(c, dataset), key=dataset)
+        return key
+
+    async def store_firings(
+        self, dataset: str, session_id: str, step: int, call_key: str, matches: Sequence[DecidedMatch]
+    ) -> None:
+        """Store the firings of the check of one call; a repeated check adds none."""
+        now = self._clock()
+        digest = blake2b(call_key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        rows = [
+            {
+                "dataset": dataset,
+                "session_id": session_id,
+                "step": step,
+                "call_digest": digest,
+                "bullet_id": match.guard.bullet_id,
+                "mode": int(match.guard.mode),
+                "is_withheld": match.is_withheld,
+                "probability": match.probability,
+                "created_at": now,
+            }
+            for match in matches
+        ]
+
+        def run(connection: Connection) -> None:
+            connection.execute(insert_for(connection.dialect.name)(guard_firing).on_conflict_do_nothing(), rows)
+
+        await self._database.write(run, key=f"{dataset}/{session_id}")
+
+    async def count_firings(self, dataset: str) -> Mapping[str, FiringCounts]:
+        """Return the counts of firings by bullet."""
+        table = guard_firing.c
+        withheld = func.sum(cast(table.is_withheld, Integer))
+        query = select(table.bullet_id, func.count(), withheld).where(table.dataset == dataset)
+        rows = await self._database.read(lambda connection: list(connection.execute(query.group_by(table.bullet_id))))
+        return {bullet_id: FiringCounts(int(firings), int(silent)) for bullet_id, firings, silent in rows}
+
+    async def delete_older(self, retention: timedelta) -> None:
+        """Delete events and firings that are older than this."""
+        limit = self._clock() - retention
+
+        def run(connection: Connection) -> None:
+            for table in (guard_event, guard_firing):
+                connection.execute(delete(table).where(table.c.created_at < limit))
+
+        await self._database.write(run)
+
+
+def _count_events(connection: Connection, dataset: str, session_id: str) -> int:
+    table = guard_event.c
+    query = select(func.max(table.number)).where(table.dataset == dataset, table.session_id == session_id)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def _find_key(connection: Connection, dataset: str) -> bytes:
+    row = {"dataset": dataset, "assignment_key": secrets.token_bytes(KEY_BYTES)}
+    connection.execute(insert_for(connection.dialect.name)(guard_dataset).values(row).on_conflict_do_nothing())
+    query = select(guard_dataset.c.assignment_key).where(guard_dataset.c.dataset == dataset)
+    return bytes(connection.execute(query).scalar_one())

@@ -1,0 +1,107 @@
+"""Convert between the messages of guards and the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from chassis.targets.guard import CallGuard, GuardMode
+from chassis.targets.session import ToolCallRequest
+from hansei.evidence.v1 import guard_service_pb2 as pb
+from hansei.playbook.v1 import playbook_pb2
+from libs.guards.backtest import Backtest
+from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
+from services.evidence.domain.guard_sessions import (
+    DecidedMatch,
+    SessionCall,
+    SessionEvent,
+    SessionText,
+    parse_arguments,
+)
+from services.evidence.usecases.check_call import CheckedCall
+from services.evidence.usecases.guard_ports import FiringCounts
+
+_DECISIONS = {
+    None: pb.GUARD_DECISION_ALLOW,
+    GuardMode.ADVISE: pb.GUARD_DECISION_ADVISE,
+    GuardMode.ASK: pb.GUARD_DECISION_ASK,
+    GuardMode.DENY: pb.GUARD_DECISION_DENY,
+}
+
+
+def decode_call(message: pb.GuardedCall, field: str = "call") -> ToolCallRequest:
+    """Return the call of a message. Raises InvalidCallArguments."""
+    return ToolCallRequest(message.tool, parse_arguments(message.arguments, f"{field}.arguments"))
+
+
+def decode_events(request: pb.ReportCallRequest) -> list[SessionEvent]:
+    """Return the events of a report: the messages, then the call. Raises InvalidCallArguments."""
+    events: list[SessionEvent] = [SessionText(message.text, message.is_instruction) for message in request.messages]
+    if request.HasField("call"):
+        events.append(SessionCall(decode_call(request.call), request.result, request.failed))
+    return events
+
+
+def decode_run(message: pb.GuardRun, field: str) -> RecordedRun:
+    """Return a recorded run; the step of a call is its number. Raises InvalidCallArguments."""
+    events: list[RunMessage | RunCall] = []
+    for number, recorded in enumerate(message.calls):
+        events.extend(
+            RunMessage(number, "system" if text.is_instruction else "user", text.text) for text in recorded.messages
+        )
+        call = decode_call(recorded.call, f"{field}.calls[{number}].call")
+        error = recorded.result or "failed" if recorded.failed else ""
+        events.append(RunCall(number, call, recorded.result, error))
+    return RecordedRun(message.id, message.id, message.succeeded, tuple(events))
+
+
+def encode_checked_call(checked: CheckedCall) -> pb.CheckCallResponse:
+    """Return the message of a decision."""
+    return pb.CheckCallResponse(
+        decision=_DECISIONS[checked.mode],
+        matches=[_encode_match(match) for match in checked.matches],
+        revision=checked.revision,
+        note=checked.note,
+    )
+
+
+def _encode_match(match: DecidedMatch) -> pb.GuardMatch:
+    is_shown = not match.is_withheld and match.guard.mode > GuardMode.SHADOW
+    return pb.GuardMatch(
+        bullet_id=match.guard.bullet_id,
+        mode=encode_mode(match.guard.mode),
+        text=match.guard.text if is_shown else "",
+        is_withheld=match.is_withheld,
+    )
+
+
+def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode.ValueType:
+    """Return the mode of the contract."""
+    return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")
+
+
+def encode_guard(guard: CallGuard, counts: FiringCounts, *, is_pinned: bool) -> pb.Guard:
+    """Return the message of a guard with its firings."""
+    target = playbook_pb2.Target(expression=guard.target.source, mode=encode_mode(guard.mode), pinned=is_pinned)
+    return pb.Guard(
+        bullet_id=guard.bullet_id, target=target, text=guard.text, firings=counts.firings, withheld=counts.withheld
+    )
+
+
+def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
+    """Return the message of a backtest."""
+    return pb.BacktestTargetResponse(
+        failed=result.failed,
+        failed_firing=result.failed_firing,
+        passed=result.passed,
+        passed_firing=result.passed_firing,
+        false_alarm_bound=result.false_alarm_bound,
+        firings=[
+            pb.GuardFiring(run_id=firing.run_id, call=firing.step, succeeded=firing.is_success)
+            for firing in result.firings
+        ],
+    )
+
+
+def decode_runs(messages: Iterable[pb.GuardRun]) -> Sequence[RecordedRun]:
+    """Return the recorded runs of a request. Raises InvalidCallArguments."""
+    return [decode_run(message, f"runs[{index}]") for index, message in enumerate(messages)]

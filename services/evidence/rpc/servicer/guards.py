@@ -1,0 +1,68 @@
+"""GuardService: decide tool calls, take their results, list guards, and test targets on recorded runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from chassis.targets.errors import InvalidTarget
+from chassis.targets.target import Target
+from hansei.evidence.v1 import guard_service_pb2 as pb
+from hansei.evidence.v1 import guard_service_pb2_grpc
+from libs.guards.backtest import backtest
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.page_tokens import decode_page_token, encode_page_token
+from services.evidence.rpc.convert import guards as convert
+from services.evidence.usecases.check_call import CheckCall
+from services.evidence.usecases.guard_ports import FiringCounts, GuardSource, GuardStore
+
+DEFAULT_PAGE_SIZE = 100
+
+
+class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
+    """Decides tool calls by the targets of the bullets of a dataset."""
+
+    def __init__(self, check_call: CheckCall, source: GuardSource, store: GuardStore) -> None:
+        self._check_call = check_call
+        self._source = source
+        self._store = store
+
+    async def CheckCall(self, request: pb.CheckCallRequest, context: Any) -> pb.CheckCallResponse:
+        """Decide a tool call before it is made."""
+        call = convert.decode_call(request.call)
+        return convert.encode_checked_call(await self._check_call(request.dataset, request.session_id, call))
+
+    async def ReportCall(self, request: pb.ReportCallRequest, context: Any) -> pb.ReportCallResponse:
+        """Add messages and a call with its result to a session."""
+        events = convert.decode_events(request)
+        key = IdempotencyKey.for_message(request)
+        count = await self._store.append_events(key, request.dataset, request.session_id, events)
+        return pb.ReportCallResponse(events=count)
+
+    async def ListGuards(self, request: pb.ListGuardsRequest, context: Any) -> pb.ListGuardsResponse:
+        """List the guards of a dataset, those that fired most often first."""
+        found = await self._source.find(request.dataset)
+        counts = await self._store.count_firings(request.dataset)
+        (start,) = decode_page_token(request, int) or (0,)
+        end = start + (request.page_size or DEFAULT_PAGE_SIZE)
+        none = FiringCounts()
+        guards = sorted(found.guards, key=lambda guard: (-counts.get(guard.bullet_id, none).firings, guard.bullet_id))
+        return pb.ListGuardsResponse(
+            guards=[
+                convert.encode_guard(
+                    guard, counts.get(guard.bullet_id, none), is_pinned=guard.bullet_id in found.pinned
+                )
+                for guard in guards[start:end]
+            ],
+            revision=found.revision,
+            next_page_token=encode_page_token(request, end) if end < len(guards) else "",
+        )
+
+    async def BacktestTarget(self, request: pb.BacktestTargetRequest, context: Any) -> pb.BacktestTargetResponse:
+        """Return what a target would have done in recorded runs."""
+        try:
+            target = Target(request.expression)
+        except InvalidTarget as error:
+            raise InvalidTarget(request.expression, error.rule, "expression") from error
+        runs = convert.decode_runs(request.runs)
+        return convert.encode_backtest(await asyncio.to_thread(backtest, target, runs))

@@ -1,0 +1,87 @@
+"""Decide tool calls by the guards of a dataset and the earlier events of the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cachetools import LRUCache
+
+from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from chassis.targets.guard import GuardMode, find_matches
+from chassis.targets.session import SessionHistory, ToolCallRequest
+from services.evidence.domain.guard_sessions import DecidedMatch, add_events, decide_matches
+from services.evidence.usecases.guard_ports import GuardSource, GuardStore
+
+CACHED_SESSIONS = 1_000
+UNAVAILABLE = "the guards cannot be read: the call is allowed unchecked"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """The decision about a call; `mode` is the strictest mode in effect, None if nothing stands against the call."""
+
+    mode: GuardMode | None = None
+    matches: tuple[DecidedMatch, ...] = ()
+    revision: int = 0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class _CachedSession:
+    history: SessionHistory = field(default_factory=SessionHistory)
+    events: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class CheckCall:
+    """Checks calls. Without guards or without the store, a call is allowed and counted as unchecked."""
+
+    def __init__(self, source: GuardSource, store: GuardStore, count_check: Callable[[str, int], None]) -> None:
+        self._source = source
+        self._store = store
+        self._count_check = count_check
+        self._sessions: LRUCache[tuple[str, str], _CachedSession] = LRUCache(CACHED_SESSIONS)
+
+    async def __call__(self, dataset: str, session_id: str, call: ToolCallRequest) -> CheckedCall:
+        """Return the decision about a call that a session is about to make."""
+        try:
+            checked = await self._check(dataset, session_id, call)
+        except HanseiError as error:
+            _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
+            checked = CheckedCall(note=f"{UNAVAILABLE} ({error})")
+        decision = "unchecked" if checked.note else checked.mode.name.lower() if checked.mode else "allow"
+        self._count_check(decision, len(checked.matches))
+        return checked
+
+    async def _check(self, dataset: str, session_id: str, call: ToolCallRequest) -> CheckedCall:
+        guards = await self._source.find(dataset)
+        if not any(True for _ in guards.index.select(call.tool)):
+            return CheckedCall(revision=guards.revision)
+        session = await self._load(dataset, session_id)
+        found = find_matches(guards.index, call, session.history)
+        for guard, reason in found.failures:
+            _log.info("guard could not be evaluated; it allows the call", bullet=guard.bullet_id, reason=reason)
+        if not found.matches:
+            return CheckedCall(revision=guards.revision)
+        matches = decide_matches(await self._store.find_key(dataset), session_id, found.matches)
+        await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
+        return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision)
+
+    async def _load(self, dataset: str, session_id: str) -> _CachedSession:
+        """Return the session with the events that any replica stored."""
+        session = self._sessions.setdefault((dataset, session_id), _CachedSession())
+        async with session.lock:  # Two checks at once must not add the same events twice.
+            events = await self._store.load_events(dataset, session_id, session.events)
+            add_events(session.history, events)
+            session.events += len(events)
+        return session
+
+
+def _choose_mode(matches: Sequence[DecidedMatch]) -> GuardMode | None:
+    modes = [match.guard.mode for match in matches if not match.is_withheld and match.guard.mode > GuardMode.SHADOW]
+    return max(modes, default=None)

@@ -1,0 +1,71 @@
+"""The ports of the checks of tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from chassis.targets.guard import CallGuard, GuardIndex
+from libs.storage.idempotency import IdempotencyKey
+from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetGuards:
+    """The guards of a dataset at a revision of its playbook."""
+
+    revision: int
+    guards: tuple[CallGuard, ...]
+    index: GuardIndex
+    pinned: frozenset[str] = frozenset()
+    """The bullets whose mode a person set."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiringCounts:
+    """The checked calls that a guard matched, and those of them whose advice was withheld."""
+
+    firings: int = 0
+    withheld: int = 0
+
+
+class GuardSource(Protocol):
+    """The source of the guards of a dataset."""
+
+    async def find(self, dataset: str) -> DatasetGuards:
+        """Return the guards. Raises HanseiError while they cannot be read."""
+        ...
+
+
+class GuardStore(Protocol):
+    """The store of sessions and firings."""
+
+    async def load_events(self, dataset: str, session_id: str, after: int) -> Sequence[SessionEvent]:
+        """Return the events of a session after the first `after`."""
+        ...
+
+    async def append_events(
+        self, key: IdempotencyKey, dataset: str, session_id: str, events: Sequence[SessionEvent]
+    ) -> int:
+        """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
+        ...
+
+    async def find_key(self, dataset: str) -> bytes:
+        """Return the key of the random assignments of a dataset."""
+        ...
+
+    async def store_firings(
+        self, dataset: str, session_id: str, step: int, call_key: str, matches: Sequence[DecidedMatch]
+    ) -> None:
+        """Store the firings of the check of one call; a repeated check adds none."""
+        ...
+
+    async def count_firings(self, dataset: str) -> Mapping[str, FiringCounts]:
+        """Return the counts of firings by bullet."""
+        ...
+
+    async def delete_older(self, retention: timedelta) -> None:
+        """Delete events and firings that are older than this."""
+        ...

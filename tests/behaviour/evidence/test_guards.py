@@ -1,0 +1,188 @@
+"""Guards decide the tool calls of sessions, over gRPC, with a real curator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import chassis
+from chassis.errors import HanseiError, RequestIdReused
+from chassis.targets.errors import InvalidTarget
+from hansei.evidence.v1 import guard_service_pb2 as pb
+from hansei.evidence.v1 import guard_service_pb2_grpc
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2_grpc
+from services.curator.bootstrap import build as build_curator
+from services.curator.settings import CuratorSettings
+from services.evidence.bootstrap import build
+from services.evidence.domain.errors import InvalidCallArguments
+from services.evidence.settings import EvidenceSettings
+from tests.support.playbook_client import add, apply, update
+
+COMMIT = "call.tool == 'git_commit' && !succeeded('git_config')"
+
+
+@asynccontextmanager
+async def serve_curator(folder: Path) -> AsyncIterator[str]:
+    """Serve a curator; its address."""
+    settings = CuratorSettings(
+        playbook_data_dir=str(folder / "playbooks"), llm_provider="offline", embedding_provider="hashing"
+    )
+    async with chassis.serve(build_curator(settings, chassis.Peers({}))) as running:
+        yield running.address
+
+
+@asynccontextmanager
+async def serve_evidence(folder: Path, curator: str) -> AsyncIterator[Any]:
+    """Serve the evidence service; a stub of its guards."""
+    settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"))
+    peers = chassis.Peers({"search": "127.0.0.1:9", "curator": curator})
+    async with chassis.serve(build(settings, peers)) as running:
+        clients = chassis.Peers({"evidence": running.address})
+        yield guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
+        await clients.close()
+    await peers.close()
+
+
+@pytest.fixture
+async def curator(tmp_path: Path) -> AsyncIterator[str]:
+    async with serve_curator(tmp_path) as address:
+        yield address
+
+
+@pytest.fixture
+async def playbooks(curator: str) -> AsyncIterator[Any]:
+    peers = chassis.Peers({"curator": curator})
+    yield playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    await peers.close()
+
+
+def aim(delta: playbook_pb2.Delta, expression: str, mode: str) -> playbook_pb2.Delta:
+    """Return the delta with a target."""
+    delta.target.expression = expression
+    delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
+    return delta
+
+
+async def check(guards: Any, tool: str, session: str = "s", /, **arguments: Any) -> pb.CheckCallResponse:
+    """Check a call."""
+    call = pb.GuardedCall(tool=tool, arguments=json.dumps(arguments))
+    response: pb.CheckCallResponse = await guards.CheckCall(
+        pb.CheckCallRequest(dataset="d", session_id=session, call=call)
+    )
+    return response
+
+
+async def report(guards: Any, tool: str, result: str = "ok", **fields: Any) -> pb.ReportCallResponse:
+    """Report a call."""
+    request = pb.ReportCallRequest(request_id=str(uuid4()), dataset="d", session_id="s", result=result, **fields)
+    request.call.tool = tool
+    response: pb.ReportCallResponse = await guards.ReportCall(request)
+    return response
+
+
+async def wait_for_revision(guards: Any, revision: int) -> None:
+    """Wait until guards are those of a revision."""
+    while (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).revision < revision:
+        pass
+
+
+async def test_a_call_that_repeats_a_mistake_is_refused_until_the_session_did_better(
+    playbooks: Any, curator: str, tmp_path: Path
+) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY"))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        refused = await check(guards, "git_commit")
+        assert refused.decision == pb.GUARD_DECISION_DENY
+        assert [(match.bullet_id, match.text) for match in refused.matches] == [("gene-00001", "Set user.name first.")]
+        assert (await check(guards, "git_push")).decision == pb.GUARD_DECISION_ALLOW
+        assert (await report(guards, "git_config")).events == 1
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+        assert (await check(guards, "git_commit", "other")).decision == pb.GUARD_DECISION_DENY
+    # The session is stored: after a restart it is decided alike.
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+        [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
+        assert (guard.bullet_id, guard.target.expression, guard.firings) == ("gene-00001", COMMIT, 2)
+
+
+async def test_guards_follow_the_playbook(playbooks: Any, curator: str, tmp_path: Path) -> None:
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+        await apply(playbooks, aim(add("Set user.name first."), COMMIT, "SHADOW"))
+        await wait_for_revision(guards, 1)
+        counted = await check(guards, "git_commit")
+        assert (counted.decision, [match.text for match in counted.matches]) == (pb.GUARD_DECISION_ALLOW, [""])
+        await apply(playbooks, aim(update("gene-00001", ""), COMMIT, "ASK"))
+        await wait_for_revision(guards, 2)
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ASK
+        await apply(playbooks, aim(update("gene-00001", ""), "", "SHADOW"))
+        await wait_for_revision(guards, 3)
+        assert (await check(guards, "git_commit")).matches == []
+
+
+async def test_advice_is_withheld_from_a_quarter_of_the_sessions(playbooks: Any, curator: str, tmp_path: Path) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE"))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        responses = [await check(guards, "git_commit", f"s{number}") for number in range(120)]
+        withheld = [response.matches[0].is_withheld for response in responses]
+        assert 10 <= sum(withheld) <= 55  # 30 expected; outside of this less often than once in 100,000
+        for response, is_withheld in zip(responses, withheld, strict=True):
+            expected = pb.GUARD_DECISION_ALLOW if is_withheld else pb.GUARD_DECISION_ADVISE
+            assert (response.decision, bool(response.matches[0].text)) == (expected, not is_withheld)
+        again = [await check(guards, "git_commit", f"s{number}") for number in range(120)]
+        assert again == responses
+        [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
+        assert (guard.firings, guard.withheld) == (120, sum(withheld))
+
+
+async def test_without_the_curator_every_call_is_allowed(tmp_path: Path) -> None:
+    async with serve_evidence(tmp_path / "e", "127.0.0.1:9") as guards:
+        response = await check(guards, "git_commit")
+        assert response.decision == pb.GUARD_DECISION_ALLOW
+        assert "allowed unchecked" in response.note
+
+
+async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, tmp_path: Path) -> None:
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        request = pb.ReportCallRequest(
+            request_id=str(uuid4()),
+            dataset="d",
+            session_id="s",
+            messages=[pb.SessionMessage(text="Yes, do it."), pb.SessionMessage(text="Be brief.", is_instruction=True)],
+            call=pb.GuardedCall(tool="t"),
+        )
+        assert [(await guards.ReportCall(request)).events for _ in range(2)] == [3, 3]
+        request.result = "other"
+        with pytest.raises(RequestIdReused):
+            await guards.ReportCall(request)
+        for arguments, rule in (("{", "is not JSON"), ("[1]", "must be an object")):
+            call = pb.GuardedCall(tool="t", arguments=arguments)
+            with pytest.raises(InvalidCallArguments, match=rf"call.arguments .* {rule}"):
+                await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s", call=call))
+        with pytest.raises(HanseiError, match="call"):
+            await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s"))
+
+
+async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path) -> None:
+    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardRun:
+        calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
+        return pb.GuardRun(id=name, succeeded=succeeded, calls=calls)
+
+    runs = [
+        record("f", "git_status", "git_commit", succeeded=False),
+        record("g", "git_status", succeeded=False),
+        record("p", "git_config", "git_commit", succeeded=True),
+    ]
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, runs=runs))
+        assert (result.failed, result.failed_firing, result.passed, result.passed_firing) == (2, 1, 1, 0)
+        assert list(result.firings) == [pb.GuardFiring(run_id="f", call=1, succeeded=False)]
+        assert result.false_alarm_bound == pytest.approx(0.95)
+        with pytest.raises(InvalidTarget, match=r"expression .* at character"):
+            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", runs=runs))
