@@ -197,7 +197,7 @@ def row(curator: str, labels: str, share: float, result: TrustResult, truth: Tru
 
 
 async def main(content: bytes, client: Client) -> None:
-    """Print and writes the table for the runs in a file with this content."""
+    """Print and write the table for the trajectories of a file with this content."""
     logging.disable(logging.WARNING)
     runs = [recorded.trajectory for recorded in read_trajectories(content, DATASET).runs]
     rows = []

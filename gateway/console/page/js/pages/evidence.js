@@ -1,4 +1,4 @@
-/** What the playbook and each of its bullets do: effects with their intervals, decisions, and the trials behind them. */
+/** The effects of the playbook and of each bullet, with intervals, the decisions, and the state of the trials. */
 
 import { fetchAll } from "../api.js";
 import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
@@ -56,7 +56,7 @@ class Evidence {
     return { status, measured: measured.slice(0, MOST), worth, decided: decided.decisions, texts: await this.texts(measured) };
   }
 
-  /** The present lessons by the ids of their bullets. */
+  /** Returns the current lessons by the ids of their bullets. */
   async texts(measured) {
     const ids = measured.slice(0, MOST).map(({ bullet_id: id }) => id);
     const found = ids.length ? await bullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
