@@ -133,7 +133,7 @@ class ToolContext(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """Where the text comes from."""
+    """The source of the text."""
     text: _builtins.str
     """The text."""
     def __init__(

@@ -59,7 +59,7 @@ class ReflectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ParseTrajectories(self, request, context):
-        """Reads trajectories from a file of any format it knows.
+        """Parses the trajectories of a file in any supported format.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
