@@ -25,7 +25,7 @@ class _BulletState:
 class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     BULLET_STATE_UNSPECIFIED: _BulletState.ValueType  # 0
-    """Unspecified."""
+    """Not said."""
     BULLET_STATE_TRIAL: _BulletState.ValueType  # 1
     """Withheld from some sessions; its effect is not known yet."""
     BULLET_STATE_PROVEN: _BulletState.ValueType  # 2
@@ -39,7 +39,7 @@ class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
     """State of a bullet on trial."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
-"""Unspecified."""
+"""Not said."""
 BULLET_STATE_TRIAL: BulletState.ValueType  # 1
 """Withheld from some sessions; its effect is not known yet."""
 BULLET_STATE_PROVEN: BulletState.ValueType  # 2

@@ -62,7 +62,7 @@ class StartTrialsResponse(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     BEGAN_ANEW_FIELD_NUMBER: _builtins.int
     began_anew: _builtins.bool
-    """Whether measurements started again."""
+    """Whether measurements began anew."""
     @_builtins.property
     def policy(self) -> _evidence_pb2.TrialPolicy:
         """The policy, complete."""

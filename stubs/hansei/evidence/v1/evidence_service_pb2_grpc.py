@@ -82,7 +82,7 @@ class EvidenceServiceServicer:
     """
 
     def StartTrials(self, request, context):
-        """Starts or changes the trials of a dataset. New holdouts start all measurements again.
+        """Begins or changes the trials of a dataset. Other holdouts than before begin all measurements anew.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +104,7 @@ class EvidenceServiceServicer:
 
     def Recall(self, request, context):
         """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-        the same ones at every request of the session.
+        the same ones whenever the session asks again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,14 +34,14 @@ class EvidenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EvidenceServiceAsyncStub: ...
     StartTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.StartTrialsRequest, _evidence_service_pb2.StartTrialsResponse]
-    """Starts or changes the trials of a dataset. New holdouts start all measurements again."""
+    """Begins or changes the trials of a dataset. Other holdouts than before begin all measurements anew."""
     StopTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.StopTrialsRequest, _evidence_service_pb2.StopTrialsResponse]
     """Ends the trials of a dataset: every session is served. What was measured and decided stays."""
     GetTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetTrialsRequest, _evidence_service_pb2.GetTrialsResponse]
     """Returns the policy, the counts and the checks of the trials of a dataset."""
     Recall: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.RecallRequest, _evidence_service_pb2.RecallResponse]
     """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-    the same ones at every request of the session.
+    the same ones whenever the session asks again.
     """
     ReportOutcome: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ReportOutcomeRequest, _evidence_service_pb2.ReportOutcomeResponse]
     """Reports how a session ended. The first report of a serving counts, unless a later one is a correction."""
@@ -58,14 +58,14 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.StartTrialsRequest, _evidence_service_pb2.StartTrialsResponse]  # type: ignore[assignment]
-    """Starts or changes the trials of a dataset. New holdouts start all measurements again."""
+    """Begins or changes the trials of a dataset. Other holdouts than before begin all measurements anew."""
     StopTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.StopTrialsRequest, _evidence_service_pb2.StopTrialsResponse]  # type: ignore[assignment]
     """Ends the trials of a dataset: every session is served. What was measured and decided stays."""
     GetTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetTrialsRequest, _evidence_service_pb2.GetTrialsResponse]  # type: ignore[assignment]
     """Returns the policy, the counts and the checks of the trials of a dataset."""
     Recall: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.RecallRequest, _evidence_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-    the same ones at every request of the session.
+    the same ones whenever the session asks again.
     """
     ReportOutcome: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ReportOutcomeRequest, _evidence_service_pb2.ReportOutcomeResponse]  # type: ignore[assignment]
     """Reports how a session ended. The first report of a serving counts, unless a later one is a correction."""
@@ -85,7 +85,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.StartTrialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.StartTrialsResponse, _abc.Awaitable[_evidence_service_pb2.StartTrialsResponse]]:
-        """Starts or changes the trials of a dataset. New holdouts start all measurements again."""
+        """Begins or changes the trials of a dataset. Other holdouts than before begin all measurements anew."""
 
     @_abc_1.abstractmethod
     def StopTrials(
@@ -110,7 +110,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.RecallResponse, _abc.Awaitable[_evidence_service_pb2.RecallResponse]]:
         """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-        the same ones at every request of the session.
+        the same ones whenever the session asks again.
         """
 
     @_abc_1.abstractmethod

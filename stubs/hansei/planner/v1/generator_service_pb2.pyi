@@ -34,7 +34,7 @@ class _GenerateStyle:
 class _GenerateStyleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GenerateStyle.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     GENERATE_STYLE_UNSPECIFIED: _GenerateStyle.ValueType  # 0
-    """Unspecified: cited."""
+    """Not said: cited."""
     GENERATE_STYLE_CITED: _GenerateStyle.ValueType  # 1
     """Template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
     GENERATE_STYLE_PLAIN: _GenerateStyle.ValueType  # 2
@@ -44,7 +44,7 @@ class GenerateStyle(_GenerateStyle, metaclass=_GenerateStyleEnumTypeWrapper):
     """How the prompt is built."""
 
 GENERATE_STYLE_UNSPECIFIED: GenerateStyle.ValueType  # 0
-"""Unspecified: cited."""
+"""Not said: cited."""
 GENERATE_STYLE_CITED: GenerateStyle.ValueType  # 1
 """Template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
 GENERATE_STYLE_PLAIN: GenerateStyle.ValueType  # 2

@@ -35,7 +35,7 @@ class GeneratorServiceStub:
     def __new__(cls, channel: _aio.Channel) -> GeneratorServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]
     """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-    RPC: it is returned as a trajectory with status FAILURE (P-121).
+    RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
 @_typing.type_check_only
@@ -45,7 +45,7 @@ class GeneratorServiceAsyncStub(GeneratorServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]  # type: ignore[assignment]
     """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-    RPC: it is returned as a trajectory with status FAILURE (P-121).
+    RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
 class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -58,7 +58,7 @@ class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_generator_service_pb2.GenerateResponse, _abc.Awaitable[_generator_service_pb2.GenerateResponse]]:
         """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-        RPC: it is returned as a trajectory with status FAILURE (P-121).
+        RPC: it comes back as a trajectory with status FAILURE (P-121).
         """
 
 def add_GeneratorServiceServicer_to_server(servicer: GeneratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -82,7 +82,7 @@ class _StepStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepStatus
     STEP_STATUS_FAILED: _StepStatus.ValueType  # 5
     """Its tool and its fallback failed."""
     STEP_STATUS_SKIPPED: _StepStatus.ValueType  # 6
-    """It was not run: a dependency failed or was skipped, a person decided so, or the execution ended first."""
+    """It was not run: a dependency failed or was skipped, a person said so, or the execution ended first."""
 
 class StepStatus(_StepStatus, metaclass=_StepStatusEnumTypeWrapper):
     """The status of a step."""
@@ -100,7 +100,7 @@ STEP_STATUS_PARTIAL: StepStatus.ValueType  # 4
 STEP_STATUS_FAILED: StepStatus.ValueType  # 5
 """Its tool and its fallback failed."""
 STEP_STATUS_SKIPPED: StepStatus.ValueType  # 6
-"""It was not run: a dependency failed or was skipped, a person decided so, or the execution ended first."""
+"""It was not run: a dependency failed or was skipped, a person said so, or the execution ended first."""
 Global___StepStatus: _TypeAlias = StepStatus  # noqa: Y015
 
 class _ExecutionStatus:
@@ -226,7 +226,7 @@ class _ReplanTriggerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplanT
     REPLAN_TRIGGER_STEP_FAILED: _ReplanTrigger.ValueType  # 1
     """A step and its fallback failed."""
     REPLAN_TRIGGER_LOW_CONFIDENCE: _ReplanTrigger.ValueType  # 2
-    """A step succeeded with too little confidence, and no person could answer."""
+    """A step succeeded with too little confidence and nobody could answer."""
     REPLAN_TRIGGER_USER_FEEDBACK: _ReplanTrigger.ValueType  # 3
     """A person requested a change."""
     REPLAN_TRIGGER_NEW_INFORMATION: _ReplanTrigger.ValueType  # 4
@@ -242,7 +242,7 @@ REPLAN_TRIGGER_UNSPECIFIED: ReplanTrigger.ValueType  # 0
 REPLAN_TRIGGER_STEP_FAILED: ReplanTrigger.ValueType  # 1
 """A step and its fallback failed."""
 REPLAN_TRIGGER_LOW_CONFIDENCE: ReplanTrigger.ValueType  # 2
-"""A step succeeded with too little confidence, and no person could answer."""
+"""A step succeeded with too little confidence and nobody could answer."""
 REPLAN_TRIGGER_USER_FEEDBACK: ReplanTrigger.ValueType  # 3
 """A person requested a change."""
 REPLAN_TRIGGER_NEW_INFORMATION: ReplanTrigger.ValueType  # 4
@@ -432,7 +432,7 @@ class Hit(_message.Message):
     content: _builtins.str
     """The text found."""
     source: _builtins.str
-    """The source of the text; for playbooks, the id of a bullet."""
+    """Where the text comes from; a bullet's id for playbooks."""
     score: _builtins.float
     """How well it matches, 0 to 1."""
     def __init__(
@@ -742,7 +742,7 @@ class InterventionResponse(_message.Message):
     selected_option: _builtins.str
     """One of the options offered. Unset: none was chosen."""
     timeout_reached: _builtins.bool
-    """True if there was no answer in time."""
+    """Whether nobody answered in time."""
     response_time_ms: _builtins.int
     """Milliseconds from the question to the answer. Unset: not measured."""
     remove_step: _builtins.bool
@@ -1016,7 +1016,7 @@ class Execution(_message.Message):
     """Sequence number of the last event this state contains."""
     @_builtins.property
     def plan(self) -> Global___Plan:
-        """The plan after all replans."""
+        """The plan as it stands after all replans."""
 
     @_builtins.property
     def step_statuses(self) -> _containers.ScalarMap[_builtins.int, Global___StepStatus.ValueType]:

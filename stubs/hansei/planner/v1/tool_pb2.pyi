@@ -133,7 +133,7 @@ class ToolContext(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """The source of the text."""
+    """Where the text comes from."""
     text: _builtins.str
     """The text."""
     def __init__(

@@ -27,7 +27,7 @@ class _BulletState:
 class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     BULLET_STATE_UNSPECIFIED: _BulletState.ValueType  # 0
-    """Unspecified: active."""
+    """Not said: active."""
     BULLET_STATE_ACTIVE: _BulletState.ValueType  # 1
     """Served by search."""
     BULLET_STATE_RETIRED: _BulletState.ValueType  # 2
@@ -37,7 +37,7 @@ class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
     """Whether a bullet is in use."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
-"""Unspecified: active."""
+"""Not said: active."""
 BULLET_STATE_ACTIVE: BulletState.ValueType  # 1
 """Served by search."""
 BULLET_STATE_RETIRED: BulletState.ValueType  # 2
@@ -107,7 +107,7 @@ class _RevisionKind:
 class _RevisionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RevisionKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REVISION_KIND_UNSPECIFIED: _RevisionKind.ValueType  # 0
-    """Unspecified."""
+    """Not said."""
     REVISION_KIND_CURATE: _RevisionKind.ValueType  # 1
     """A curation of a reflection."""
     REVISION_KIND_APPLY: _RevisionKind.ValueType  # 2
@@ -131,7 +131,7 @@ class RevisionKind(_RevisionKind, metaclass=_RevisionKindEnumTypeWrapper):
     """What kind of act made a revision."""
 
 REVISION_KIND_UNSPECIFIED: RevisionKind.ValueType  # 0
-"""Unspecified."""
+"""Not said."""
 REVISION_KIND_CURATE: RevisionKind.ValueType  # 1
 """A curation of a reflection."""
 REVISION_KIND_APPLY: RevisionKind.ValueType  # 2
@@ -182,9 +182,9 @@ class Bullet(_message.Message):
     searchable_text: _builtins.str
     """What search indexes; equals `content` unless it was imported otherwise."""
     helpful: _builtins.int
-    """The number of helpful votes. The sum of vote events; never written directly."""
+    """How many votes said it helped. The sum of vote events; never written directly."""
     harmful: _builtins.int
-    """The number of harmful votes. The sum of vote events; never written directly."""
+    """How many votes said it harmed. The sum of vote events; never written directly."""
     source_trajectory: _builtins.str
     """Id of the trajectory that first taught it; empty when unknown."""
     confidence_score: _builtins.float
@@ -240,7 +240,7 @@ Global___Bullet: _TypeAlias = Bullet  # noqa: Y015
 
 @_typing.final
 class Source(_message.Message):
-    """The source of a lesson."""
+    """Where a lesson comes from."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -503,7 +503,7 @@ class Revision(_message.Message):
     """Number of bullets after."""
     signal: _builtins.str
     """The source of the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report` (only the
-    agent's self-report); empty if it is unknown.
+    agent's own word); empty where nobody said.
     """
     @_builtins.property
     def committed_at(self) -> _timestamp_pb2.Timestamp:
@@ -634,7 +634,7 @@ Global___BulletChange: _TypeAlias = BulletChange  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """The vector that an embedding model computed for a text. The curator computes it once, before the commit of the text."""
+    """The vector that an embedding model made of a text. The curator makes it once, before the commit that brings the text."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

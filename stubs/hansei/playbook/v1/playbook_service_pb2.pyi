@@ -538,7 +538,7 @@ class ApplyDeltasRequest(_message.Message):
     source_trajectory: _builtins.str
     """The trajectory the deltas were learned from; empty for none."""
     hold_for_review: _builtins.bool
-    """True: every delta waits for review under any policy of the dataset. Votes pass. Default false."""
+    """True: every delta waits for review, whatever the policy of the dataset is. Votes pass. Default false."""
     @_builtins.property
     def deltas(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Delta]:
         """At most 1,000 deltas, applied in order."""

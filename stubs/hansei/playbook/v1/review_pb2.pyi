@@ -29,7 +29,7 @@ class _ReviewMode:
 class _ReviewModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReviewMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REVIEW_MODE_UNSPECIFIED: _ReviewMode.ValueType  # 0
-    """Unspecified: auto."""
+    """Not said: auto."""
     REVIEW_MODE_AUTO: _ReviewMode.ValueType  # 1
     """No change waits."""
     REVIEW_MODE_REVIEW: _ReviewMode.ValueType  # 2
@@ -41,7 +41,7 @@ class ReviewMode(_ReviewMode, metaclass=_ReviewModeEnumTypeWrapper):
     """Which changes of a dataset wait for approval."""
 
 REVIEW_MODE_UNSPECIFIED: ReviewMode.ValueType  # 0
-"""Unspecified: auto."""
+"""Not said: auto."""
 REVIEW_MODE_AUTO: ReviewMode.ValueType  # 1
 """No change waits."""
 REVIEW_MODE_REVIEW: ReviewMode.ValueType  # 2
@@ -57,7 +57,7 @@ class _TrustTier:
 class _TrustTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrustTier.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TRUST_TIER_UNSPECIFIED: _TrustTier.ValueType  # 0
-    """Unspecified: medium."""
+    """Not said: medium."""
     TRUST_TIER_LOW: _TrustTier.ValueType  # 1
     """Its ADDs wait under the tiered mode."""
     TRUST_TIER_MEDIUM: _TrustTier.ValueType  # 2
@@ -69,7 +69,7 @@ class TrustTier(_TrustTier, metaclass=_TrustTierEnumTypeWrapper):
     """How far a source of changes is trusted."""
 
 TRUST_TIER_UNSPECIFIED: TrustTier.ValueType  # 0
-"""Unspecified: medium."""
+"""Not said: medium."""
 TRUST_TIER_LOW: TrustTier.ValueType  # 1
 """Its ADDs wait under the tiered mode."""
 TRUST_TIER_MEDIUM: TrustTier.ValueType  # 2
@@ -85,7 +85,7 @@ class _PendingState:
 class _PendingStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PendingState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PENDING_STATE_UNSPECIFIED: _PendingState.ValueType  # 0
-    """Unspecified."""
+    """Not said."""
     PENDING_STATE_WAITING: _PendingState.ValueType  # 1
     """Waits for review."""
     PENDING_STATE_APPROVED: _PendingState.ValueType  # 2
@@ -101,7 +101,7 @@ class PendingState(_PendingState, metaclass=_PendingStateEnumTypeWrapper):
     """The state of a pending change."""
 
 PENDING_STATE_UNSPECIFIED: PendingState.ValueType  # 0
-"""Unspecified."""
+"""Not said."""
 PENDING_STATE_WAITING: PendingState.ValueType  # 1
 """Waits for review."""
 PENDING_STATE_APPROVED: PendingState.ValueType  # 2

@@ -59,7 +59,7 @@ class ReflectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ParseTrajectories(self, request, context):
-        """Parses the trajectories of a file in any supported format.
+        """Reads trajectories from a file of any format it knows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class ReflectorServiceStub:
     Reflect: _grpc.UnaryUnaryMultiCallable[_reflector_service_pb2.ReflectRequest, _reflector_service_pb2.ReflectResponse]
     """Draws lessons from one run and votes on the bullets it used."""
     ParseTrajectories: _grpc.UnaryUnaryMultiCallable[_reflector_service_pb2.ParseTrajectoriesRequest, _reflector_service_pb2.ParseTrajectoriesResponse]
-    """Parses the trajectories of a file in any supported format."""
+    """Reads trajectories from a file of any format it knows."""
 
 @_typing.type_check_only
 class ReflectorServiceAsyncStub(ReflectorServiceStub):
@@ -46,7 +46,7 @@ class ReflectorServiceAsyncStub(ReflectorServiceStub):
     Reflect: _aio.UnaryUnaryMultiCallable[_reflector_service_pb2.ReflectRequest, _reflector_service_pb2.ReflectResponse]  # type: ignore[assignment]
     """Draws lessons from one run and votes on the bullets it used."""
     ParseTrajectories: _aio.UnaryUnaryMultiCallable[_reflector_service_pb2.ParseTrajectoriesRequest, _reflector_service_pb2.ParseTrajectoriesResponse]  # type: ignore[assignment]
-    """Parses the trajectories of a file in any supported format."""
+    """Reads trajectories from a file of any format it knows."""
 
 class ReflectorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Finds errors in a trajectory and their causes. It never writes a playbook."""
@@ -65,6 +65,6 @@ class ReflectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reflector_service_pb2.ParseTrajectoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reflector_service_pb2.ParseTrajectoriesResponse, _abc.Awaitable[_reflector_service_pb2.ParseTrajectoriesResponse]]:
-        """Parses the trajectories of a file in any supported format."""
+        """Reads trajectories from a file of any format it knows."""
 
 def add_ReflectorServiceServicer_to_server(servicer: ReflectorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

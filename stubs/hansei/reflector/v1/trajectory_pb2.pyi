@@ -111,7 +111,7 @@ Global___StepRole: _TypeAlias = StepRole  # noqa: Y015
 
 @_typing.final
 class ToolCall(_message.Message):
-    """One call of a tool that a step requests."""
+    """One call of a tool that a step asks for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -160,7 +160,7 @@ class Step(_message.Message):
     tool_call_id: _builtins.str
     """Of a tool's result: the call it answers. Empty: the nearest unanswered call before it."""
     source: _builtins.str
-    """The position of the step in its file, such as `steps[3].observation.results[0]`; empty when the file
+    """Where the step stands in the file it was read from, such as `steps[3].observation.results[0]`; empty when the file
     has one message for each step, in the same place.
     """
     @_builtins.property
