@@ -32,7 +32,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
 
-    async def run_housekeeping() -> None:
+    async def keep_house() -> None:
         while True:
             try:
                 await store.delete_responses(settings.response_retention)
@@ -45,5 +45,5 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         registrations=[chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer)],
         start=start,
         close=store.database.close,
-        tasks={"housekeeping": run_housekeeping},
+        tasks={"housekeeping": keep_house},
     )

@@ -24,7 +24,7 @@ class DriftStatistics(NamedTuple):
     alarm: Value = 0.0
 
 
-def update_drift(statistics: DriftStatistics, served: Value, probability: Value, outcome: Value) -> DriftStatistics:
+def watch(statistics: DriftStatistics, served: Value, probability: Value, outcome: Value) -> DriftStatistics:
     """Return the statistics with one more session.
 
     A CUSUM of betting scores (Shin, Ramdas and Rinaldo 2024, e-detectors): the bet says that serving costs `SHIFT`,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from services.evidence.domain.assignment import draw, make_serving_id
 from services.evidence.domain.assignment_check import FAILURE_EVIDENCE, compute_mismatch
 from services.evidence.domain.discoveries import Block, find_block, select_discoveries
-from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, update_drift
+from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
 from services.evidence.domain.effects import EffectStatistics, compute_interval, estimate_effect, update
 from services.evidence.domain.policy import TrialPolicy
 
@@ -174,7 +174,7 @@ class DatasetTrials:
                 )
                 changed[trial.id] = trial
             elif trial.state is BulletState.PROVEN:
-                trial.drift = update_drift(trial.drift, float(exposure.is_served), exposure.probability, outcome)
+                trial.drift = watch(trial.drift, float(exposure.is_served), exposure.probability, outcome)
                 changed[trial.id] = trial
         if not any(failed for _, _, failed in self.list_checks()):
             for trial in self._decide(list(changed.values()), trials_of_block, now, decisions):

@@ -11,7 +11,7 @@ import pytest
 from services.evidence.domain.assignment import draw, make_serving_id
 from services.evidence.domain.assignment_check import FAILURE_EVIDENCE, compute_mismatch
 from services.evidence.domain.discoveries import find_block, select_discoveries
-from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, update_drift
+from services.evidence.domain.drift import ALARM_EVIDENCE, DriftStatistics, watch
 from services.evidence.domain.effects import (
     EffectStatistics,
     compute_interval,
@@ -99,7 +99,7 @@ def test_a_proven_bullet_that_turns_harmful_raises_the_alarm() -> None:
         effect = 0.2 if session < 800 else -0.2
         served = (random.random(runs) < probability).astype(float)
         outcome = (random.random(runs) < 0.5 + effect * (served - 0.5)).astype(float)
-        statistics = update_drift(statistics, served, probability, outcome)
+        statistics = watch(statistics, served, probability, outcome)
         raised = statistics.alarm >= ALARM_EVIDENCE
         if session < 800:
             raised_before |= raised
