@@ -41,12 +41,12 @@ class StackSettings(chassis.ServiceSettings):
 def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -> list[chassis.Service]:
     """Return all services in the order in which they start. With `http`, the gateway also serves HTTP."""
     gateway_settings = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
-    behind: list[chassis.Service] = [
+    backends: list[chassis.Service] = [
         bootstrap.build(chassis.load(load_settings_class(name)), peers) for name, bootstrap in BOOTSTRAPS.items()
     ]
-    front = gateway.create_front(gateway_settings, peers, beside=behind)
+    front = gateway.create_front(gateway_settings, peers, local_services=backends)
     # All services share one port, so the guard of the gateway protects every one of them.
-    return [*(replace(service, guard=front.guard) for service in behind), front]
+    return [*(replace(service, guard=front.guard) for service in backends), front]
 
 
 @asynccontextmanager

@@ -116,7 +116,7 @@ def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
 
 
 def find_failed_calls_in(steps: Sequence[Step]) -> list[dict[str, str]]:
-    """Return the same for the steps of a trajectory of the reflector's domain."""
+    """Return the failed calls of these steps, as `find_failed_calls` does."""
     from libs.trajectories.actions import extract_actions
 
     def last_user_message(call_step: int) -> str:

@@ -174,21 +174,21 @@ class Connection:
         self._dial = dial
         self._certificates = certificates
         self._bundle = certificates.current() if certificates else None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._delayed_closes: set[asyncio.Task[None]] = set()
         self.channel = dial(self._bundle)
 
     def current_channel(self) -> grpc.aio.Channel:
         """Return the channel for new calls. Calls in progress on a replaced channel get a minute."""
         if self._certificates is not None and (bundle := self._certificates.current()) is not self._bundle:
             closing = asyncio.ensure_future(self.channel.close(_RENEWAL_GRACE_SECONDS))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._delayed_closes.add(closing)
+            closing.add_done_callback(self._delayed_closes.discard)
             self._bundle, self.channel = bundle, self._dial(bundle)
         return self.channel
 
     async def close(self, grace: float | None) -> None:
         """Close the channel; calls in progress get `grace` seconds."""
-        for closing in list(self._closing):
+        for closing in list(self._delayed_closes):
             closing.cancel()
         await self.channel.close(grace)
 

@@ -143,7 +143,7 @@ def _decode_details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
 
 
 def _remove_details(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
-    """Return the error for a status of gRPC itself, without its text, which has internal addresses."""
+    """Return the error for a status of gRPC itself; texts that may have internal addresses are replaced."""
     code = failure.code()
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:

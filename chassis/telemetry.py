@@ -113,7 +113,7 @@ def install(
 
     With a `context`, metrics are served over TLS.
     """
-    # Imported here, because the SDK calls no `install`.
+    # Imported here, because clients share this module and never call `install`.
     from opentelemetry.sdk.resources import Resource
 
     closing = ExitStack()

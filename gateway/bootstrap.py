@@ -61,11 +61,14 @@ def build(settings: GatewaySettings, peers: Peers) -> Service:
 
 
 def create_front(
-    settings: GatewaySettings, peers: Peers, behind: Sequence[Registration] = (), beside: Sequence[Service] = ()
+    settings: GatewaySettings,
+    peers: Peers,
+    pass_through: Sequence[Registration] = (),
+    local_services: Sequence[Service] = (),
 ) -> Service:
-    """Return the gateway with its own services over gRPC and HTTP, and pass-through to those `behind`.
+    """Return the gateway with its own services over gRPC and HTTP, with the registrations of `pass_through`.
 
-    HTTP calls the servicers of the services `beside` it in the same process. Raises BadSetting.
+    HTTP calls the servicers of `local_services`, which run in the same process. Raises BadSetting.
     """
     with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
         database_url = parse_location(settings.gateway_database_url)
@@ -83,7 +86,7 @@ def create_front(
     own["hansei.gateway.v1.AccessService"] = Registration(
         access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
     )
-    servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(beside)
+    servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(local_services)
     http = _create_http(settings, peers, servicers, access.guard) if settings.http_address else None
     closing = AsyncExitStack()
 
@@ -103,7 +106,7 @@ def create_front(
 
     return Service(
         name="gateway",
-        registrations=[*own.values(), *behind],
+        registrations=[*own.values(), *pass_through],
         start=start,
         drain=drain,
         close=closing.aclose,

@@ -48,11 +48,11 @@ class Dbos:
 
         @DBOS.workflow()
         async def graph(seconds: dict[str, float], needs: dict[str, list[int]]) -> int:
-            return await _in_order({int(k): v for k, v in needs.items()}, lambda step: sleep(seconds[str(step)]))
+            return await _run_in_order({int(k): v for k, v in needs.items()}, lambda step: sleep(seconds[str(step)]))
 
         @DBOS.workflow()
         async def affecting() -> int:
-            return await _in_order(EFFECTS, lambda step: effect(f"s{step}"))
+            return await _run_in_order(EFFECTS, lambda step: effect(f"s{step}"))
 
         @DBOS.workflow()
         async def line(steps: int) -> int:
@@ -115,7 +115,7 @@ class Dbos:
         await handle.get_result()
 
 
-async def _in_order(needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[str]]) -> int:
+async def _run_in_order(needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[str]]) -> int:
     """Run each step as a task that awaits its dependencies; return their number."""
     running: dict[int, asyncio.Task[str]] = {}
 

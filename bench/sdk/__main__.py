@@ -47,7 +47,7 @@ def main() -> None:
         system = stack.enter_context(systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING"))
         client = stack.enter_context(Client(system.address))
         client.search(DATASET, QUERY, min_revision=_fill_playbook(client))
-        rows = _blocking(client, system.address) + asyncio.run(_measure_async(system.address))
+        rows = _measure_blocking(client, system.address) + asyncio.run(_measure_async(system.address))
     help_rows = [_help()]
     results = {"machine": machine(), "load": os.getloadavg()[0], "rows": rows, "help": help_rows}
     (HERE / "results.json").write_text(json.dumps(results, indent=2) + "\n")
@@ -74,7 +74,7 @@ def _status_request() -> search_service_pb2.GetIndexStatusRequest:
     return search_service_pb2.GetIndexStatusRequest(dataset=DATASET)
 
 
-def _blocking(client: Client, address: str) -> list[dict[str, Any]]:
+def _measure_blocking(client: Client, address: str) -> list[dict[str, Any]]:
     with grpc.insecure_channel(address) as channel:
         stub: Any = SearchServiceStub(channel)
         return [

@@ -64,7 +64,7 @@ def _measure_start(folder: Path, name: str, request: search_service_pb2.SearchRe
                     time.sleep(0.01)
             seconds = time.perf_counter() - began
             if not found.results:
-                raise SystemExit("the snapshot was not taken up")
+                raise SystemExit("the snapshot was not loaded")
             return seconds, cpu_seconds(process.pid)
 
 

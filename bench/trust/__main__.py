@@ -1,15 +1,14 @@
-"""Wrong labels: what they do to a playbook, and whether it helps not to trust them.
+"""The effect of wrong labels on a playbook, with and without distrust of self-reports.
 
-Usage: `python -m bench.trust FILE` with recorded runs whose reward is known. The reward of a share of the runs is
-turned round; then all runs are learned in order, once with the reward believed, once as if only the agent's own word
-said how each run ended. Two curators learn: the rules, and in place of a model one that adds every insight it is
-given, as the most gullible model would. Every run is served five bullets and votes for all of them, helpful when it is
-labelled a success, harmful when not.
+Usage: `python -m bench.trust FILE` with recorded trajectories whose reward is known. The benchmark inverts the reward
+of a share of the trajectories and learns all of them in order: once with the reward as the signal, once as self-
+reports only. Two curators learn: the rules, and a scripted model that adds every insight. Every trajectory is served
+five bullets and votes for all of them, helpful if it is labelled a success, harmful if not.
 
-Columns: `false` are bullets that the same curator does not learn from true labels, `reworded` those it learns in other
-words; `votes` and `wrong` the votes that counted and those of them that the true label contradicts; `waiting` what
-waits for a second trajectory or a person; `foreseen` the share of the errors of a kind seen before that a bullet among
-the five the search service ranks highest, learned from earlier runs, warns of (as in `hansei eval foresight`).
+Columns: `false` counts bullets that the same curator does not learn from true labels, `reworded` those that it learns
+in other words; `votes` counts votes, `wrong` those that the true label contradicts; `waiting` counts changes that
+wait for a second trajectory or a person; `foreseen` is the share of repeated kinds of errors of which one of the five
+bullets that search ranks highest, learned from earlier trajectories, warns (as in `hansei eval foresight`).
 """
 
 from __future__ import annotations
@@ -201,7 +200,7 @@ def row(curator: str, labels: str, share: float, result: TrustResult, truth: Tru
 
 
 async def main(content: bytes, client: Client) -> None:
-    """Print and writes the table for the runs in a file with this content."""
+    """Print and write the table for the trajectories of a file with this content."""
     logging.disable(logging.WARNING)
     runs = [recorded.trajectory for recorded in read_trajectories(content, DATASET).runs]
     rows = []

@@ -23,7 +23,7 @@ KNOWN = frozenset(IDS)
 
 def _reason(value: str) -> str:
     if not value.strip() or any(phrase in value for phrase in PHRASES):
-        raise ValueError("reason is empty or commands")
+        raise ValueError("reason is empty or contains a command")
     return value
 
 

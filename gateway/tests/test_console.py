@@ -27,7 +27,7 @@ async def index() -> str:
 
 
 @pytest.mark.parametrize("path", ["/", "/console"])
-async def test_other_doors_lead_to_the_page(path: str) -> None:
+async def test_other_addresses_redirect_to_the_page(path: str) -> None:
     async with client() as http:
         response = await http.get(path)
     assert (response.status_code, response.headers["location"]) == (307, PREFIX)

@@ -96,7 +96,7 @@ async def test_what_fails_at_once_has_its_status() -> None:
     assert (response.status_code, response.json()["reason"]) == (404, "NO_SUCH")
 
 
-async def test_what_fails_later_is_told_by_the_last_event() -> None:
+async def test_a_later_failure_is_reported_by_the_last_event() -> None:
     gone = Unavailable("planner does not answer", reason="PEER_UNAVAILABLE", retry_after=0.2)
     peers = Peers(answers={"WatchExecution": watch_responses(1)}, raises={"WatchExecution": gone})
     async with client_of(peers) as client:

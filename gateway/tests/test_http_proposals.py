@@ -196,7 +196,7 @@ FIELDS = ("dashboard", "focusNodeId", "userIntent", "constraints", "type", "repo
 @given(
     body=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES) | JSON_VALUES, path=st.sampled_from([*RUNS, VALIDATE])
 )
-async def test_whatever_is_sent_is_an_answer_or_the_senders_fault(body: Any, path: str) -> None:
+async def test_any_request_gets_a_response_or_a_client_error(body: Any, path: str) -> None:
     async with client_of(Peers()) as client:
         response = await client.post(path, content=json.dumps(body).encode())
     assert response.status_code in (200, 400), response.text

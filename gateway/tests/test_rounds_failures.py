@@ -153,7 +153,7 @@ async def test_a_row_whose_round_was_not_completed_makes_no_best_team() -> None:
     ),
     verdicts=st.lists(st.sampled_from([True, False, None]), max_size=20),
 )
-async def test_whatever_fails_every_team_with_a_completed_round_has_one_final_row(
+async def test_every_team_with_a_completed_round_has_one_final_row_after_any_failure(
     min_rounds: int, more: int, final: bool, scores: list[list[int | None]], verdicts: list[bool | None]
 ) -> None:
     """G-69, G-70, G-72 for all scores, verdicts and failures (None)."""

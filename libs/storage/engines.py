@@ -51,11 +51,11 @@ def create_database_engine(
     statement_seconds: float = 0,
     durable: bool = True,
 ) -> Engine:
-    """Return an engine whose transactions write, or see one state of the database.
+    """Return an engine whose transactions can write, or, without `writes`, read one consistent state of the database.
 
     `application` is the name that the server shows. `statement_seconds` bounds a statement on a server; 0 sets no
-    bound. Without `durable` the last commits may be lost in a power cut, never consistency: for data that can be made
-    again. Errors hold no parameters of statements, which may be user data.
+    bound. Without `durable` the last commits may be lost in a power cut, never consistency: for data that can be
+    computed again. Errors hold no parameters of statements, which may be user data.
     """
     if is_sqlite(url):
         engine = create_engine(

@@ -100,7 +100,7 @@ class Leases:
         return None if fence is None else Lease(seen.name, owner, fence)
 
     def register(self, connection: Connection, name: str, owner: str, now: datetime) -> Lease:
-        """Take the lease on a row that is made if it is not there, whoever holds it."""
+        """Take the lease, also from another holder; create its row if it is missing."""
         columns, heartbeat = self._columns, to_microseconds(now)
         values = {self._name.name: name, "owner": owner, "fence": 1, "heartbeat": heartbeat}
         statement = insert_for(connection.dialect.name)(self._table).values(values)

@@ -82,20 +82,20 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         await closing.aclose()
         await embedding_pool.close()
 
-    async def keep_house() -> None:
+    async def run_housekeeping() -> None:
         for rounds in itertools.count():
             try:
                 await store.delete_responses(settings.response_retention)
                 await store.expire_pending()
                 await store.erase_deleted_rows()
-                metrics.count_pending(await store.pending_counts())
+                metrics.record_pending(await store.pending_counts())
                 if rounds % COMPACTION_ROUNDS == 1:
                     _log.info("unused embeddings deleted", embeddings=await store.delete_unused_embeddings())
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
-    tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": keep_house}
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": run_housekeeping}
     if store.notifies:
         tasks["notices"] = lambda: store.listen(feed.advance)
     return chassis.Service(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +114,12 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
     module = file.rpartition("/")[2].removesuffix(".py")
     if is_bare(module):
         yield module, f"{file}: the module is named by a bare word: {module}"
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and FORBIDDEN_TEXT.search(token.string):
+            yield (
+                token.string,
+                f"{file}:{token.start[0]}: the lexicon forbids a phrase of the comment {token.string:.90}",
+            )
     tree = ast.parse(source)
     not_texts = docstrings(tree)
     for node in ast.walk(tree):
@@ -122,7 +130,7 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
             is_predicate = isinstance(node, ast.ClassDef) or ast.unparse(node.returns or node) == "bool"
             if not is_test and node.name.endswith("_of") and not is_predicate:
                 yield node.name, f"{where}: the function is named by a value and a preposition: {node.name}"
-            if not node.name.startswith("test_") and words_of(node.name) & FORBIDDEN_WORDS:
+            if words_of(node.name) & FORBIDDEN_WORDS:
                 yield node.name, f"{where}: the lexicon forbids a word of {node.name}"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstring = node.value.value

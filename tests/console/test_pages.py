@@ -12,7 +12,7 @@ from tests.console.seeds import comparison
 from tests.console.windows import BULLETS, Stack
 
 
-def test_the_front_door_leads_to_the_playbooks(reader: Reader, stack: Stack) -> None:
+def test_the_start_page_redirects_to_the_playbooks(reader: Reader, stack: Stack) -> None:
     reader.page.goto(stack.url)
     expect(reader.page).to_have_url(f"{stack.url}/console/#/playbooks")
     reader.sees("thousand")
@@ -273,7 +273,7 @@ def test_empty_pages_show_a_notice(reader: Reader) -> None:
     reader.expect_only_refusals("404")
 
 
-def test_what_the_gateway_refuses_is_told_with_its_reason(reader: Reader) -> None:
+def test_an_error_of_the_gateway_is_shown_with_its_reason(reader: Reader) -> None:
     reader.open("#/playbooks/thousand?at=99")
     reader.sees("The request failed")
     expect(reader.button("Try again")).to_be_visible()

@@ -20,7 +20,7 @@ def test_each_format_of_the_contract_has_a_reader() -> None:
 
 
 def test_the_console_has_a_name_for_each_format() -> None:
-    script = (ROOT / "gateway/console/page/js/runs.js").read_text(encoding="utf-8")
+    script = (ROOT / "gateway/console/page/js/trajectories.js").read_text(encoding="utf-8")
     assert {name.lower() for name in re.findall(rf"^  {PREFIX}(\w+):", script, re.MULTILINE)} == BY_CONTRACT
 
 

@@ -81,7 +81,7 @@ async def list_documents(stub: Any) -> tuple[list[str], int]:
             return ids, chunks
 
 
-async def test_what_was_acknowledged_survives_and_the_load_goes_on(settings: dict[str, str]) -> None:
+async def test_acknowledged_documents_survive_and_the_load_continues(settings: dict[str, str]) -> None:
     acknowledged = await killed_while_loading(settings)
     assert acknowledged > 0
     async with probe_process("services.search", **settings) as process:

@@ -123,16 +123,16 @@ def serialize(message: Any) -> bytes:
 def _change(file: FileDescriptorProto, change: Change) -> None:
     """Apply a change to every message of ours in a file."""
 
-    def deep(message: DescriptorProto, name: str) -> None:
+    def apply_to_nested(message: DescriptorProto, name: str) -> None:
         if message.options.map_entry:
             return
         change(message, name)
         for nested in message.nested_type:
-            deep(nested, f"{name}.{nested.name}")
+            apply_to_nested(nested, f"{name}.{nested.name}")
 
     if file.package.startswith("hansei."):
         for message in file.message_type:
-            deep(message, f"{file.package}.{message.name}")
+            apply_to_nested(message, f"{file.package}.{message.name}")
 
 
 def _enums(file: FileDescriptorProto) -> Iterator[EnumDescriptorProto]:

@@ -186,15 +186,15 @@ def _is_killed(url: str, key: IdempotencyKey, job: Job, point: int) -> bool:
 async def _run_until_killed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
     steps = [0]
 
-    def step(*_: object) -> None:
+    def count_or_die(*_: object) -> None:
         if steps[0] == point:
             os.kill(os.getpid(), signal.SIGKILL)
         steps[0] += 1
 
-    store = SqlPlaybookStore(url, on_commit=step)
+    store = SqlPlaybookStore(url, on_commit=count_or_die)
     await store.open()
-    event.listen(store.database.write_engine, "before_cursor_execute", step)
-    event.listen(store.database.write_engine, "commit", step)
+    event.listen(store.database.write_engine, "before_cursor_execute", count_or_die)
+    event.listen(store.database.write_engine, "commit", count_or_die)
     await store.write(DATASET, run_once(key, return_revision(job)))
     await store.close()
 

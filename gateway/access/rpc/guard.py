@@ -126,7 +126,7 @@ def _parse(method: MethodDescriptor, message: bytes) -> Any:
     try:
         return GetMessageClass(method.input_type).FromString(message)
     except DecodeError as error:
-        raise InvalidArgument(f"not a {method.input_type.name}") from error
+        raise InvalidArgument(f"the request is not a valid {method.input_type.name}") from error
 
 
 class AccessGuard:

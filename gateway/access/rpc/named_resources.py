@@ -62,7 +62,7 @@ class NamedResource:
 
 
 def find_named_resources(message: Message) -> Iterator[NamedResource]:
-    """Yield the resources that a request names, with unset fields of set messages, except in a oneof that is set."""
+    """Yield the resources that a request names; unset fields count, except the alternatives of a set oneof."""
     for field, kind in _find_fields(message.DESCRIPTOR):
         for value in _iterate_values(message, field):
             if kind is not None:

@@ -142,7 +142,7 @@ async def test_the_last_of_two_values_is_the_one_that_is_checked(tmp_path: Path)
 
 async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
-        with pytest.raises(HanseiError, match="not a GetPlaybookRequest"):
+        with pytest.raises(HanseiError, match="not a valid GetPlaybookRequest"):
             await let_in(entry, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
 
 

@@ -57,7 +57,7 @@ def test_depth_and_size_cannot_break_the_parser() -> None:
 
 
 @given(json_objects)
-def test_whatever_is_wrapped_in_a_fence_or_prose_is_found_again(value: dict[str, Any]) -> None:
+def test_any_object_in_a_fence_or_prose_is_found(value: dict[str, Any]) -> None:
     text = json.dumps(value)
     assert extract_json_object(text) == value  # G-11
     assert extract_json_object(f"```json\n{text}\n```") == value

@@ -51,7 +51,7 @@ def test_no_calls_cost_nothing() -> None:
     assert (total.calls, total.input_tokens, total.cost_usd) == (0, 0, 0)
 
 
-async def test_calls_of_tasks_started_inside_are_on_the_bill_and_others_are_not() -> None:
+async def test_usage_counts_calls_of_tasks_started_inside_and_no_others() -> None:
     async def spend() -> int:
         with collect_usage() as own:
             record(usage())

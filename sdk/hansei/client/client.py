@@ -60,7 +60,7 @@ class SearchOptions(TypedDict, total=False):
     top_k: int | None
     """The number of bullets; None: 10."""
     min_confidence: float | None
-    """The least confidence of a bullet, 0 to 1; None: only bullets with mostly bad votes are left out."""
+    """The least confidence of a bullet, 0 to 1; None: only bullets with mostly harmful votes are left out."""
     alpha: float | None
     """The weight of the vector score, 0 to 1."""
     explain: bool

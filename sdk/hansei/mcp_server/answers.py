@@ -141,7 +141,7 @@ def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
 
 
 def recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
-    """Return the bullets of a recall."""
+    """Return the answer of the tool `recall`."""
     bullets = [build_bullet_answer(result.bullet) for result in response.results]
     return RecallAnswer(dataset=dataset, bullets=bullets, serving_id=response.serving_id, note=response.note)
 
@@ -165,7 +165,7 @@ def edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer:
 
 
 def learn_answer(response: LearnResponse) -> LearnAnswer:
-    """Return the response of Learn."""
+    """Return the answer of the tool `learn_from_trajectory`."""
     curation = response.curation
     is_stored = curation.saved or not response.HasField("curation")
     return LearnAnswer(

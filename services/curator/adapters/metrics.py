@@ -39,7 +39,7 @@ def count_new_texts(embedded: int, missing: int) -> None:
         _embeddings.add(missing, {"outcome": "missing"})
 
 
-def count_pending(states: Mapping[PendingState, int]) -> None:
+def record_pending(states: Mapping[PendingState, int]) -> None:
     """Set the number of changes in each state of review, over all datasets."""
     _pending.clear()
     _pending.update(states)

@@ -166,7 +166,7 @@ def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
     decided = _find_decisions(failed, passed)
     for name, decision in decided.items():
         heading = f"`{evidence.operation}`: {_name_argument(name)}"
-        text = f"{heading} {decision} in runs that passed; runs with another value failed."
+        text = f"{heading} {decision} in successes; trajectories with another value failed."
         yield GeneralLesson(heading, text, STRATEGIES, _build_sources([*failed, *passed]))
     for name in _select_significant(chances, len(names)):
         if name in decided:
@@ -174,7 +174,7 @@ def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
         heading = f"`{evidence.operation}`: {_name_argument(name)}"
         good = _show((item.task, item.values.get(name, "")) for item in passed)
         bad_values = _show((item.task, item.values.get(name, "")) for item in different[name])
-        text = f"{heading} as {good} in runs that passed; as {bad_values} only in runs that failed."
+        text = f"{heading} as {good} in successes; as {bad_values} only in failures."
         yield GeneralLesson(heading, text, STRATEGIES, _build_sources([*different[name], *passed]))
 
 
@@ -244,7 +244,7 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
     for name in _select_significant(chances, len(names)):
         is_missed = all(name in item.others for item in passed)
         heading = f"`{evidence.operation}`: {'also call' if is_missed else 'do not call'} `{name}`"
-        reason = "the runs without it failed" if is_missed else "the runs that did failed"
+        reason = "trajectories without it failed" if is_missed else "trajectories with it failed"
         sources = _build_sources(list(runs.values()))
         yield GeneralLesson(heading, f"{heading}; {reason}.", STRATEGIES, sources, name, chances[name])
 

@@ -130,7 +130,7 @@ def test_a_value_of_only_failed_trajectories_is_a_lesson_without_any_error() -> 
     runs = five_tasks()
     assert texts("send", *runs[:4]) == []
     assert texts("send", *runs) == [
-        '`send`: `channel` as "registered" in runs that passed; as "email" or "letter" only in runs that failed.'
+        '`send`: `channel` as "registered" in successes; as "email" or "letter" only in failures.'
     ]
     unproven = [replace(item, signal=SELF_REPORT) for item in runs]
     assert texts("send", *unproven) == []
@@ -139,7 +139,7 @@ def test_a_value_of_only_failed_trajectories_is_a_lesson_without_any_error() -> 
 def test_a_form_of_only_failed_trajectories_is_a_lesson() -> None:
     runs = [run for number in range(5) for run in siblings(f"t-{number}", f"2031-Q{number}", f"FY31Q{number}")]
     [text] = texts("send", *runs)
-    assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in runs that passed; as "2031-Q0" or "2031-Q1"')
+    assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in successes; as "2031-Q0" or "2031-Q1"')
 
 
 SHELVES = {"plasma": "F80", "serum": "C04"}
@@ -158,8 +158,8 @@ def test_a_value_that_another_argument_decides_is_a_lesson_without_any_error() -
         for number in range(3)
     ]
     assert texts("store", *runs) == [
-        '`store`: `shelf` follows `material`: "F80" with "plasma", "C04" with "serum" in runs that passed; '
-        "runs with another value failed."
+        '`store`: `shelf` follows `material`: "F80" with "plasma", "C04" with "serum" in successes; '
+        "trajectories with another value failed."
     ]
     against = run("other", stores(0, "C04"), task="t-9")
     assert texts("store", *runs, against) == []
@@ -198,7 +198,7 @@ def test_a_call_that_failures_lack_counts_when_it_is_significant() -> None:
     few = [grants(number, number % 2 == 0) for number in range(4)]
     many = [grants(number, number % 2 == 0) for number in range(12)]
     assert texts("grant", *few) == []
-    assert texts("grant", *many) == ["`grant`: also call `publish`; the runs without it failed."]
+    assert texts("grant", *many) == ["`grant`: also call `publish`; trajectories without it failed."]
 
 
 def test_an_operation_that_completes_no_task_has_no_example() -> None:

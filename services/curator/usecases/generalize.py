@@ -15,8 +15,8 @@ from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.corroboration import hold_instruction
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 
-HOLDS_OVER_TASKS = "{tasks} runs of several tasks agree"
-CONTRADICTED = "later runs contradict it"
+HOLDS_OVER_TASKS = "{tasks} trajectories of several tasks agree"
+CONTRADICTED = "later trajectories contradict it"
 
 
 @dataclass(frozen=True, slots=True)

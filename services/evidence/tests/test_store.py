@@ -128,7 +128,7 @@ def test_the_first_report_counts_and_a_repeat_changes_nothing(tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_a_correction_measures_again_as_if_it_had_been_reported_first(tmp_path: Path) -> None:
+def test_a_correction_recomputes_all_measurements(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.1))

@@ -77,7 +77,7 @@ async def _register(channel: Any, address: str, registry: ToolRegistry) -> None:
     )
     for tool in tools:
         registry.add(tool)
-        _log.info("tool is served", tool=tool.name, address=address)
+        _log.info("tool is served by a tool service", tool=tool.name, address=address)
 
 
 def _encode_input(call: ToolInput) -> tool_pb2.ToolInput:

@@ -97,7 +97,7 @@ async def test_the_template_plan_searches_and_answers() -> None:  # P-38 to P-42
     assert result.overall_status is OverallStatus.SUCCESS
 
 
-async def test_the_executor_supplies_what_each_kind_of_step_measures() -> None:  # P-71, P-72
+async def test_the_executor_supplies_the_factors_of_each_kind_of_step() -> None:  # P-71, P-72
     class OneWay:
         """Embeds every text as the same vector, so that all sources agree."""
 

@@ -34,7 +34,7 @@ def test_japanese_is_compared_without_words() -> None:
     assert sentence == "- 429のときはRetry-Afterの秒数だけ待つ。 [er-00003]"
 
 
-def test_without_common_words_the_ranking_of_search_decides_and_the_answer_says_so() -> None:
+def test_without_common_words_the_ranking_of_search_decides_and_the_answer_states_it() -> None:
     first, sentence, *_ = lines_of("zebra", SQL, GIT)
     assert "No sentence shares a word with the query; ranked highest by search:" in first
     assert sentence == "- A locked database needs a busy timeout. [er-00002]"

@@ -61,7 +61,7 @@ async def test_without_an_answer_in_time_the_execution_is_cancelled(tmp_path: Pa
 
 
 @pytest.mark.parametrize("auto", [False, True])
-async def test_with_nobody_to_ask_an_execution_goes_on_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
+async def test_without_a_person_to_ask_an_execution_continues_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
     rules = ExecutionRules(policy=InterventionPolicy(auto_proceed_on_timeout=auto))
     async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
         execution_id = await executions.start(three(), None, None, human_available=False)

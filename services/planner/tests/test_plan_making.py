@@ -252,7 +252,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("reply", BAD)
-async def test_whatever_the_model_does_there_is_a_plan(reply: Any) -> None:  # P-05, P-19, P-20
+async def test_there_is_a_plan_for_any_reply_of_the_model(reply: Any) -> None:  # P-05, P-19, P-20
     made = await Planner(FixedBackend(), ScriptedModel(reply)).create_plan(HARD)
     assert made.from_template
     assert made.template_reason

@@ -20,9 +20,9 @@ _SAYS: dict[Signal, str] = {
     "reward": "the environment's reward",
     "test_report": "the test report",
     "ground_truth": "the known right answer",
-    "self_report": "the run's own word",
+    "self_report": "the agent's self-report",
 }
-_UNPROVEN = "Nothing else says so, and that is too little for a vote."
+_UNPROVEN = "No other evidence supports this, so it gives no vote."
 
 
 def resolve_bullets(
@@ -63,24 +63,27 @@ def _choose_tag(
     error = next((action for action in actions if action.error is not None and _warns_of(bullet, action)), None)
     if outcome.is_success:
         if cited:
-            return "helpful", f"It was cited, and {_SAYS[outcome.signal]} says that the run succeeded."
+            return "helpful", f"It was cited, and {_SAYS[outcome.signal]} says that the task succeeded."
         heeded = next(
             (action for action in actions if action.is_success and f"`{action.operation}`" in bullet.content), None
         )
         if heeded is not None and error is None:
             return (
                 "helpful",
-                f"The run called {heeded.operation}, which this is about, without the failure it warns of, and "
+                f"The agent called {heeded.operation}, the subject of this, without the failure that it warns of, and "
                 f"{_SAYS[outcome.signal]} says that it succeeded.",
             )
-        return "neutral", "The run succeeded, but nothing shows that it used this."
+        return "neutral", "The task succeeded, but nothing shows that the agent used this."
     if error is not None:
-        return "neutral", f"The run failed by what this warns of (step {error.last_step}), so it was not followed."
+        return (
+            "neutral",
+            f"The task failed by the error of this warning (step {error.last_step}), so it was not followed.",
+        )
     if trajectory.error_message:
-        return "neutral", "The run broke off with an error, which says nothing about this."
+        return "neutral", "The task was interrupted by an error, which is no evidence about this."
     if cited:
-        return "harmful", f"It was cited, and {_SAYS[outcome.signal]} says that the run failed."
-    return "neutral", "The run failed, but nothing shows that it used this."
+        return "harmful", f"It was cited, and {_SAYS[outcome.signal]} says that the task failed."
+    return "neutral", "The task failed, but nothing shows that the agent used this."
 
 
 def _warns_of(bullet: UsedBullet, action: ToolUse) -> bool:

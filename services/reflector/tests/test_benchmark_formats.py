@@ -103,8 +103,8 @@ class TestStateBench:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            ({"conversation": []}, "trajectory.conversation: a list must be a list with something in it"),
-            ({"conversation": {}}, "trajectory.conversation: an object must be a list with something in it"),
+            ({"conversation": []}, "trajectory.conversation: a list must be a list that is not empty"),
+            ({"conversation": {}}, "trajectory.conversation: an object must be a list that is not empty"),
             ({"conversation": [{"role": "tool"}]}, "trajectory.conversation[0].role: 'tool' must be one of"),
             ({"conversation": [{"role": "user"}]}, "trajectory.query: '' is empty"),
             (

@@ -140,7 +140,7 @@ class TestOtel:
         }
         assert sorted(run.trajectory.error_message or "" for run in in_lines.runs) == ["", "the weather is unknown"]
 
-    def test_what_only_a_tools_own_span_tells_is_told(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
+    def test_facts_of_only_a_tools_span_are_read(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         tracer, exporter = spans
         with tracer.start_as_current_span("invoke_agent shop") as agent:
             agent.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "shop"})

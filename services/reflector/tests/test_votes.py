@@ -39,7 +39,7 @@ def test_a_self_reported_trajectory_gives_neutral_votes(is_success: bool) -> Non
     cited = run(says("done"), cited_bullet_ids=("ts-00002",))
     evaluation = vote(OTHER, cited, Outcome(is_success, "self_report"))
     assert evaluation.tag == "neutral"
-    assert evaluation.reason.endswith("Nothing else says so, and that is too little for a vote.")
+    assert evaluation.reason.endswith("No other evidence supports this, so it gives no vote.")
 
 
 def test_a_citation_in_the_text_counts() -> None:

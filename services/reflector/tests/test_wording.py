@@ -90,7 +90,7 @@ def test_the_repair_in_a_failure_is_shown_with_a_caution() -> None:
     repair = find_repairs(extract_actions(steps(*log)))[0]
     failed = write_lesson(TrajectoryFinding("tool_error", (1,), CALL, repair=repair), ENGLISH)
     assert "--force" not in failed.key_insight
-    assert "The run failed all the same" in failed.correct_approach
+    assert "The trajectory still failed" in failed.correct_approach
 
 
 def test_the_languages_have_the_same_lessons_causes_and_signs() -> None:

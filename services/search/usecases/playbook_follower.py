@@ -210,7 +210,7 @@ class PlaybookFollower:
                         raise MissedRevisionError(f"expected revision {self._revision + 1}, got {revision}")
                     await self._apply_changes(changes, revision, vectors)
                 case FeedProgress(revision) if revision > self._revision:
-                    raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
+                    raise MissedRevisionError(f"the feed is at revision {revision}, the index at {self._revision}")
                 case _:
                     pass
         self.last_event_at = self._now()

@@ -67,7 +67,7 @@ class ReembedCollections:
         try:
             await self._embed_and_cut_over(collection)
         except CollectionNotFound:
-            log.info("collection was deleted, or another replica embedded it", collection=collection.name)
+            log.info("embedding stopped: another replica finished it, or it was deleted", collection=collection.name)
         except HanseiError as error:
             log.warning(
                 "embedding a collection again failed; trying again later", collection=collection.name, error=str(error)

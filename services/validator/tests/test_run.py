@@ -284,7 +284,7 @@ async def test_partial_repair_regenerates_only_the_broken_proposal() -> None:
 
     whole = json.loads(json.dumps(report))
     whole["relation_proposals"][3] = fixed
-    assert json.dumps(run.report) == json.dumps(whole)  # all other bytes as they were
+    assert json.dumps(run.report) == json.dumps(whole)  # all other bytes are unchanged
 
     full = ScriptedModel([report, whole])
     other = await run_organizer(brief, full)

@@ -361,7 +361,7 @@ def test_collections_are_a_tenants_own(gate: Gate) -> None:
     assert {"acme--handbook", "evil--handbook"} <= listed
 
 
-def test_who_changed_what_is_written_down_and_told_to_its_tenant(gate: Gate, book: str) -> None:
+def test_changes_leave_audit_records_for_their_tenant(gate: Gate, book: str) -> None:
     with gate.client("evil") as client:
         add(client, "evil--d", "x")
         seen = list(client.access.list_audit_records().audit_records)

@@ -136,7 +136,7 @@ def test_a_failed_generation_is_502(front: Front, model: OpenAIServer) -> None:
     assert "400" in response.json()["detail"]
 
 
-def test_what_is_wrong_with_a_request_is_told(front: Front) -> None:
+def test_errors_of_a_request_name_field_and_rule(front: Front) -> None:
     with front.client() as client:
         assert client.post("/workflow/run", json={"dataset": "d"}).status_code == 422  # G-20
         named = client.post("/workflow/run", json={"query": "Q", "dataset": "a b"})

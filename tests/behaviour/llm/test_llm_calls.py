@@ -282,7 +282,7 @@ async def test_another_refusal_does_not_drop_the_temperature(server: OpenAIServe
     assert [request.body["temperature"] for request in server.requests] == [0, 0, 0]
 
 
-async def test_wrong_json_is_asked_again_with_what_is_wrong_and_both_calls_are_on_the_bill(
+async def test_wrong_json_is_requested_again_and_usage_counts_both_calls(
     server: OpenAIServer,
 ) -> None:
     server.script(chat_json({"answer": "yes"}), chat_json({"answer": "yes", "score": 7}))

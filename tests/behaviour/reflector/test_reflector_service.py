@@ -265,7 +265,7 @@ async def test_the_trajectories_of_a_benchmark_are_read_with_their_errors() -> N
             assert bool(error_lessons) == bool(failed)
 
 
-async def test_without_a_key_the_process_says_how_to_go_on() -> None:
+async def test_without_a_key_the_process_names_the_remedies() -> None:
     ours = ("HANSEI_", "LLM_", "OPENAI_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     process = await asyncio.create_subprocess_exec(

@@ -86,7 +86,7 @@ class BatchRepository:
         A trajectory with which batches started too often becomes a dead letter: it ends the process that learns it.
         """
 
-        def select_waiting(connection: Connection) -> list[int]:
+        def count_start(connection: Connection) -> list[int]:
             waiting = and_(trajectory.c.key == batch.key, trajectory.c.state == WAITING)
             query = select(trajectory.c.position, trajectory.c.starts).where(waiting)
             query = query.where(trajectory.c.position.between(batch.first, batch.last))
@@ -103,7 +103,7 @@ class BatchRepository:
             connection.execute(update(trajectory).where(is_first).values(starts=first.starts + 1))
             return positions
 
-        return await self._database.write(select_waiting, batch.key)
+        return await self._database.write(count_start, batch.key)
 
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
         """Return a trajectory to learn; None if it does not wait any more."""

@@ -3,7 +3,7 @@
 import { session } from "./session.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000];
-/** With these answers asking again gives the same. */
+/** Statuses of permanent errors: a repeated request fails in the same way. */
 const REFUSED = new Set([400, 401, 403, 404, 409, 422]);
 
 /** An error of the gateway. `reason` is the stable name that gRPC has, too. */
@@ -16,16 +16,16 @@ export class ApiError extends Error {
   }
 }
 
-/** Called when the gateway requires a token or rejects the one that was sent. Set by `main.js`. */
+/** Called when the gateway requires a token or rejects the sent one. `main.js` sets it. */
 export const onUnauthorized = { call: () => {} };
 
-export const get = (path, query, signal) => json("GET", path, query, undefined, signal);
-export const remove = (path, query) => json("DELETE", path, query);
-export const post = (path, body, signal) => json("POST", path, undefined, body, signal);
-/** Sends a file, or any bytes, as they are. */
-export const postFile = (path, query, file, signal) => json("POST", path, query, file, signal);
+export const get = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
+export const remove = (path, query) => sendJson("DELETE", path, query);
+export const post = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
+/** Sends a file, or any bytes, unchanged. */
+export const postFile = (path, query, file, signal) => sendJson("POST", path, query, file, signal);
 
-/** All items of a paged list, or `most` and a few: `ask(token)` gives a page, `items` names its list. */
+/** Returns the items of a paged list, up to `most` and a few: `ask(token)` gives a page, `items` names its list. */
 export async function fetchAll(ask, items, most = Infinity) {
   const all = [];
   let token = "";
@@ -40,7 +40,7 @@ export async function fetchAll(ask, items, most = Infinity) {
 /** A UUID for a change, so that a repeated request changes nothing. */
 export const newRequestId = () => crypto.randomUUID();
 
-async function json(verb, path, query, body, signal) {
+async function sendJson(verb, path, query, body, signal) {
   const response = await send(verb, path, query, body, signal, {});
   return response.json();
 }
@@ -71,7 +71,7 @@ async function problem(response) {
   }
 }
 
-/** A list stands under its name as often as it has values. */
+/** Returns the query string; the name of a list is repeated for each value. */
 function search(query) {
   const pairs = Object.entries(query ?? {}).flatMap(([name, value]) => [value].flat().map((item) => [name, item]));
   const filled = pairs.filter(([, value]) => value !== undefined && value !== "");
@@ -79,8 +79,8 @@ function search(query) {
 }
 
 /**
- * The messages of a stream, as `{id, data}`. Throws an ApiError when the stream failed or broke off; it returns only
- * when the gateway says that nothing follows.
+ * The messages of a stream, as `{id, data}`. Throws an ApiError when the stream failed or was interrupted; it returns
+ * only after the gateway has sent the end of the stream.
  */
 export async function* events(verb, path, { query, body, signal, lastId = "" } = {}) {
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
@@ -120,14 +120,14 @@ function parseEvent(block) {
 }
 
 /**
- * Follows a GET stream to its end or until `signal` is aborted; a broken connection is taken up again after the last
- * event. While the page is in the background it listens to nothing: a browser grants a host six connections over all
- * its tabs. `onState` hears "live" and "reconnecting". Throws what the gateway refuses for good.
+ * Follows a GET stream to its end or until `signal` is aborted; a broken connection is resumed after the last
+ * event. While the page is in the background it closes the stream: a browser allows six connections to a host over all
+ * its tabs. `onState` is called with "live" and "reconnecting". Throws permanent errors of the gateway.
  */
 export async function follow(path, { query, signal, take, onState = () => {} }) {
   let lastId = "";
   for (let failures = 0; !signal.aborted; failures += 1) {
-    if (document.hidden) await happens(document, "visibilitychange", signal);
+    if (document.hidden) await waitForEvent(document, "visibilitychange", signal);
     const turn = new AbortController();
     const end = () => turn.abort();
     document.addEventListener("visibilitychange", end, { signal: turn.signal });
@@ -151,8 +151,8 @@ export async function follow(path, { query, signal, take, onState = () => {} }) 
   }
 }
 
-/** Until an event happens once, or `signal` is aborted. */
-function happens(target, name, signal) {
+/** Waits until an event happens once, or `signal` is aborted. */
+function waitForEvent(target, name, signal) {
   return new Promise((resolve) => {
     target.addEventListener(name, resolve, { once: true, signal });
     signal.addEventListener("abort", resolve, { once: true });

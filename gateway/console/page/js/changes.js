@@ -8,22 +8,22 @@ import { link } from "./router.js";
 
 const MOST = 200;
 
-/** Cards for the changes; a long list is shown bit by bit. */
+/** Returns cards for the changes; a button shows more of a long list. */
 export function changes(dataset, list) {
   if (!list.length) return h("p", { class: "muted" }, "No bullet differs.");
   const cards = h(
     "div",
     null,
-    list.slice(0, MOST).map((entry) => card(dataset, entry)),
+    list.slice(0, MOST).map((entry) => renderChange(dataset, entry)),
   );
-  return h("div", null, h("p", { class: "muted" }, summary(list)), cards, more(dataset, cards, list, MOST));
+  return h("div", null, h("p", { class: "muted" }, summary(list)), cards, renderMoreButton(dataset, cards, list, MOST));
 }
 
-function more(dataset, cards, list, from) {
+function renderMoreButton(dataset, cards, list, from) {
   if (from >= list.length) return null;
   const next = () => {
-    cards.append(...list.slice(from, from + MOST).map((entry) => card(dataset, entry)));
-    button.replaceWith(more(dataset, cards, list, from + MOST) ?? "");
+    cards.append(...list.slice(from, from + MOST).map((entry) => renderChange(dataset, entry)));
+    button.replaceWith(renderMoreButton(dataset, cards, list, from + MOST) ?? "");
   };
   const button = h(
     "button",
@@ -48,7 +48,7 @@ function kind({ before, after }) {
 
 const KINDS = { added: "delta-add", removed: "delta-delete", changed: "delta-update", "voted on": "" };
 
-function card(dataset, change) {
+function renderChange(dataset, change) {
   const { before, after, bullet_id: id } = change;
   const name = kind(change);
   const title = after

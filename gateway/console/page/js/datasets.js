@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { datasets } from "./endpoints.js";
-import { go, instead, link } from "./router.js";
+import { go, replaceRoute, link } from "./router.js";
 import { showEmpty } from "./states.js";
 import { tabs } from "./parts.js";
 
@@ -34,19 +34,19 @@ export function datasetTabs(dataset, present) {
   );
 }
 
-/** A page such as `#/search` leads on to the dataset looked at last, else to the first there is. */
+/** Redirects a page such as `#/search` to the dataset that was opened last, else to the first one. */
 export function chooser(page) {
   return async ({ signal }) => {
     const { datasets: all } = await datasets(signal);
     const names = all.map(({ name }) => name);
     const dataset = names.includes(lastDataset.name) ? lastDataset.name : names[0];
-    if (dataset) return instead([page, dataset]);
+    if (dataset) return replaceRoute([page, dataset]);
     const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
     return showEmpty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
   };
 }
 
-/** The datasets as a choice that leads to the same page of another. */
+/** Returns a choice of datasets, which opens the same page of another dataset. */
 export function datasetChoice(page, present, signal) {
   const choice = h(
     "select",

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 /**
  * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
- * `text`, `long` or `choice`. Gives the values by name, or null when the person backs out.
+ * `text`, `long` or `choice`. Returns the values by name, or null if the person cancels.
  */
 export function ask({ title, text, fields = [], confirm, danger = false }) {
   return new Promise((resolve) => {
@@ -29,7 +29,7 @@ export function ask({ title, text, fields = [], confirm, danger = false }) {
   });
 }
 
-/** Shows a dialog until it is closed, then takes it away. */
+/** Shows a dialog until it is closed, then removes it. */
 export function openDialog(dialog, closed = () => {}) {
   dialog.addEventListener("close", () => (dialog.remove(), closed()));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -1,13 +1,13 @@
-/** What differs between two texts, word by word. */
+/** The differences between two texts, word by word. */
 
 import { h } from "./dom.js";
 
-/** Above this many comparisons the middle is shown as replaced: a bullet of 20,000 characters must not stall the page. */
+/** Above this many comparisons the middle counts as replaced: a bullet of 20,000 characters must not block the page. */
 const MOST = 1_000_000;
 /** With a smaller share of words in common, the old text and the new one read better one after the other. */
 const LEAST_SHARED = 0.35;
 
-/** Runs of `{kind: "same" | "gone" | "new", text}`. */
+/** Returns the parts of both texts: `{kind: "same" | "gone" | "new", text}`. */
 export function runs(before, after) {
   const a = words(before);
   const b = words(after);
@@ -54,7 +54,7 @@ function joinParts(list) {
   return result;
 }
 
-/** By the longest common subsequence. */
+/** Compares by the longest common subsequence. */
 function compareWords(a, b) {
   if (a.length * b.length > MOST) return [run("gone", a), run("new", b)];
   const width = b.length + 1;

@@ -1,5 +1,5 @@
 /**
- * Elements are made here and nowhere else. A child that is no element becomes a text node, so text from outside stays
+ * Only this module creates elements. A child that is no element becomes a text node, so text from outside stays
  * text; links lead within the page only; handlers are functions, never text.
  */
 
@@ -8,27 +8,27 @@ const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "indeter
 
 /** An HTML element: `h("p", {class: "muted"}, "text")`. */
 export function h(tag, props, ...children) {
-  return setUp(document.createElement(tag), props, children);
+  return setUpElement(document.createElement(tag), props, children);
 }
 
 /** An SVG element. */
 export function s(tag, props, ...children) {
-  return setUp(document.createElementNS(SVG, tag), props, children);
+  return setUpElement(document.createElementNS(SVG, tag), props, children);
 }
 
-/** Puts children in place of those an element has. */
+/** Replaces the children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren(...nodes(children));
   return element;
 }
 
-function setUp(element, props, children) {
-  for (const [name, value] of Object.entries(props ?? {})) dress(element, name, value);
+function setUpElement(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) setProperty(element, name, value);
   element.append(...nodes(children));
   return element;
 }
 
-function dress(element, name, value) {
+function setProperty(element, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (name.startsWith("on")) {
     if (typeof value !== "function") throw new TypeError(`${name} must be a function`);

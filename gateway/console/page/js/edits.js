@@ -25,7 +25,7 @@ export async function forget(dataset, { id, content, updated_revision: base }) {
   if (answer) await apply(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
 }
 
-export async function erase(dataset) {
+export async function deleteAfterConfirmation(dataset) {
   const typed = { name: "typed", label: `Type ${dataset} to confirm`, required: true, pattern: dataset };
   const answer = await ask({
     title: `Delete ${dataset}?`,

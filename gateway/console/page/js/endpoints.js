@@ -9,21 +9,21 @@ const change = (fields) => ({ request_id: newRequestId(), ...fields });
 /** A change of a playbook; with sign-in the gateway names its author. */
 const edit = (fields) => change({ author: session.signedIn ? "" : "console", ...fields });
 
-/** Trajectories that a batch of a job may hold. */
+/** The most trajectories in a batch of a job. */
 const BATCH = 1000;
 
 /** A job as its messages: the head, then batches. */
-function job(dataset, runs) {
+function job(dataset, trajectories) {
   const batches = [];
-  for (let from = 0; from < runs.length; from += BATCH)
-    batches.push({ batch: { trajectories: runs.slice(from, from + BATCH) } });
+  for (let from = 0; from < trajectories.length; from += BATCH)
+    batches.push({ batch: { trajectories: trajectories.slice(from, from + BATCH) } });
   return [{ head: change({ dataset }) }, ...batches];
 }
 
 export const datasets = (signal, query) => get("/v1/playbooks", { page_size: 1000, ...query }, signal);
 export const bullets = (dataset, query, signal) => get(`${book(dataset)}/bullets`, query, signal);
 /** The bullets of a playbook as it was at a revision or time, and that revision. */
-export async function pastPlaybook(dataset, query, signal) {
+export async function readPlaybookAt(dataset, query, signal) {
   let revision = "0";
   const bullets = await fetchAll(async (page_token) => {
     const { playbook, next_page_token } = await get(book(dataset), { ...query, page_token }, signal);
@@ -71,9 +71,9 @@ export const index = (dataset, signal) => get(`${book(dataset)}/index`, {}, sign
 export const search = (body, signal) => post("/v1/search", body, signal);
 export const learn = (body, signal) => events("POST", "/v1/learn/events", { body: change(body), signal });
 
-export const parseRuns = (query, file, signal) => postFile("/v1/trajectories/parse", query, file, signal);
+export const parseTrajectories = (query, file, signal) => postFile("/v1/trajectories/parse", query, file, signal);
 export const jobs = (query, signal) => get("/v1/jobs", query, signal);
-export const submitJob = (dataset, runs, signal) => post("/v1/jobs", job(dataset, runs), signal);
+export const submitJob = (dataset, trajectories, signal) => post("/v1/jobs", job(dataset, trajectories), signal);
 export const watchJob = (id, options) => follow(`/v1/jobs/${encodeURIComponent(id)}/events`, options);
 export const cancelJob = (id) => post(`/v1/jobs/${encodeURIComponent(id)}/cancel`, change());
 export const deadLetters = (id, query, signal) => get(`/v1/jobs/${encodeURIComponent(id)}/dead-letters`, query, signal);

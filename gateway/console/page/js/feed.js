@@ -1,4 +1,4 @@
-/** What happens to a playbook, as it happens. */
+/** The live revisions of a playbook. */
 
 import { changes } from "./changes.js";
 import { fill, h } from "./dom.js";
@@ -31,7 +31,7 @@ export class Feed {
       await watchPlaybook(this.dataset, dataset.revision ?? 0, {
         signal: this.signal,
         onState,
-        take: (event) => this.take(event),
+        take: (event) => this.addRevision(event),
       });
     } catch (error) {
       if (!this.signal.aborted)
@@ -42,14 +42,14 @@ export class Feed {
     }
   }
 
-  take({ revision }) {
+  addRevision({ revision }) {
     if (!revision) return;
     if (!this.list.querySelector(".arrived")) fill(this.list);
-    this.list.prepend(this.card(revision));
+    this.list.prepend(this.renderRevision(revision));
     while (this.list.children.length > MAX_SHOWN) this.list.lastChild.remove();
   }
 
-  card(revision) {
+  renderRevision(revision) {
     const name = h(
       "a",
       { href: link(["playbooks", this.dataset, "history"], { revision: revision.revision }) },

@@ -1,4 +1,4 @@
-/** Values as people read them. */
+/** Values as texts for people. */
 
 const units = [
   ["year", 31536000],
@@ -19,7 +19,7 @@ export const plural = (value, noun) => {
 };
 
 /** `3 hr. ago`; nothing for no time. */
-export function ago(timestamp) {
+export function formatAge(timestamp) {
   if (!timestamp) return "";
   const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
   const [unit, size] = units.find(([, unitSeconds]) => Math.abs(seconds) >= unitSeconds) ?? ["second", 1];
@@ -46,5 +46,5 @@ export function milliseconds(value) {
   return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** A text cut to a length, with a sign that it was. */
+/** Returns a text, shortened with an ellipsis. */
 export const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

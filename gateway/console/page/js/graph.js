@@ -1,6 +1,6 @@
 /**
  * A plan as a graph: steps in layers from left to right, each behind all it depends on. Edges that pass a layer get a
- * place in it, and layers are ordered by where their neighbours stand, so that few edges cross.
+ * position in it, and layers are ordered by the positions of their neighbours, so that few edges cross.
  */
 
 import { h, s } from "./dom.js";
@@ -13,13 +13,13 @@ const PASS = 14;
 const SWEEPS = 4;
 
 /**
- * Places for steps `{step_id, depends_on}`: `{nodes: Map(id → {x, y}), edges: [{from, to, points}], width, height}`.
- * A dependency that names no step, or would close a circle, is left out: the picture must come out for any plan.
+ * Positions for steps `{step_id, depends_on}`: `{nodes: Map(id → {x, y}), edges: [{from, to, points}], width, height}`.
+ * A dependency that names no step, or would close a cycle, is ignored: any plan can be drawn.
  */
 export function layout(steps) {
   const parents = collectParents(steps);
   const layerOf = layers(steps, parents);
-  const { columns, chains } = passes(steps, parents, layerOf);
+  const { columns, chains } = insertPassThroughs(steps, parents, layerOf);
   order(columns, chains);
   return placeCells(columns, chains);
 }
@@ -44,8 +44,8 @@ function layers(steps, parents) {
   return layerOf;
 }
 
-/** The columns of cells, and of each edge the cells it goes through. */
-function passes(steps, parents, layerOf) {
+/** Returns the columns of cells, and for each edge the cells that it passes. */
+function insertPassThroughs(steps, parents, layerOf) {
   const columns = Array.from({ length: 1 + Math.max(-1, ...layerOf.values()) }, () => []);
   const cells = new Map();
   for (const { step_id: id } of steps) {
@@ -68,7 +68,7 @@ function passes(steps, parents, layerOf) {
   return { columns, chains };
 }
 
-/** Orders each column by the mean place of its neighbours, forth and back a few times. */
+/** Orders each column by the mean position of its neighbours, in a few sweeps in both directions. */
 function order(columns, chains) {
   const near = new Map(columns.flat().map((cell) => [cell, { before: [], after: [] }]));
   for (const { cells } of chains) {
@@ -115,7 +115,7 @@ function placeCells(columns, chains) {
   return { nodes, edges, width: Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X, height };
 }
 
-/** Right side to left side, through the middle of the places it passes. */
+/** Returns the points of an edge: from right side to left side, through the middle of the cells that it passes. */
 function points(cells) {
   const middle = ({ y, height }) => y + height / 2;
   const first = { x: cells[0].x + WIDTH, y: middle(cells[0]) };

@@ -2,11 +2,11 @@
 
 import { openDialog } from "./dialog.js";
 import { h } from "./dom.js";
-import { bound } from "./keys.js";
+import { listBindings } from "./keys.js";
 import { key } from "./parts.js";
 
 export function showHelp() {
-  const rows = bound().map(({ keys, what }) =>
+  const rows = listBindings().map(({ keys, what }) =>
     h("div", null, h("dt", null, keys.split(/[ ,]+/).map(key)), h("dd", null, what)),
   );
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");

@@ -12,7 +12,7 @@ const LATEST = 10;
 const LETTERS = 50;
 const stateOf = (job) => word(job.state, "JOB_STATE_");
 
-/** One job, followed until it has ended. `ended()` hears when. */
+/** One job, followed until it has ended. Then `ended()` is called. */
 export class Job {
   constructor(dataset, id, signal, ended) {
     Object.assign(this, { dataset, id, signal, ended, job: null, listed: -1 });
@@ -40,7 +40,7 @@ export class Job {
   async follow() {
     const onState = (name) => fill(this.live, name === "reconnecting" ? state(name) : null);
     try {
-      await watchJob(this.id, { signal: this.signal, onState, take: ({ job }) => this.take(job) });
+      await watchJob(this.id, { signal: this.signal, onState, take: ({ job }) => this.render(job) });
       if (!this.signal.aborted) this.ended();
     } catch (error) {
       if (this.signal.aborted) return;
@@ -54,20 +54,20 @@ export class Job {
     }
   }
 
-  take(job) {
+  render(job) {
     this.job = job;
     if (this.state.textContent !== stateOf(job)) fill(this.state, state(stateOf(job)));
     this.cancelling.hidden = stateOf(job) !== "running";
     this.retrying.hidden = !this.cancelling.hidden;
-    fill(this.body, progress(job), numbers(this.dataset, job));
+    fill(this.body, progress(job), renderNumbers(this.dataset, job));
     fill(this.summary, plural(job.dead, "dead letter"));
     // An open list stays unchanged while further trajectories become dead letters.
     const isRead = this.listed > 0 && job.dead > 0 && stateOf(job) === "running";
-    if (job.dead !== this.listed && !isRead) this.list(job.dead);
+    if (job.dead !== this.listed && !isRead) this.renderDeadLetters(job.dead);
   }
 
-  /** The dead letters so far; a list that is open stays so. */
-  async list(dead) {
+  /** Lists the dead letters so far; an open list stays open. */
+  async renderDeadLetters(dead) {
     this.listed = dead;
     if (!dead) return fill(this.letters);
     const container = h("div", null);
@@ -82,19 +82,19 @@ export class Job {
   }
 
   table({ dead_letters: first, next_page_token: token }) {
-    const rows = h("tbody", null, first.map(letter));
-    const heads = ["#", "Run", "Why", "Tries"].map((name) => h("th", { scope: "col" }, name));
+    const rows = h("tbody", null, first.map(renderDeadLetter));
+    const heads = ["#", "Trajectory", "Reason", "Attempts"].map((name) => h("th", { scope: "col" }, name));
     const table = h("table", { class: "table letters" }, h("thead", null, h("tr", null, heads)), rows);
-    return h("div", null, h("div", { class: "wide" }, table), this.more(rows, token));
+    return h("div", null, h("div", { class: "wide" }, table), this.addMoreButton(rows, token));
   }
 
-  more(rows, token) {
+  addMoreButton(rows, token) {
     if (!token) return null;
     const next = async () => {
       const page = await change(() => deadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal));
       if (!page) return;
-      rows.append(...page.dead_letters.map(letter));
-      button.replaceWith(this.more(rows, page.next_page_token) ?? "");
+      rows.append(...page.dead_letters.map(renderDeadLetter));
+      button.replaceWith(this.addMoreButton(rows, page.next_page_token) ?? "");
     };
     const button = h("button", { type: "button", onclick: next }, "Show more");
     return button;
@@ -143,7 +143,7 @@ function progress(job) {
   ];
 }
 
-function numbers(dataset, job) {
+function renderNumbers(dataset, job) {
   const revision = Number(job.revision)
     ? h("a", { href: link(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
     : null;
@@ -162,7 +162,7 @@ function numbers(dataset, job) {
   ]);
 }
 
-const letter = ({ index, trajectory_id: id, reason, code, message, attempts }) =>
+const renderDeadLetter = ({ index, trajectory_id: id, reason, code, message, attempts }) =>
   h(
     "tr",
     null,

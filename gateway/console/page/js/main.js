@@ -22,7 +22,7 @@ import * as review from "./pages/review.js";
 import * as search from "./pages/search.js";
 import { signIn } from "./pages/signin.js";
 import { key } from "./parts.js";
-import { go, here, instead, link, route } from "./router.js";
+import { go, here, replaceRoute, link, route } from "./router.js";
 import { session } from "./session.js";
 import { showEmpty, showFailure, loading, report } from "./states.js";
 import { theme } from "./theme.js";
@@ -106,7 +106,7 @@ function signOut() {
   show();
 }
 
-function keyboard() {
+function bindKeys() {
   const pages = PAGES.map(([name, text, letter]) => ({
     keys: `g ${letter}`,
     what: text.toLowerCase(),
@@ -119,13 +119,13 @@ function keyboard() {
   ]);
 }
 
-/** Opens the page of the present address; what the page before began is ended. */
+/** Opens the page of the current address, and aborts the requests of the page before. */
 async function show() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
   const { page, params, query, parts } = here();
-  if (!parts.length) return instead(["playbooks"]);
+  if (!parts.length) return replaceRoute(["playbooks"]);
   document.title = page ? `${page.title(params)} · hansei` : "hansei";
   mark(parts[0]);
   try {
@@ -152,8 +152,8 @@ function mark(present) {
   if (nav.matches(":popover-open")) nav.hidePopover();
 }
 
-/** The gateway wants to know who asks: the page comes back once it does. */
-function askWho() {
+/** Shows the sign-in page, because the gateway requires a token; afterwards the page is opened again. */
+function readCaller() {
   leaving.abort();
   const refused = session.signedIn;
   session.signOut();
@@ -165,8 +165,8 @@ function start() {
   theme.apply();
   routes();
   navigation();
-  keyboard();
-  onUnauthorized.call = askWho;
+  bindKeys();
+  onUnauthorized.call = readCaller;
   document.getElementById("menu").append(icon("menu"));
   document.getElementById("skip").addEventListener("click", (event) => {
     event.preventDefault();

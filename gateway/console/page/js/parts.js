@@ -1,7 +1,7 @@
-/** Small parts that several pages show alike. */
+/** Small elements that several pages share. */
 
 import { h } from "./dom.js";
-import { ago, count, exact, percent, score, word } from "./format.js";
+import { formatAge, count, exact, percent, score, word } from "./format.js";
 
 const STATE_KINDS = {
   success: "good",
@@ -29,7 +29,7 @@ const STATE_KINDS = {
   running: "busy",
 };
 
-/** A state in a word, with a mark of its colour. */
+/** A state as a word, with its colour. */
 export const state = (name) => h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, name);
 
 export const chip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
@@ -37,7 +37,7 @@ export const chip = (text, kind = "") => (text ? h("span", { class: `chip ${kind
 export const delta = (type) => chip(word(type, "DELTA_TYPE_"), `delta-${word(type, "DELTA_TYPE_")}`);
 
 export const when = (timestamp) =>
-  timestamp ? h("time", { datetime: timestamp, title: exact(timestamp) }, ago(timestamp)) : null;
+  timestamp ? h("time", { datetime: timestamp, title: exact(timestamp) }, formatAge(timestamp)) : null;
 
 /** Helpful and harmful votes. */
 export function votes({ helpful, harmful }) {
@@ -46,7 +46,7 @@ export function votes({ helpful, harmful }) {
   return h("span", { class: "votes", role: "img", "aria-label": `${helpful} helpful, ${harmful} harmful` }, up, down);
 }
 
-/** A share of one as a bar; the number stands beside it. */
+/** A value from 0 to 1 as a bar, with the number beside it. */
 export function bar(value, kind = "", text = score(value)) {
   const width = `${Math.min(Math.max(Number(value ?? 0), 0), 1) * 100}%`;
   return h(
@@ -59,7 +59,7 @@ export function bar(value, kind = "", text = score(value)) {
 
 export const confidence = (value) => bar(value, "confidence", percent(value));
 
-/** Names and values, leaving out those without value. */
+/** Names and values; pairs without a value are omitted. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h(
@@ -69,7 +69,7 @@ export function facts(pairs) {
   );
 }
 
-/** The head of a page: its name, what stands beside it, and tabs. */
+/** The head of a page: its name, an element beside it, and tabs. */
 export function head(title, aside, tabs) {
   return h(
     "header",
@@ -79,11 +79,11 @@ export function head(title, aside, tabs) {
   );
 }
 
-/** Links to the pages of one thing; the present one is marked. */
+/** Links to the pages of one object; the current one is marked. */
 export function tabs(label, entries, present) {
   const items = entries.map(([name, href]) => h("a", { href, "aria-current": name === present ? "page" : null }, name));
   return h("nav", { class: "tabs", "aria-label": label }, items);
 }
 
-/** A key as it is drawn in hints. */
+/** A key in a hint. */
 export const key = (name) => h("kbd", null, name);

@@ -5,7 +5,7 @@ import { word } from "./format.js";
 import { graph } from "./graph.js";
 import { state } from "./parts.js";
 
-/** The graph of a plan; `statusOf(step)` is a word, `chosen(step)` is called when a step is pressed. */
+/** The graph of a plan; `statusOf(step)` is a word, `chosen(step)` is called when a step is selected. */
 export function planGraph(steps, statusOf, onChoose = () => {}) {
   return graph(steps, (step) => {
     const status = statusOf(step);

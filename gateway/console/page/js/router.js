@@ -18,8 +18,8 @@ export function go(parts, query) {
   location.hash = link(parts, query);
 }
 
-/** Goes to where an address leads on to; the way back does not pass it again. */
-export function instead(parts) {
+/** Replaces the current address, so that the back button skips it. */
+export function replaceRoute(parts) {
   location.replace(link(parts));
 }
 

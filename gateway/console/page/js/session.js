@@ -1,9 +1,9 @@
-/** Who is signed in. The token lives in this module's memory only: it is gone when the page is. */
+/** The token of the user. Only the memory of this module holds it, so it is lost when the page is closed. */
 
 let token = "";
 
 export const session = {
-  /** Keep a token for the requests to come. */
+  /** Stores a token for further requests. */
   signIn(newToken) {
     token = newToken.trim();
   },

@@ -2,17 +2,17 @@
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
-import { parseRuns } from "./endpoints.js";
+import { parseTrajectories } from "./endpoints.js";
 import { plural } from "./format.js";
 import { chip } from "./parts.js";
-import { FORMATS, preview } from "./runs.js";
+import { FORMATS, preview } from "./trajectories.js";
 import { loading, report } from "./states.js";
 
 const MOST_BYTES = 15_000_000;
 const TYPING_MS = 350;
 
 export class Sources {
-  /** Calls `onChange(runs)` with the trajectories to learn: none while a file is read or has an error. */
+  /** Calls `onChange(trajectories)` with the trajectories to learn: none while a file is read or has an error. */
   constructor(dataset, signal, onChange) {
     Object.assign(this, { dataset, signal, onChange, files: [], reading: Promise.resolve([]), turn: 0 });
     this.text = h("textarea", {
@@ -41,15 +41,15 @@ export class Sources {
     this.element = h("div", null, this.text, this.found, this.picker);
   }
 
-  /** The runs in what is there, once it is read; null if some of it cannot be. */
-  async runs() {
+  /** Returns the trajectories of all sources when they are parsed; null if one has an error. */
+  async trajectories() {
     if (this.timer) this.readAll();
-    let runs, reading;
+    let trajectories, reading;
     do {
       reading = this.reading;
-      runs = await reading;
+      trajectories = await reading;
     } while (reading !== this.reading);
-    return runs;
+    return trajectories;
   }
 
   show(text) {
@@ -96,14 +96,14 @@ export class Sources {
       read.push(await this.parseFile(input));
       if (turn !== this.turn || this.signal.aborted) return null;
     }
-    const runs = read.every(({ error }) => !error) ? read.flatMap(({ trajectories }) => trajectories) : null;
+    const trajectories = read.every(({ error }) => !error) ? read.flatMap(({ trajectories }) => trajectories) : null;
     fill(
       this.found,
       read.map((input) => this.describe(input)),
-      runs?.length ? preview(runs) : null,
+      trajectories?.length ? preview(trajectories) : null,
     );
-    this.onChange(runs ?? []);
-    return runs;
+    this.onChange(trajectories ?? []);
+    return trajectories;
   }
 
   /** Returns the trajectories of one file or text, or the error that parsing it gives. */
@@ -111,17 +111,17 @@ export class Sources {
     if (file.size > MOST_BYTES) return { file, error: new ApiError(413, { detail: "A file may have at most 15 MB." }) };
     try {
       const query = { dataset: this.dataset, format: this.format.value };
-      const { trajectories, format } = await parseRuns(query, file, this.signal);
+      const { trajectories, format } = await parseTrajectories(query, file, this.signal);
       if (!trajectories.length) return { file, error: new ApiError(400, { detail: "It contains no trajectory." }) };
-      return { file, trajectories: trajectories.map((trajectory) => this.here(trajectory)), format };
+      return { file, trajectories: trajectories.map((trajectory) => this.withDatasetOfPage(trajectory)), format };
     } catch (error) {
       if (!this.signal.aborted) report(error);
       return { file, error };
     }
   }
 
-  /** A run is learned into the dataset of the page, whatever it was recorded for. */
-  here(found) {
+  /** Returns the trajectory with the dataset of the page in place of its own. */
+  withDatasetOfPage(found) {
     return { ...found, trajectory: { ...found.trajectory, dataset: this.dataset } };
   }
 

@@ -11,27 +11,27 @@ const STAGES = [
   ["LEARN_STAGE_CURATED", "Curate: small edits of the playbook"],
 ];
 
-/** The stages of one learning, each filled in when it ends. */
+/** The stages of one `Learn` call; each is filled in when it ends. */
 export class Stages {
   constructor(dataset) {
     this.dataset = dataset;
     this.element = h("ol", { class: "stages narrow", "aria-live": "polite" });
     this.items = new Map(STAGES.map(([name, text]) => [name, { text, item: h("li", null, h("h2", null, text)) }]));
     for (const { item } of this.items.values()) this.element.append(item);
-    this.running(STAGES[0][0]);
+    this.markRunning(STAGES[0][0]);
   }
 
-  running(name) {
+  markRunning(name) {
     this.items.get(name)?.item.classList.add("running");
   }
 
-  take({ stage, message, response }) {
+  addMessage({ stage, message, response }) {
     if (stage === "LEARN_STAGE_SKIPPED") return this.skip(message);
     const { item, text } = this.items.get(stage);
     item.className = "done";
     fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
     const next = STAGES.findIndex(([name]) => name === stage) + 1;
-    if (next < STAGES.length) this.running(STAGES[next][0]);
+    if (next < STAGES.length) this.markRunning(STAGES[next][0]);
   }
 
   skip(message) {

@@ -3,7 +3,7 @@
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
 
-/** Lines in the place of what comes; read as "Loading" by screen readers. */
+/** Placeholder lines; screen readers read them as "Loading". */
 export function loading(lines = 6) {
   const bars = Array.from({ length: lines }, (_, i) =>
     h("div", { class: "bone", style: { width: `${92 - ((i * 17) % 45)}%` } }),
@@ -54,19 +54,19 @@ export async function load(container, signal, ask, draw) {
   }
 }
 
-/** Errors of this page's own code must not hide behind a friendly text. */
+/** Logs an error of the page's code; errors of the gateway are shown to the user. */
 export function report(error) {
   if (!(error instanceof ApiError)) console.error(error);
 }
 
-/** A line at the edge of the page, read aloud, gone after a while. */
+/** Shows a message at the edge of the page for some seconds; screen readers read it. */
 export function toast(text, kind = "") {
   const line = h("div", { class: `toast ${kind}` }, text);
   document.getElementById("toasts").append(line);
   setTimeout(() => line.remove(), kind === "bad" ? 9000 : 4000);
 }
 
-/** Runs a change, tells how it went, and gives its answer, or null when it failed. */
+/** Runs a change, shows its outcome, and returns its response, or null if it failed. */
 export async function change(act, done) {
   try {
     const answer = await act();

@@ -1,4 +1,4 @@
-/** Dark or light: as the system has it, or as the reader chose. */
+/** Dark or light: the theme of the system, or the choice of the user. */
 
 const KEY = "hansei.theme";
 const CHOICES = ["system", "light", "dark"];

@@ -1,4 +1,4 @@
-/** A list of any length of which only the rows in sight are in the document. */
+/** A list of any length: only its visible rows are in the document. */
 
 import { h } from "./dom.js";
 
@@ -6,8 +6,8 @@ const OVERSCAN = 10;
 let lists = 0;
 
 /**
- * A listbox. `row(item)` gives the children of a row, `onSelect(item)` hears which row is chosen, `onOpen(item)` that
- * Enter was pressed on it or it was clicked, `onMark(item)` that its part with `data-mark` was. Rows are as high as the style sheet's `--row`.
+ * A listbox. `row(item)` returns the children of a row. `onSelect(item)` is called when a row is selected, `onOpen(item)`
+ * for Enter or a click on it, `onMark(item)` for a click on its part with `data-mark`. `--row` is the height of a row.
  */
 export class VirtualList {
   constructor({ label, row, onSelect = () => {}, onOpen = () => {}, onMark = null }) {
@@ -31,7 +31,7 @@ export class VirtualList {
       },
       this.spacer,
     );
-    this.element.addEventListener("scroll", () => this.later(), { passive: true });
+    this.element.addEventListener("scroll", () => this.scheduleDraw(), { passive: true });
     this.element.addEventListener("click", (event) => this.onClick(event));
     new ResizeObserver(() => this.measure()).observe(this.element);
   }
@@ -45,7 +45,7 @@ export class VirtualList {
     this.measure();
   }
 
-  /** Draws the rows again, for when what they show has changed. */
+  /** Draws the rows again after a change of their content. */
   refresh() {
     this.clear();
     this.draw();
@@ -98,7 +98,7 @@ export class VirtualList {
     this.draw();
   }
 
-  later() {
+  scheduleDraw() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       this.draw();
@@ -121,7 +121,7 @@ export class VirtualList {
       }
     }
     for (let index = from; index < to; index += 1) if (!this.rows.has(index)) this.add(index);
-    this.mark();
+    this.markSelected();
   }
 
   add(index) {
@@ -139,7 +139,7 @@ export class VirtualList {
     this.spacer.append(row);
   }
 
-  mark() {
+  markSelected() {
     for (const [index, row] of this.rows) row.setAttribute("aria-selected", String(index === this.selected));
     if (this.rows.has(this.selected))
       this.element.setAttribute("aria-activedescendant", `${this.name}-${this.selected}`);

@@ -103,7 +103,9 @@ def run(
     collection: Collection = "",
     max_cost: Annotated[
         float | None,
-        typer.Option(min=0, max=1e9, metavar="USD", help="End the execution when its models have cost so much."),
+        typer.Option(
+            min=0, max=1e9, metavar="USD", help="End the execution when its models have cost this many dollars."
+        ),
     ] = None,
     allow_unknown_price: Annotated[
         bool, typer.Option("--allow-unknown-price", help="Accept --max-cost for a model whose price is unknown.")

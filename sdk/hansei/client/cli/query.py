@@ -24,7 +24,7 @@ def search(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            help="Return only bullets with at least this confidence, 0 to 1. [default: all without mostly bad votes]"
+            help="Return only bullets with at least this confidence, 0 to 1. [default: omit mostly harmful ones]"
         ),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="The weight of the vector score, 0 to 1.")] = None,
@@ -54,7 +54,7 @@ def ask(
     dataset: Dataset = None,
     min_revision: MinRevision = 0,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The session that asks; trials measure it.", show_default=False)
+        str, typer.Option(metavar="ID", help="The id of the session; trials measure its outcome.", show_default=False)
     ] = "",
 ) -> object:
     """Answer a question from a playbook."""

@@ -23,7 +23,9 @@ def find_deltas(block: ManagedBlock, base: PlannedFile | None) -> list[Delta]:
     """
     if base is None or compute_digest(base.body) != block.digest:
         raise InvalidArgument(
-            f"the block was edited, and revision {block.revision} does not give its former text", reason="BASE_UNKNOWN"
+            f"the block was edited, and revision {block.revision} gives another text than before the edit; "
+            "--discard-edits overwrites it",
+            reason="BASE_UNKNOWN",
         )
     items = parse_items(block.body, base.sections, set(base.body), first_line=block.begin + 2)
     return list(_compare(base.items, items, moves_count=bool(base.sections)))

@@ -67,7 +67,7 @@ def select_bullet_trials(connection: Connection, dataset: str) -> list[BulletTri
 
 
 def select_bullet_trials_by_id(connection: Connection, ids: Iterable[int]) -> list[BulletTrial]:
-    """Return the bullets with these ids of trials."""
+    """Return the bullet trials with these ids."""
     query = select(bullet_trial).where(bullet_trial.c.id.in_(list(ids)))
     return [_to_trial(row) for row in connection.execute(query)]
 

@@ -97,7 +97,7 @@ class SqlExecutionStore:
     async def append(
         self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
     ) -> None:
-        """Append under a lease; `state` is the state with the events. Raises Interleaved, LeaseLost."""
+        """Append under a lease; `state` is the state with the events. Raises LogConflict, LeaseLost."""
         status, wake_at = derive_status(state), state.expires_at
 
         def append_events(connection: Connection) -> None:

@@ -47,10 +47,10 @@ def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTraje
 
 def _read_with_sub_agents(record: Record, dataset: str, parent: str) -> Iterator[RecordedTrajectory]:
     check_format(record)
-    run = _read(record, dataset, parent)
-    yield run
+    recorded = _read(record, dataset, parent)
+    yield recorded
     for sub_agent in record.records("subagent_trajectories"):
-        yield from _read_with_sub_agents(sub_agent, dataset, run.trajectory.id)
+        yield from _read_with_sub_agents(sub_agent, dataset, recorded.trajectory.id)
 
 
 def _read(record: Record, dataset: str, parent: str) -> RecordedTrajectory:

@@ -81,7 +81,7 @@ class Record:
     def require_records(self, name: str) -> list[Record]:
         """Return the field as a list of objects. Raise MalformedTrajectory if it is missing or empty."""
         if not self.value.get(name):
-            raise self.error(name, "must be a list with something in it")
+            raise self.error(name, "must be a list that is not empty")
         return self.records(name)
 
     def child(self, name: str) -> Record | None:

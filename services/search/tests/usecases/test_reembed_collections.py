@@ -126,7 +126,7 @@ async def test_all_collections_change_over_with_an_index_that_is_ready(world: Wo
     assert len(world.embedder.texts) == 2
 
 
-async def test_what_is_written_meanwhile_comes_along(world: World) -> None:
+async def test_documents_written_meanwhile_are_copied(world: World) -> None:
     await world.put("a")
     world.embedder.before = [lambda: world.put("late"), lambda: world.store.delete_documents("c", ["a"])]
     await world.run()

@@ -66,8 +66,8 @@ class CelExpression:
             raise ExpressionInvalid(f"nested deeper than {MAX_NESTING} levels")
         self._runner = _BudgetedRunner(environment, tree)
 
-    def holds(self, variables: Context, budget: RuleBudget) -> str:
-        """Return an empty text if the expression is true, else the reason."""
+    def find_failure(self, variables: Context, budget: RuleBudget) -> str:
+        """Return the reason why the expression is not true; empty if it is true."""
         try:
             value = self._runner.evaluate_within(budget, variables)
         except RuleTooExpensive as error:

@@ -119,7 +119,7 @@ class _CompiledRules:
             if value is MISSING:
                 continue
             this = shared["report"] if value is checked.report else to_cel(value)
-            reason = expression.holds({**shared, "this": this}, budget)
+            reason = expression.find_failure({**shared, "this": this}, budget)
             if reason:
                 yield RuleViolation(pointer, f"breaks rule {rule.code}: {rule.check.expression} {reason}")
             if budget.spent:

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class BulkServiceStub:
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile.
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class BulkServiceStub:
 
 
 class BulkServiceServicer:
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile.
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed.
     """
 
     def SubmitTrajectories(self, request_iterator, context):
@@ -173,7 +173,7 @@ def add_BulkServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BulkService:
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile.
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BulkServiceStub:
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile."""
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -52,7 +52,7 @@ class BulkServiceStub:
 
 @_typing.type_check_only
 class BulkServiceAsyncStub(BulkServiceStub):
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile."""
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitTrajectories: _aio.StreamUnaryMultiCallable[_bulk_service_pb2.SubmitTrajectoriesRequest, _bulk_service_pb2.SubmitTrajectoriesResponse]  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class BulkServiceAsyncStub(BulkServiceStub):
     """Queues all dead letters of a job again, with attempts of their own."""
 
 class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Queues trajectories and learns them in the background, each exactly once, whatever process dies meanwhile."""
+    """Queues trajectories and learns them in the background, each exactly once, even if processes are killed."""
 
     @_abc_1.abstractmethod
     def SubmitTrajectories(

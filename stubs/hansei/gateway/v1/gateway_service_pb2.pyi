@@ -30,7 +30,7 @@ class _LearnStage:
 class _LearnStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LearnStage.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     LEARN_STAGE_UNSPECIFIED: _LearnStage.ValueType  # 0
-    """Not said."""
+    """Unspecified."""
     LEARN_STAGE_LOADED: _LearnStage.ValueType  # 1
     """The playbook was read."""
     LEARN_STAGE_REFLECTED: _LearnStage.ValueType  # 2
@@ -44,7 +44,7 @@ class LearnStage(_LearnStage, metaclass=_LearnStageEnumTypeWrapper):
     """A stage of learning."""
 
 LEARN_STAGE_UNSPECIFIED: LearnStage.ValueType  # 0
-"""Not said."""
+"""Unspecified."""
 LEARN_STAGE_LOADED: LearnStage.ValueType  # 1
 """The playbook was read."""
 LEARN_STAGE_REFLECTED: LearnStage.ValueType  # 2
@@ -222,7 +222,7 @@ class RunWorkflowRequest(_message.Message):
     min_revision: _builtins.int
     """Answer from this revision of the playbook or a later one; 0 takes the index as it is."""
     session_id: _builtins.str
-    """Id of the session that asks, of the caller's choice: one task that ends in one outcome. If it is set, bullets are
+    """Id of the session, which the caller chooses: one task that ends in one outcome. If it is set, bullets are
     served as by Recall of the evidence service, and the outcome is reported under `serving_id`. Empty: a search.
     """
     def __init__(
@@ -317,7 +317,7 @@ class AnswerRequest(_message.Message):
     instruction: _builtins.str
     """System message of the generator; empty for none."""
     session_id: _builtins.str
-    """Id of the session that asks, of the caller's choice: one task that ends in one outcome. If it is set, bullets are
+    """Id of the session, which the caller chooses: one task that ends in one outcome. If it is set, bullets are
     served as by Recall of the evidence service, and the outcome is reported under `serving_id`. Empty: a search.
     """
     def __init__(

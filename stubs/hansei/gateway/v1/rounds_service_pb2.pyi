@@ -103,7 +103,7 @@ class RunRoundsRequest(_message.Message):
     EVALUATION_FIELD_NUMBER: _builtins.int
     JUDGE_MODEL_FIELD_NUMBER: _builtins.int
     user_prompt: _builtins.str
-    """What the user wants; not blank. Searches and evaluators get this text, never a team's prompt, which is this text
+    """The task of the user; not blank. Searches and evaluators get this text, never a team's prompt, which is this text
     and the rounds so far, and may have 100,000 characters.
     """
     execution_id: _builtins.str

@@ -218,7 +218,7 @@ Global___MetricScore: _TypeAlias = MetricScore  # noqa: Y015
 
 @_typing.final
 class SampledScore(_message.Message):
-    """What repeated scoring knows of a mean."""
+    """The estimate of a mean by repeated scoring."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -28,7 +28,7 @@ if _version_not_supported:
 class EvaluatorServiceStub:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     def __init__(self, channel):
@@ -67,7 +67,7 @@ class EvaluatorServiceStub:
 class EvaluatorServiceServicer:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     def Evaluate(self, request, context):
@@ -85,7 +85,7 @@ class EvaluatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecideRound(self, request, context):
-        """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+        """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
         them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
         needed, and no model is called.
         """
@@ -148,7 +148,7 @@ def add_EvaluatorServiceServicer_to_server(servicer, server):
 class EvaluatorService:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     @staticmethod

@@ -29,7 +29,7 @@ GRPC_VERSION: str
 class EvaluatorServiceStub:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     @_typing.overload
@@ -41,7 +41,7 @@ class EvaluatorServiceStub:
     Judge: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]
     """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]
-    """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+    """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
     them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
     needed, and no model is called.
     """
@@ -58,7 +58,7 @@ class EvaluatorServiceStub:
 class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -67,7 +67,7 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     Judge: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]  # type: ignore[assignment]
     """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]  # type: ignore[assignment]
-    """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+    """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
     them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
     needed, and no model is called.
     """
@@ -83,7 +83,7 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
 class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
     A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
-    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
+    `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
     @_abc_1.abstractmethod
@@ -108,7 +108,7 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.DecideRoundRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.DecideRoundResponse, _abc.Awaitable[_evaluator_service_pb2.DecideRoundResponse]]:
-        """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+        """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
         them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
         needed, and no model is called.
         """

@@ -70,7 +70,7 @@ Global___ReportKind: _TypeAlias = ReportKind  # noqa: Y015
 
 @_typing.final
 class ReportRule(_message.Message):
-    """One rule of a kind. Places are JSON pointers in which a step `*` stands for every element of an array or object."""
+    """One rule of a kind. Paths are JSON pointers in which a step `*` matches every element of an array or object."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -253,7 +253,7 @@ class CelRule(_message.Message):
     expression: _builtins.str
     """The expression, at most 2,000 characters. It runs within a limit of steps and of time; passing one is an error finding."""
     path: _builtins.str
-    """Place that `this` stands for; the expression is evaluated once per match. Empty: once, with the report as `this`."""
+    """Path of the value `this`; the expression is evaluated once per match. Empty: once, with the report as `this`."""
     def __init__(
         self,
         *,

@@ -10,14 +10,14 @@ import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
 import { showEmpty, load } from "../states.js";
 
-/** The panel of a bullet; `close` leaves it. `current`: it is as it is now, and can be edited. */
+/** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
 export function detail(dataset, bullet, signal, close, current) {
   const past = h("div", null);
   load(
     past,
     signal,
     () => bulletHistory(dataset, bullet.id, signal),
-    (revisions) => story(dataset, revisions),
+    (revisions) => renderHistory(dataset, revisions),
   );
   return [
     h(
@@ -96,17 +96,17 @@ function moment(dataset, revision, time) {
   );
 }
 
-/** The revisions that touched it, newest first. */
-function story(dataset, revisions) {
+/** The revisions that changed it, newest first. */
+function renderHistory(dataset, revisions) {
   if (!revisions.length) return showEmpty("No history", "No revision in the log changed this bullet.");
   return h(
     "ol",
     { class: "story" },
-    revisions.toReversed().map((revision) => chapter(dataset, revision)),
+    revisions.toReversed().map((revision) => renderRevision(dataset, revision)),
   );
 }
 
-function chapter(dataset, revision) {
+function renderRevision(dataset, revision) {
   const { changes, votes: cast, operations } = revision;
   const reasons = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);
   return h(

@@ -1,4 +1,4 @@
-/** What the playbook and each of its bullets do: effects with their intervals, decisions, and the trials behind them. */
+/** The effects of the playbook and of each bullet, with intervals, the decisions, and the state of the trials. */
 
 import { fetchAll } from "../api.js";
 import { bandChart } from "../chart.js";
@@ -65,7 +65,7 @@ class Evidence {
     };
   }
 
-  /** The present lessons by the ids of their bullets. */
+  /** Returns the current lessons by the ids of their bullets. */
   async texts(measured) {
     const ids = measured.slice(0, MOST).map(({ bullet_id: id }) => id);
     const found = ids.length ? await bullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };

@@ -40,7 +40,7 @@ class Execution {
     bind(
       [
         { keys: "c", what: "cancel the execution", run: () => this.cancel() },
-        { keys: "i", what: "add information", run: () => this.inform() },
+        { keys: "i", what: "add information", run: () => this.addInformation() },
         {
           keys: "y",
           what: "confirm the open question",
@@ -66,7 +66,7 @@ class Execution {
       "div",
       { class: "actions" },
       h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, "Cancel… ", key("c")),
-      h("button", { type: "button", onclick: () => this.inform() }, "Add information… ", key("i")),
+      h("button", { type: "button", onclick: () => this.addInformation() }, "Add information… ", key("i")),
     );
     this.buttons = buttons;
     this.show();
@@ -82,7 +82,7 @@ class Execution {
     ];
   }
 
-  /** Draws everything that follows from the execution's state. */
+  /** Draws the state of the execution. */
   show() {
     const { execution } = this;
     fill(
@@ -97,7 +97,7 @@ class Execution {
       planGraph(
         execution.plan.steps,
         (step) => this.statusOf(step),
-        (step) => this.look(step),
+        (step) => this.showStep(step),
       ),
     );
     if (focused) this.picture.querySelector(`[data-step="${focused}"]`)?.focus();
@@ -130,7 +130,7 @@ class Execution {
     );
   }
 
-  look({ step_id: id }) {
+  showStep({ step_id: id }) {
     this.step = this.step === id ? null : id;
     fill(this.side, this.renderDetails());
   }
@@ -150,7 +150,7 @@ class Execution {
       plan_version: version,
       ...(step === undefined ? {} : { step_id: step }),
     };
-    // The feed tells what follows; of this stream only the first event is waited for.
+    // The feed shows the further events; only the first event of this stream is needed.
     await change(async () => {
       for await (const event of answer(this.id, body, this.signal)) return event;
       return null;
@@ -159,7 +159,7 @@ class Execution {
 
   async follow() {
     try {
-      await watchExecution(this.id, { signal: this.signal, take: ({ event }) => this.take(event) });
+      await watchExecution(this.id, { signal: this.signal, take: ({ event }) => this.addEvent(event) });
       await this.refresh();
     } catch (error) {
       if (this.signal.aborted) return;
@@ -168,14 +168,14 @@ class Execution {
     }
   }
 
-  take(event) {
+  addEvent(event) {
     this.log.prepend(line(event));
     while (this.log.children.length > MOST_LINES) this.log.lastChild.remove();
-    if (Number(event.sequence) > Number(this.execution.sequence)) this.later();
+    if (Number(event.sequence) > Number(this.execution.sequence)) this.scheduleRefresh();
   }
 
-  /** Events come in bursts; the state is read once for those of a moment. */
-  later() {
+  /** Reads the state once for a burst of events. */
+  scheduleRefresh() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.refresh().catch(report), 60);
   }
@@ -199,7 +199,7 @@ class Execution {
     if (reply) await change(() => cancelExecution(this.id, reply.reason), "Cancelled.");
   }
 
-  async inform() {
+  async addInformation() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
     const reply = await ask({

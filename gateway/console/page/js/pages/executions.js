@@ -20,7 +20,7 @@ export const title = () => "Executions";
 export function open({ query, signal }) {
   const view = new Executions(query, signal);
   view.load();
-  return [head("Executions", view.aside), view.asking(), view.filters(), view.body];
+  return [head("Executions", view.aside), view.renderForm(), view.filters(), view.body];
 }
 
 class Executions {
@@ -41,7 +41,7 @@ class Executions {
     );
   }
 
-  asking() {
+  renderForm() {
     this.question = h("input", {
       class: "grow",
       required: true,

@@ -67,7 +67,7 @@ async function indexStates(signal) {
   return Promise.all(shown.map(async (dataset) => ({ dataset, status: await index(dataset.name, signal) })));
 }
 
-/** The index of a dataset is made when it is first searched. */
+/** Compares the revisions of index and playbook; the first search of a dataset creates its index. */
 function compareRevisions({ revision }, { revision: at, last_event_at: lastEvent }) {
   if (!lastEvent && !Number(at)) return "not searched yet";
   return Number(revision) > Number(at) ? "behind" : "live";

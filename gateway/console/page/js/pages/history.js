@@ -45,11 +45,11 @@ class History {
   draw() {
     if (!this.revisions.length) return showEmpty("No revisions", "The dataset has no revision yet.");
     this.aside.textContent = plural(this.revisions[0].revision, "revision");
-    this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.look(revision) });
+    this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.showRevision(revision) });
     this.list.show(this.revisions, ({ revision }) => revision);
     this.bind();
     requestAnimationFrame(() => this.start());
-    return h("div", null, this.toolbar(), this.list.element, this.older());
+    return h("div", null, this.toolbar(), this.list.element, this.loadOlder());
   }
 
   toolbar() {
@@ -84,7 +84,7 @@ class History {
     return form;
   }
 
-  older() {
+  loadOlder() {
     if (!this.next) return null;
     const button = h("button", { type: "button" }, "Older revisions");
     button.addEventListener("click", () =>
@@ -114,7 +114,7 @@ class History {
     this.side.scrollTop = 0;
   }
 
-  look(revision) {
+  showRevision(revision) {
     this.chosen = revision;
     note({ revision: revision.revision, from: "", to: "" });
     const { author, reason, source_trajectory: source, model, summary } = revision;

@@ -183,10 +183,10 @@ class Leaderboard {
           ),
         ]
       : null;
-    return [this.compete(), list];
+    return [this.renderRoundsForm(), list];
   }
 
-  compete() {
+  renderRoundsForm() {
     const prompt = h("textarea", { rows: 3, required: true });
     const teams = h("textarea", {
       rows: 4,
@@ -207,12 +207,12 @@ class Leaderboard {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       run.disabled = true;
-      this.rounding(prompt.value, teamsFrom(teams.value), progress).finally(() => (run.disabled = false));
+      this.runRounds(prompt.value, teamsFrom(teams.value), progress).finally(() => (run.disabled = false));
     });
     return form;
   }
 
-  async rounding(prompt, teams, progress) {
+  async runRounds(prompt, teams, progress) {
     fill(progress);
     try {
       for await (const { data } of runRounds({ user_prompt: prompt, teams }, this.signal)) {

@@ -1,5 +1,5 @@
 /**
- * Learning as it happens: runs go in, as other programs wrote them. One is shown stage by stage, several
+ * Live learning of trajectories in the formats of other programs. One is shown stage by stage, several
  * become a job; the playbook's feed is followed beside it.
  */
 
@@ -12,7 +12,7 @@ import { Job, Jobs } from "../jobs.js";
 import { bind } from "../keys.js";
 import { head, key } from "../parts.js";
 import { note } from "../router.js";
-import { EXAMPLE } from "../runs.js";
+import { EXAMPLE } from "../trajectories.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
 import { change, showFailure, report, toast } from "../states.js";
@@ -29,7 +29,7 @@ export function open({ params: { dataset }, query, signal }) {
 class Learning {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal, job: null });
-    this.sources = new Sources(dataset, signal, (runs) => this.update(runs));
+    this.sources = new Sources(dataset, signal, (trajectories) => this.update(trajectories));
     this.truth = h("input", { autocomplete: "off" });
     this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
     this.what = h("span", null, "Learn");
@@ -88,11 +88,11 @@ class Learning {
       "keydown",
       (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && form.requestSubmit(),
     );
-    this.dropping(form);
+    this.acceptDrops(form);
     return form;
   }
 
-  dropping(form) {
+  acceptDrops(form) {
     form.addEventListener("dragover", (event) => (event.preventDefault(), form.classList.add("over")));
     form.addEventListener("dragleave", () => form.classList.remove("over"));
     form.addEventListener("drop", (event) => {
@@ -105,20 +105,20 @@ class Learning {
   }
 
   /** Adapts the button and the fields to the trajectories that were found. */
-  update(runs) {
-    const many = runs.length > 1;
-    fill(this.what, many ? `Learn from ${count(runs.length)} trajectories` : "Learn");
+  update(trajectories) {
+    const many = trajectories.length > 1;
+    fill(this.what, many ? `Learn from ${count(trajectories.length)} trajectories` : "Learn");
     this.truthField.hidden = many;
-    this.truth.placeholder = runs.length === 1 ? runs[0].ground_truth : "";
+    this.truth.placeholder = trajectories.length === 1 ? trajectories[0].ground_truth : "";
   }
 
   async learn() {
     this.send.disabled = true;
     try {
-      const runs = await this.sources.runs();
-      if (!runs?.length)
-        return toast(runs ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
-      await (runs.length === 1 ? this.learnOne(runs[0]) : this.submitMany(runs));
+      const trajectories = await this.sources.trajectories();
+      if (!trajectories?.length)
+        return toast(trajectories ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
+      await (trajectories.length === 1 ? this.learnOne(trajectories[0]) : this.submitMany(trajectories));
     } finally {
       this.send.disabled = false;
     }
@@ -130,7 +130,7 @@ class Learning {
     note({ job: "" });
     fill(this.progress, stages.element);
     try {
-      for await (const { data } of learn(body, this.signal)) stages.take(data);
+      for await (const { data } of learn(body, this.signal)) stages.addMessage(data);
     } catch (error) {
       if (this.signal.aborted) return;
       report(error);
@@ -138,8 +138,8 @@ class Learning {
     }
   }
 
-  async submitMany(runs) {
-    const made = await change(() => submitJob(this.dataset, runs, this.signal));
+  async submitMany(trajectories) {
+    const made = await change(() => submitJob(this.dataset, trajectories, this.signal));
     if (!made) return;
     note({ job: made.job.job_id });
     this.showJob(made.job.job_id);

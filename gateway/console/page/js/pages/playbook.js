@@ -3,8 +3,8 @@
 import { datasetTabs, lastDataset } from "../datasets.js";
 import { detail } from "./bullet.js";
 import { fill, h } from "../dom.js";
-import { erase, remember } from "../edits.js";
-import { bullets as page, pastPlaybook } from "../endpoints.js";
+import { deleteAfterConfirmation, remember } from "../edits.js";
+import { bullets as page, readPlaybookAt } from "../endpoints.js";
 import { count, plural } from "../format.js";
 import { bind } from "../keys.js";
 import { confidence, head, state, votes } from "../parts.js";
@@ -31,7 +31,7 @@ export function open({ params: { dataset }, query, signal }) {
   load(
     view.body,
     signal,
-    () => view.first(),
+    () => view.loadFirstPage(),
     () => view.draw(),
   );
   return [head(dataset, view.aside, datasetTabs(dataset, "Bullets")), view.notice(), view.body];
@@ -45,12 +45,13 @@ class View {
     this.side = h("section", { class: "detail", "aria-label": "Bullet" });
   }
 
-  deleting() {
+  renderDeleteButton() {
     if (!this.current) return null;
-    return h("button", { type: "button", class: "danger", onclick: () => erase(this.dataset) }, "Delete dataset…");
+    const onclick = () => deleteAfterConfirmation(this.dataset);
+    return h("button", { type: "button", class: "danger", onclick }, "Delete dataset…");
   }
 
-  /** Whether the page shows the playbook as it is now. */
+  /** Returns whether the page shows the newest revision. */
   get current() {
     return !this.query.at && !this.query.time;
   }
@@ -68,27 +69,27 @@ class View {
   }
 
   /** The first bullets; the rest follows while they are read. */
-  async first() {
+  async loadFirstPage() {
     const { at, time } = this.query;
     if (at || time) {
-      const { bullets, revision } = await pastPlaybook(this.dataset, { revision: at, time }, this.signal);
-      return this.take(bullets, revision, bullets.length);
+      const { bullets, revision } = await readPlaybookAt(this.dataset, { revision: at, time }, this.signal);
+      return this.addBullets(bullets, revision, bullets.length);
     }
     const answer = await page(this.dataset, { page_size: FIRST }, this.signal);
-    this.take(answer.bullets, answer.revision, answer.total_size);
+    this.addBullets(answer.bullets, answer.revision, answer.total_size);
     this.next = answer.next_page_token;
   }
 
-  async rest() {
+  async loadOtherPages() {
     while (this.next) {
       const answer = await page(this.dataset, { page_size: NEXT, page_token: this.next }, this.signal);
       this.next = answer.next_page_token;
-      this.take(answer.bullets, answer.revision, answer.total_size);
-      this.sift();
+      this.addBullets(answer.bullets, answer.revision, answer.total_size);
+      this.filterBullets();
     }
   }
 
-  take(bullets, revision, total) {
+  addBullets(bullets, revision, total) {
     // Push in a loop: a spread of 100,000 arguments overflows the stack.
     for (const bullet of bullets)
       this.all.push({ ...bullet, helpful: Number(bullet.helpful), harmful: Number(bullet.harmful) });
@@ -101,12 +102,12 @@ class View {
     this.list = new VirtualList({
       label: "Bullets",
       row,
-      onSelect: (bullet) => this.look(bullet),
+      onSelect: (bullet) => this.showBullet(bullet),
     });
     this.bind();
     const tools = this.toolbar();
-    this.sift();
-    this.rest().catch(
+    this.filterBullets();
+    this.loadOtherPages().catch(
       (error) =>
         this.signal.aborted ||
         fill(this.aside, `Only ${count(this.all.length)} of ${count(this.total)} could be read: ${error.message}`),
@@ -117,18 +118,19 @@ class View {
 
   renderEmpty() {
     const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
-    return showEmpty("No bullets", "Nothing has been learned here at this point.", learn, this.adding(), this.deleting());
+    const buttons = [learn, this.renderAddButton(), this.renderDeleteButton()];
+    return showEmpty("No bullets", "Nothing has been learned here at this point.", ...buttons);
   }
 
   toolbar() {
     const sections = h(
       "select",
-      { "aria-label": "Section", onchange: () => this.sift() },
+      { "aria-label": "Section", onchange: () => this.filterBullets() },
       h("option", { value: "" }, "All sections"),
     );
     const order = h(
       "select",
-      { "aria-label": "Order", onchange: () => this.sift() },
+      { "aria-label": "Order", onchange: () => this.filterBullets() },
       Object.entries(ORDERS).map(([name, [text]]) => h("option", { value: name }, text)),
     );
     const filter = h("input", {
@@ -137,18 +139,19 @@ class View {
       placeholder: "Filter bullets",
       "aria-label": "Filter bullets",
       value: this.query.q ?? "",
-      oninput: () => this.sift(),
+      oninput: () => this.filterBullets(),
     });
     Object.assign(this, { sections, order, filter });
-    return h("div", { class: "toolbar" }, filter, sections, order, this.adding(), this.moment(), this.deleting());
+    const buttons = [this.renderAddButton(), this.renderTimeChooser(), this.renderDeleteButton()];
+    return h("div", { class: "toolbar" }, filter, sections, order, ...buttons);
   }
 
-  adding() {
+  renderAddButton() {
     if (!this.current) return null;
     return h("button", { type: "button", onclick: () => remember(this.dataset) }, "Remember…");
   }
 
-  moment() {
+  renderTimeChooser() {
     const at = h("input", {
       type: "number",
       min: "0",
@@ -172,7 +175,7 @@ class View {
   }
 
   /** Shows the bullets that pass the filter, in the order chosen. */
-  sift() {
+  filterBullets() {
     this.offerSections();
     const text = this.filter.value.toLowerCase();
     const section = this.sections.value;
@@ -204,7 +207,7 @@ class View {
     if (index >= 0) requestAnimationFrame(() => this.list.select(index));
   }
 
-  look(bullet) {
+  showBullet(bullet) {
     note({ bullet: bullet.id });
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);

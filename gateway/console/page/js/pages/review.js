@@ -55,7 +55,7 @@ class Queue {
     );
   }
 
-  /** Oldest first; edits of what is there before new lessons, for they can do more harm. */
+  /** Reads the oldest first, and edits of bullets before new lessons, because edits can do more harm. */
   async read() {
     const states = SHOWN[this.showing][1];
     const ask = (token) => pending(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
@@ -84,9 +84,9 @@ class Queue {
   }
 
   draw() {
-    this.tell();
+    this.showSelection();
     if (!this.all.length) return this.renderEmpty();
-    const onOpen = (proposal) => this.look(proposal);
+    const onOpen = (proposal) => this.showProposal(proposal);
     this.list = new VirtualList({
       label: "Changes",
       row: (proposal) => this.row(proposal),
@@ -122,7 +122,7 @@ class Queue {
     ];
   }
 
-  tell() {
+  showSelection() {
     const many = this.picked.size
       ? `${this.picked.size} of ${this.all.length} picked`
       : plural(this.all.length, "change");
@@ -130,7 +130,7 @@ class Queue {
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
   }
 
-  look(proposal) {
+  showProposal(proposal) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
     fill(this.side, this.panel(proposal));
@@ -188,14 +188,14 @@ class Queue {
     if (!proposal || this.showing !== "waiting") return;
     if (!this.picked.delete(proposal.id)) this.picked.add(proposal.id);
     this.list.refresh();
-    this.tell();
+    this.showSelection();
   }
 
   pickAll() {
     if (this.showing !== "waiting" || !this.list) return;
     this.picked = new Set(this.picked.size === this.all.length ? [] : this.all.map(({ id }) => id));
     this.list.refresh();
-    this.tell();
+    this.showSelection();
   }
 
   /** Returns the ids of the picked changes, else of the selected one. */
@@ -225,7 +225,7 @@ class Queue {
 
   async submit(decision, ids, reason) {
     const at = this.list.selected;
-    const done = await change(() => inParts(ids, (part) => decide(this.dataset, decision, part, reason)), outcome);
+    const done = await change(() => changeInBatches(ids, (part) => decide(this.dataset, decision, part, reason)), outcome);
     if (!done) return;
     const gone = new Set(ids);
     this.picked.clear();
@@ -250,8 +250,8 @@ class Queue {
   }
 }
 
-/** At most 1,000 ids go in one request. */
-async function inParts(ids, act) {
+/** Runs `act` for at most 1,000 ids at a time, the limit of a request. */
+async function changeInBatches(ids, act) {
   const changed = [];
   for (let i = 0; i < ids.length; i += PAGE) changed.push(...(await act(ids.slice(i, i + PAGE))).changes);
   return changed;

@@ -17,7 +17,7 @@ export const title = ({ dataset }) => `Search ${dataset}`;
 export function open({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Search(dataset, query, signal);
-  view.later(0);
+  view.scheduleSearch(0);
   return [
     head(dataset, [view.aside, datasetChoice("search", dataset, signal)], datasetTabs(dataset, "Search")),
     view.toolbar,
@@ -30,7 +30,7 @@ class Search {
     Object.assign(this, { dataset, signal });
     this.aside = h("span", { role: "status" });
     this.results = h("div", { class: "scroll" });
-    const changed = () => this.later(TYPING_MS);
+    const changed = () => this.scheduleSearch(TYPING_MS);
     this.text = h("input", {
       type: "search",
       class: "grow",
@@ -80,11 +80,11 @@ class Search {
       h("label", null, "Section", this.section),
     ];
     const form = h("form", { class: "toolbar", role: "search" }, parts);
-    form.addEventListener("submit", (event) => (event.preventDefault(), this.later(0)));
+    form.addEventListener("submit", (event) => (event.preventDefault(), this.scheduleSearch(0)));
     return form;
   }
 
-  later(ms) {
+  scheduleSearch(ms) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.run(), ms);
   }

@@ -1,10 +1,10 @@
-/** Runs as people bring them: the formats they come in, what is shown of them, and one to begin with. */
+/** Trajectories of users: the names of the formats, a preview, and an example. */
 
 import { h } from "./dom.js";
 import { count, plural, shortened, word } from "./format.js";
 import { state } from "./parts.js";
 
-/** What people call the formats of the contract. */
+/** The names of the formats for people. */
 export const FORMATS = {
   TRAJECTORY_FORMAT_HANSEI: "hansei",
   TRAJECTORY_FORMAT_OPENAI: "OpenAI messages",
@@ -25,9 +25,9 @@ export const FORMATS = {
 const SHOWN = 5;
 const LINE = 240;
 
-/** The first of many runs, each in a line. */
-export function preview(runs) {
-  const lines = runs
+/** Returns the first trajectories, one a line. */
+export function preview(trajectories) {
+  const lines = trajectories
     .slice(0, SHOWN)
     .map(({ trajectory: { query, status, steps } }) =>
       h(
@@ -38,7 +38,7 @@ export function preview(runs) {
         h("span", { class: "muted" }, plural(steps.length, "step")),
       ),
     );
-  const rest = runs.length - lines.length;
+  const rest = trajectories.length - lines.length;
   return h(
     "ul",
     { class: "runs plain" },

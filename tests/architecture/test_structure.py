@@ -1,4 +1,4 @@
-"""The shape of the house: the rooms are there, the arrows hold, and nothing has a name that says nothing."""
+"""Check the structure of the repository: folders of services, permitted imports, and meaningful module names."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MIGRATIONS = sorted(path.parent for path in ROOT.glob("[gs]*/**/migrations/versi
 
 
 def modules() -> Iterator[Path]:
-    """Every Python file that is written by hand."""
+    """Yield every Python file that people write."""
     for folder in OWN:
         yield from (path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
 
 
 @pytest.mark.parametrize("service", [name for name in SERVICES if name != "gateway"])
-def test_every_service_has_the_same_rooms(service: str) -> None:
+def test_every_service_has_the_same_folders(service: str) -> None:
     assert {path.name for path in (ROOT / "services" / service).iterdir()} >= FOLDERS
 
 
@@ -77,7 +77,7 @@ def test_stubs_hold_nothing_written_by_hand() -> None:
     assert [path for path in written if "__pycache__" not in path.parts] == []
 
 
-def test_the_arrows_hold() -> None:
+def test_imports_follow_the_layers() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
