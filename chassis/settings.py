@@ -28,7 +28,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from chassis.errors import BadSetting as BadSetting
 from chassis.errors import shorten
 from chassis.field_errors import describe_rule
-from chassis.logging import remove_secrets
+from chassis.secrets import remove_secrets
 
 PREFIX = "HANSEI_"
 VARIABLES: Mapping[str, tuple[str, ...]] = {
