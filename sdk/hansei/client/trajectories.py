@@ -45,6 +45,8 @@ class TrajectoryRecord:
     ground_truth: str = ""
     test_report: str = ""
     siblings: Sequence[Trajectory] = field(default=(), repr=False)
+    file: str = ""
+    """The file, if the command that reads it needs to know."""
 
     @property
     def request_id(self) -> str:

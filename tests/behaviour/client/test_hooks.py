@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +16,11 @@ from typing import Any
 import pytest
 
 from tests.support import systems
+from tests.support.commands import Hansei, bullets
+from tests.support.commands import hansei as hansei
 
 SECONDS = 60
+TRANSCRIPTS = Path(__file__).parents[3] / "examples/transcripts/claude-code"
 HOOK = [sys.executable, "-c", "from hansei.client.entry import main; main()", "hook", "claude"]
 SECRET = "ghp_0123456789abcdefghij0123456789abcdef"
 
@@ -82,12 +86,12 @@ class ScriptedAgent:
             time.sleep(0.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def http_address() -> str:
     return f"127.0.0.1:{systems.free_port()}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory, http_address: str) -> Iterator[systems.System]:
     with systems.one_process(tmp_path_factory.mktemp("hooks"), HANSEI_HTTP_ADDRESS=http_address) as system:
         yield system
@@ -108,3 +112,30 @@ def test_the_second_session_gets_the_lesson_of_the_first_at_its_prompt(
     assert start["hookEventName"] == "SessionStart"
     assert "pnpm" in start["additionalContext"]
     assert SECRET not in json.dumps(start)
+
+
+def test_a_folder_of_transcripts_is_learned_once_and_what_has_grown_again(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path / "data"))
+    projects = tmp_path / "projects/-src-shop"
+    shutil.copytree(TRANSCRIPTS, projects)
+    (transcript,) = projects.iterdir()
+    dataset = f"folder-{uuid.uuid4().hex[:12]}"
+
+    def learn(*options: str) -> tuple[int, str]:
+        result = hansei("learn", tmp_path / "projects", "-d", dataset, "--json", *options)
+        return len(result.lines), result.err
+
+    assert learn() == (1, "")
+    assert learn() == (0, "1 files did not change since they were learned; --again reads them, too\n")
+    assert learn("--again") == (1, "")
+    lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
+    last = json.loads(lines[-1])
+    more = {**last, "uuid": "more", "parentUuid": last["uuid"], "type": "user"}
+    more["message"] = {"role": "user", "content": "Thanks."}
+    transcript.write_text("".join([*lines, json.dumps(more) + "\n"]), encoding="utf-8")
+    before = bullets(hansei, dataset)
+    assert learn() == (1, "")
+    assert [bullet["content"] for bullet in bullets(hansei, dataset)] == [bullet["content"] for bullet in before]
+    assert learn() == (0, "1 files did not change since they were learned; --again reads them, too\n")
