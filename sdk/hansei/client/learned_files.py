@@ -53,9 +53,7 @@ class LearnedFiles:
             return set()
         with self._connect() as connection:
             query = "SELECT path, size, changed_ns, datasets FROM learned_files WHERE server = ? AND option = ?"
-            learned = {
-                path: (size, changed, names) for path, size, changed, names in connection.execute(query, self._key)
-            }
+            learned = {path: state for path, *state in connection.execute(query, self._key)}
         return {
             state.path
             for state in states

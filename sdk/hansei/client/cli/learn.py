@@ -57,8 +57,8 @@ def learn(
 
     Reads JSON or JSON lines of any known format, which is detected. Secrets are masked before anything is sent. The
     content of a trajectory is its idempotency key: a command that is repeated, or continued after an interruption,
-    learns nothing twice. From a folder only files are read that are new or changed since they were learned; a transcript
-    that has grown is learned as a whole again, under the same id.
+    learns nothing twice. From a folder only files are read that are new or changed since they were learned; a
+    transcript that has grown is learned as a whole again, under the same id.
     """
     files = list(_iterate_files(paths))
     with connect(addr, local) as client:
