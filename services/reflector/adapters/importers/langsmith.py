@@ -115,8 +115,9 @@ def _read_side(side: Record, role: str, names: Sequence[str]) -> list[Message]:
         if value is None or value in ([], ""):
             continue
         location = side.field_path(name)
-        if name in ("generations", "choices"):
-            value = [_get_message(item) for item in (value[0] if _is_nested(value) else value)]
+        if name in ("generations", "choices") and isinstance(value, list):
+            generations = value[0] if isinstance(value[0], list) else value
+            value = [_get_message(item) for item in generations]
         elif name == "prompts":
             value = value[0] if isinstance(value, list) else value
         return read_messages(value, location, "assistant" if role == "assistant" else "user")
@@ -126,10 +127,6 @@ def _read_side(side: Record, role: str, names: Sequence[str]) -> list[Message]:
 def _read_whole(outputs: Record) -> list[Message]:
     has_role = "role" in outputs.value or "content" in outputs.value
     return read_messages(outputs.value, outputs.location, "assistant") if has_role else []
-
-
-def _is_nested(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
 def _get_message(item: object) -> object:
