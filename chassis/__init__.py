@@ -7,9 +7,11 @@ Nothing here depends on a service or its domain. The names below are imported on
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
 if TYPE_CHECKING:
+    from typing import Any
+
     from chassis.channels import Peers
     from chassis.errors import BadSetting
     from chassis.server.lifecycle import Running, run, serve

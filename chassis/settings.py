@@ -27,7 +27,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from chassis.errors import BadSetting as BadSetting
 from chassis.field_errors import describe_rule, describe_value
-from chassis.logging import remove_secrets
+from chassis.secrets import remove_secrets
 
 PREFIX = "HANSEI_"
 VARIABLES: Mapping[str, tuple[str, ...]] = {

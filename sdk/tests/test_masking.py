@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from chassis.logging import REDACTED
-from hansei.client.cli.support.masking import MIN_SECRET_CHARS, SecretMask
+from chassis.secrets import REDACTED
+from hansei.client.masking import MIN_SECRET_CHARS, SecretMask
 
 SECRETS = (
     st.text(min_size=MIN_SECRET_CHARS, max_size=40).map(str.strip).filter(lambda text: len(text) >= MIN_SECRET_CHARS)

@@ -40,8 +40,14 @@ Hansei = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def hansei(system: systems.System, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
-    """Return a function that runs `hansei ARGUMENTS` against a running system."""
+def hansei(
+    system: systems.System,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Hansei:
+    """Return a function that runs `hansei ARGUMENTS` against a running system, with a data directory of its own."""
+    monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path_factory.mktemp("data")))
     monkeypatch.setenv("HANSEI_ADDR", system.address)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("HANSEI_DATASET", raising=False)

@@ -16,8 +16,8 @@ seconds.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
 if TYPE_CHECKING:
     from chassis.deadlines import time_limit
     from hansei.client import errors

@@ -74,6 +74,8 @@ class RecallOptions(TypedDict, total=False):
     """The number of bullets; None: 10."""
     min_revision: int
     """Wait until the index holds this revision, as `learn` returned it."""
+    allow_missing: bool
+    """True: a dataset that does not exist has no bullets; otherwise it raises `NotFound`."""
 
 
 class ImportOptions(TypedDict, total=False):

@@ -6,12 +6,14 @@ import hashlib
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansei.client.errors import InvalidArgument
 from hansei.client.large_documents import shorten_texts
+from hansei.reflector.v1.reflector_service_pb2 import TRAJECTORY_FORMAT_CURSOR
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ MAX_SIBLING_BYTES = 8 * 1024 * 1024
 
 _MESSAGE_KEYS = {"role", "type", "parts"}
 """Keys of the messages of one trajectory; an array with them is not an array of trajectories."""
-_PARTS_OF_ONE = (b'"resourceSpans"', b'"sessionId"', b'"leafUuid"', b'"file-history-snapshot"', b'"session_meta"')
-"""Texts in the first line of files whose lines are parts of one trajectory: spans and transcripts of coding agents."""
+_PART_KEYS = {"resourceSpans", "resourceLogs", "sessionId", "leafUuid", "snapshot", "payload"}
+_PART_KEYS |= {"span_data", "workflow_name", "trace_id", "traceId", "step_number", "system_prompt"}
+"""Keys of objects that are parts of one trajectory: lines of transcripts, spans and events of traces, steps."""
 _NAMESPACE = uuid.UUID("6f2c1d3e-9a54-5b0c-8f77-2d0b6a1c4e90")
 """The namespace of the ids below. It must never change: otherwise everything would be learned again."""
 
@@ -48,6 +51,8 @@ class TrajectoryRecord:
     siblings: Sequence[Trajectory] = field(default=(), repr=False)
     note: str = ""
     """What was left out to read it. Empty: nothing."""
+    file: str = ""
+    """The file, if the command that reads it needs to know."""
 
     @property
     def request_id(self) -> str:
@@ -133,7 +138,7 @@ def _list_independent_elements(content: bytes) -> list[bytes]:
         return []
     if not all(isinstance(element, dict | list) for element in array):
         return []
-    if any(isinstance(element, dict) and _MESSAGE_KEYS & element.keys() for element in array):
+    if any(isinstance(element, dict) and (_MESSAGE_KEYS & element.keys() or _is_part(element)) for element in array):
         return []
     return [json.dumps(element, ensure_ascii=False).encode() for element in array]
 
@@ -179,15 +184,32 @@ def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[Trajectory
     is_single = part.is_whole and len(response.trajectories) == 1
     for number, parsed in enumerate(response.trajectories, start=part.parsed_before + 1):
         source = part.source if is_single else f"{part.source}#{number}"
+        if response.format == TRAJECTORY_FORMAT_CURSOR and is_single:
+            parsed.trajectory.id = Path(part.source).stem  # The transcript itself does not name its session.
         yield TrajectoryRecord(source, parsed.trajectory, parsed.ground_truth, parsed.test_report, note=note)
 
 
 def _has_independent_lines(content: bytes) -> bool:
     """Return whether each line is a trajectory, and not a part of one."""
     lines = [line for line in content.splitlines() if line.strip()]
-    if not lines or any(text in lines[0] for text in _PARTS_OF_ONE):
+    if not lines or _is_part(_parse_object(lines[0])):
         return False
     return len(lines) > 1 and sum(line.lstrip().startswith((b"{", b"[")) for line in lines) > len(lines) // 2
+
+
+def _parse_object(line: bytes) -> dict[str, object]:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _is_part(element: Mapping[str, object]) -> bool:
+    """Return whether an object is a part of a trajectory, and not one itself."""
+    is_line_of_cursor = "role" in element and isinstance(element.get("message"), dict)
+    is_task_of_smolagents = "task_images" in element
+    return bool(_PART_KEYS & element.keys()) or is_line_of_cursor or is_task_of_smolagents
 
 
 def add_siblings(records: Iterable[TrajectoryRecord]) -> list[TrajectoryRecord]:

@@ -22,6 +22,12 @@ Format = Literal[
     "openai_responses",
     "pydantic_ai",
     "state_bench",
+    "cursor",
+    "agents_sdk",
+    "langsmith",
+    "langfuse",
+    "smolagents",
+    "tau2_bench",
 ]
 
 

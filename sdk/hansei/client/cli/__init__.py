@@ -17,6 +17,7 @@ from hansei.client.cli import (
     edits,
     evaluation,
     guards,
+    hooks,
     jobs,
     keys,
     learn,
@@ -91,6 +92,8 @@ app.add_typer(playbook.app, name="playbook")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(plan.app, name="plan")
+app.add_typer(hooks.app, name="hooks")
+app.command("hook")(hooks.show_hook_help)
 app.add_typer(keys.app, name="keys")
 command(app, "access.format_audit_line", local=False, empty="There are no audit records.")(keys.audit)
 app.add_typer(config.app, name="config")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chassis.deadlines import time_limit
 from chassis.errors import HanseiError, Unavailable
-from chassis.logging import remove_secrets
+from chassis.secrets import remove_secrets
 from chassis.settings import BadSetting, ServiceSettings, list_settings, load
 from hansei.client.cli.embedded_stack import build_stack_variables
 from hansei.client.cli.failures import PEER_UNAVAILABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, NotFound, OutOfRange, Unavailable, shorten
-from chassis.logging import remove_secrets
+from chassis.secrets import remove_secrets
 from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
 from hansei.client.cli.output import say

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +44,9 @@ def learn(
         bool, typer.Option("--bulk", help="Submit jobs to the server, which continue if this command ends.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="With --bulk: watch the jobs until they end.")] = True,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also read files of folders that did not change since they were learned.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show insights, edits and votes.")] = False,
     addr: Address = None,
     local: Local = False,
@@ -50,11 +55,16 @@ def learn(
 ) -> None:
     """Learn from recorded trajectories.
 
-    Reads JSON or JSON lines of any known format, which is detected. The content of a trajectory is its idempotency
-    key: a command that is repeated, or continued after an interruption, learns nothing twice.
+    Reads JSON or JSON lines of any known format, which is detected. Secrets are masked before anything is sent. The
+    content of a trajectory is its idempotency key: a command that is repeated, or continued after an interruption,
+    learns nothing twice. From a folder only files are read that are new or changed since they were learned; a
+    transcript that has grown is learned as a whole again, under the same id.
     """
     files = list(_iterate_files(paths))
     with connect(addr, local) as client:
+        progress = _FolderProgress(client, dataset, "" if local else client.address)
+        if not again:
+            files = progress.skip_unchanged(files, {path for path in paths if path != STDIO and Path(path).is_dir()})
         records, unreadable = _read_records(client, files, dataset)
         if bulk:
             if unreadable:
@@ -64,6 +74,7 @@ def learn(
             learn_in_bulk(client, records, wait, as_json)
             return
         outcomes = _learn(client, records, jobs, as_json, verbose)
+        progress.store(files, outcomes)
     _fail_without_model(outcomes)
     not_stored = sum(bool(outcome.failure) for outcome in outcomes)
     if unreadable or not_stored:
@@ -86,6 +97,43 @@ def _fail_without_model(outcomes: Sequence[LearnOutcome]) -> None:
         )
 
 
+class _FolderProgress:
+    """Skips the files of folders that were learned before, and stores those that are learned now."""
+
+    def __init__(self, client: Client, dataset: str, server: str) -> None:
+        from hansei.client.data_directory import find_data_directory
+        from hansei.client.learned_files import FileState, LearnedFiles
+
+        self._client = client
+        self._learned = LearnedFiles(find_data_directory(), server, dataset)
+        self._states: dict[str, FileState] = {}
+
+    def skip_unchanged(self, files: Sequence[str], folders: Collection[str]) -> list[str]:
+        """Return the files without those below `folders` that did not change since they were learned."""
+        from hansei.client.cli.output import say
+        from hansei.client.learned_files import read_state
+
+        below = [file for file in files if file != STDIO and any(Path(file).is_relative_to(path) for path in folders)]
+        self._states = {file: read_state(file) for file in below}
+        if not self._states:
+            return list(files)
+        existing = {summary.name for summary in self._client.playbooks.list_datasets().datasets}
+        unchanged = self._learned.list_unchanged(self._states.values(), existing)
+        if unchanged:
+            say(f"{len(unchanged)} files did not change since they were learned; --again reads them, too")
+        return [file for file in files if file not in self._states or self._states[file].path not in unchanged]
+
+    def store(self, files: Sequence[str], outcomes: Sequence[LearnOutcome]) -> None:
+        """Store the files of folders of which every trajectory was learned."""
+        by_file: dict[str, list[LearnOutcome]] = {}
+        for outcome in outcomes:
+            by_file.setdefault(outcome.record.file, []).append(outcome)
+        for file in files:
+            learned = by_file.get(file, [])
+            if file in self._states and learned and not any(outcome.failure for outcome in learned):
+                self._learned.add(self._states[file], {outcome.record.trajectory.dataset for outcome in learned})
+
+
 def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
     """Yield the name of every file, `-` for stdin. A path that does not exist ends the command."""
     for path in paths:
@@ -103,23 +151,29 @@ def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
 def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[list[TrajectoryRecord], int]:
     """Return the trajectories of all files with their siblings, and the number of parts that could not be read."""
     from hansei.client.cli.failures import format_error_lines
-    from hansei.client.cli.output import say
+    from hansei.client.cli.output import create_console, say
+    from hansei.client.cli.show.progress import progress_bar
+    from hansei.client.masking import SecretMask, mask_content
     from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
 
     records: list[TrajectoryRecord] = []
     notes: set[str] = set()
     unreadable = 0
-    for file in files:
-        for part in read_trajectories(client, "stdin" if file == STDIO else file, read_source(file), dataset):
-            if isinstance(part, TrajectoryRecord):
-                records.append(part)
-                if part.note and part.note not in notes:
-                    notes.add(part.note)
-                    say(f"{part.source}: {part.note}")
-            else:
-                unreadable += 1
-                for line in format_error_lines(part.error):
-                    say(f"{part.source}: {line}")
+    mask = SecretMask(os.environ, ())
+    with progress_bar("reading", len(files), create_console(stderr=True)) as set_completed:
+        for number, file in enumerate(files):
+            source, content = "stdin" if file == STDIO else file, mask_content(mask, read_source(file))
+            for part in read_trajectories(client, source, content, dataset):
+                if isinstance(part, TrajectoryRecord):
+                    records.append(replace(part, file=file))
+                    if part.note and part.note not in notes:
+                        notes.add(part.note)
+                        say(f"{part.source}: {part.note}")
+                else:
+                    unreadable += 1
+                    for line in format_error_lines(part.error):
+                        say(f"{part.source}: {line}")
+            set_completed(number + 1)
     return add_siblings(records), unreadable
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, Violation
-from chassis.logging import remove_secrets
+from chassis.secrets import remove_secrets
 from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2

@@ -1,4 +1,4 @@
-"""Reads OpenTelemetry spans of the GenAI semantic conventions: each trace is one trajectory.
+"""Reads OpenTelemetry spans and events of the GenAI semantic conventions: each trace is one trajectory.
 
 Source of the format: https://github.com/open-telemetry/semantic-conventions, docs/gen-ai (gen-ai-spans.md,
 gen-ai-agent-spans.md, gen-ai-input-messages.json, gen-ai-output-messages.json). Every model call repeats the
@@ -17,8 +17,14 @@ from datetime import UTC, datetime
 from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.otlp import Span, Value, read_spans
+from services.reflector.adapters.importers.otlp_logs import add_events, read_events
 from services.reflector.adapters.importers.span_dialects import translate
-from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
+from services.reflector.adapters.importers.step_collector import (
+    RecordedOutcome,
+    StepCollector,
+    build_recorded_trajectory,
+    mark_as_error,
+)
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role, ToolCall
@@ -40,22 +46,35 @@ _ROLES: dict[str, Role] = {
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is not an OTLP export of spans."""
-    record.require_list("resourceSpans")
+    """Raise MalformedTrajectory with the reason if the record is not an OTLP export of spans or of logs."""
+    record.require_list("resourceLogs" if record.has("resourceLogs") else "resourceSpans")
 
 
 def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectories of a file, in the order of their traces. Raise MalformedTrajectory with the span."""
     traces: dict[str, list[Span]] = {}
+    events: dict[str, list[Span]] = {}
     for record in records:
+        check_format(record)
         for span in map(translate, read_spans(record)):
             traces.setdefault(span.trace, []).append(span)
+        for event in read_events(record):
+            traces.setdefault(event.trace, [])
+            events.setdefault(event.trace, []).append(event)
     for trace, spans in traces.items():
-        if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in spans):
-            yield _read_run(trace, sorted(spans, key=lambda span: span.start), dataset)
+        joined = add_events(spans, events.get(trace, []))
+        if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in joined):
+            yield read_trace(trace, joined, dataset)
 
 
-def _read_run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajectory:
+def read_trace(
+    trace: str, spans: Sequence[Span], dataset: str, outcome: RecordedOutcome | None = None
+) -> RecordedTrajectory:
+    """Return the trajectory of the spans of one trace, with this outcome or else that of its last evaluation.
+
+    Raise MalformedTrajectory with the span.
+    """
+    spans = sorted(spans, key=lambda span: span.start)
     location = f"trace {trace}"
     collector = _TraceSteps(location, spans).collector
     if not collector.steps:
@@ -68,6 +87,7 @@ def _read_run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajec
         Record(_find_evaluation(spans), location),
         dataset,
         collector.steps,
+        outcome,
         id=trace,
         query=find_query(Record({}, location), collector.steps),
         generated_answer=collector.answer,
@@ -109,9 +129,9 @@ class _TraceSteps:
         self._spans = {span.id: span for span in spans}
         self._agents: dict[str, str] = {}
         self._message_counts: Counter[str] = Counter()
-        calls = [span for span in spans if span.text(_OPERATION) in _MODEL and _has_messages(span)]
+        calls = [span for span in spans if span.text(_OPERATION) in _MODEL and has_messages(span)]
         # An agent's span repeats the messages of its model calls.
-        speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and _has_messages(span)]
+        speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and has_messages(span)]
         conversations = {span.id: _read_conversation(span) for span in speakers}
         parts = [
             part for messages in conversations.values() for message in messages for part in message.records("parts")
@@ -202,7 +222,8 @@ def _match_calls(tool_spans: Sequence[Span], parts: Sequence[Record]) -> dict[st
     return named
 
 
-def _has_messages(span: Span) -> bool:
+def has_messages(span: Span) -> bool:
+    """Return whether a span has the contents of a call."""
     return any(span.attributes.get(name) for name in _CONTENTS)
 
 

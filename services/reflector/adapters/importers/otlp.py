@@ -1,4 +1,4 @@
-"""Reads spans from OTLP JSON of collectors and exporters.
+"""Reads spans and log records from OTLP JSON of collectors and exporters.
 
 Source of the format: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
 """
@@ -65,6 +65,25 @@ def _read_span(span: Record) -> Span:
     )
 
 
+def read_log_record(log: Record) -> Span | None:
+    """Return a log record as a child of its span, None without one. Raise MalformedTrajectory with its field."""
+    attributes = _read_attributes(log)
+    attributes["event.name"] = log.text("eventName") or attributes.get("event.name")
+    span, trace = log.text("spanId"), log.text("traceId")
+    if not trace:
+        return None
+    kind = attributes.get("error.type")
+    return Span(
+        location=log.location,
+        trace=trace,
+        id=f"{span}/{log.location}",
+        parent=span,
+        start=_read_nanoseconds(log, "timeUnixNano"),
+        attributes=attributes,
+        error=kind if isinstance(kind, str) else None,
+    )
+
+
 def _read_identity(span: Record, name: str) -> str:
     text = span.text(name)
     if not text:
@@ -95,4 +114,14 @@ def _read_value(value: Record | None, level: int) -> Value:
         return [_read_value(item, level + 1) for item in array.records("values")]
     if (pairs := value.child("kvlistValue")) is not None:
         return {pair.text("key"): _read_value(pair.child("value"), level + 1) for pair in pairs.records("values")}
-    return next((value.value[name] for name in ("boolValue", "intValue", "doubleValue") if value.has(name)), None)
+    if value.has("intValue"):  # JSON of protobuf writes 64-bit numbers as text.
+        number = value.number("intValue") if not isinstance(value.value["intValue"], str) else _parse_number(value)
+        return None if number is None else int(number)
+    return next((value.value[name] for name in ("boolValue", "doubleValue") if value.has(name)), None)
+
+
+def _parse_number(value: Record) -> int:
+    text = value.text("intValue")
+    if not text.removeprefix("-").isdigit() or not text.isascii() or len(text) > _MAX_DIGITS:
+        raise value.error("intValue", "must be a 64-bit number")
+    return int(text)

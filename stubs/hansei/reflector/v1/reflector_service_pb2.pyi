@@ -47,7 +47,7 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     TRAJECTORY_FORMAT_ATIF: _TrajectoryFormat.ValueType  # 8
     """Agent Trajectory Interchange Format, v1.0 to v1.8; each sub-agent is one run."""
     TRAJECTORY_FORMAT_OTEL: _TrajectoryFormat.ValueType  # 9
-    """OpenTelemetry spans as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
+    """OpenTelemetry spans and events as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
     TRAJECTORY_FORMAT_CLAUDE_CODE: _TrajectoryFormat.ValueType  # 10
     """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
     TRAJECTORY_FORMAT_CODEX: _TrajectoryFormat.ValueType  # 11
@@ -58,6 +58,18 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     """Messages of Pydantic AI: a list, or an object with `messages`."""
     TRAJECTORY_FORMAT_STATE_BENCH: _TrajectoryFormat.ValueType  # 14
     """A result of STATE-Bench: an object with `conversation`, one a file or one a line."""
+    TRAJECTORY_FORMAT_CURSOR: _TrajectoryFormat.ValueType  # 15
+    """A transcript of Cursor."""
+    TRAJECTORY_FORMAT_AGENTS_SDK: _TrajectoryFormat.ValueType  # 16
+    """Traces of OpenAI's Agents SDK: traces and spans, one a line or a list; each trace is one run."""
+    TRAJECTORY_FORMAT_LANGSMITH: _TrajectoryFormat.ValueType  # 17
+    """Runs of LangSmith, with feedback: one a line or a list; each trace is one run."""
+    TRAJECTORY_FORMAT_LANGFUSE: _TrajectoryFormat.ValueType  # 18
+    """Observations of Langfuse, with scores: a response of its API, a trace, or one a line; each trace is one run."""
+    TRAJECTORY_FORMAT_SMOLAGENTS: _TrajectoryFormat.ValueType  # 19
+    """Steps of a smolagents agent: the list of its memory."""
+    TRAJECTORY_FORMAT_TAU2_BENCH: _TrajectoryFormat.ValueType  # 20
+    """Results of tau2-bench: an object with `simulations`, or one simulation a line."""
 
 class TrajectoryFormat(_TrajectoryFormat, metaclass=_TrajectoryFormatEnumTypeWrapper):
     """A file format of trajectories."""
@@ -81,7 +93,7 @@ TRAJECTORY_FORMAT_SWE_AGENT: TrajectoryFormat.ValueType  # 7
 TRAJECTORY_FORMAT_ATIF: TrajectoryFormat.ValueType  # 8
 """Agent Trajectory Interchange Format, v1.0 to v1.8; each sub-agent is one run."""
 TRAJECTORY_FORMAT_OTEL: TrajectoryFormat.ValueType  # 9
-"""OpenTelemetry spans as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
+"""OpenTelemetry spans and events as OTLP JSON, of the GenAI semantic conventions, OpenInference or OpenLLMetry; each trace is one run."""
 TRAJECTORY_FORMAT_CLAUDE_CODE: TrajectoryFormat.ValueType  # 10
 """A transcript of Claude Code; the main agent and each sub-agent are one run each."""
 TRAJECTORY_FORMAT_CODEX: TrajectoryFormat.ValueType  # 11
@@ -92,6 +104,18 @@ TRAJECTORY_FORMAT_PYDANTIC_AI: TrajectoryFormat.ValueType  # 13
 """Messages of Pydantic AI: a list, or an object with `messages`."""
 TRAJECTORY_FORMAT_STATE_BENCH: TrajectoryFormat.ValueType  # 14
 """A result of STATE-Bench: an object with `conversation`, one a file or one a line."""
+TRAJECTORY_FORMAT_CURSOR: TrajectoryFormat.ValueType  # 15
+"""A transcript of Cursor."""
+TRAJECTORY_FORMAT_AGENTS_SDK: TrajectoryFormat.ValueType  # 16
+"""Traces of OpenAI's Agents SDK: traces and spans, one a line or a list; each trace is one run."""
+TRAJECTORY_FORMAT_LANGSMITH: TrajectoryFormat.ValueType  # 17
+"""Runs of LangSmith, with feedback: one a line or a list; each trace is one run."""
+TRAJECTORY_FORMAT_LANGFUSE: TrajectoryFormat.ValueType  # 18
+"""Observations of Langfuse, with scores: a response of its API, a trace, or one a line; each trace is one run."""
+TRAJECTORY_FORMAT_SMOLAGENTS: TrajectoryFormat.ValueType  # 19
+"""Steps of a smolagents agent: the list of its memory."""
+TRAJECTORY_FORMAT_TAU2_BENCH: TrajectoryFormat.ValueType  # 20
+"""Results of tau2-bench: an object with `simulations`, or one simulation a line."""
 Global___TrajectoryFormat: _TypeAlias = TrajectoryFormat  # noqa: Y015
 
 @_typing.final

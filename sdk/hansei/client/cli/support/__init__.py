@@ -15,7 +15,7 @@ from hansei.client.cli.checks import CheckResult
 from hansei.client.cli.show.checks import build_document
 from hansei.client.cli.support import archive, logs, machine, servers
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
-from hansei.client.cli.support.masking import SecretMask
+from hansei.client.masking import SecretMask
 from hansei.client.server import ServerNotInstalledError
 
 NEVER_INCLUDED = (

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hansei.client.cli.support.masking import SecretMask
+from hansei.client.masking import SecretMask
 
 FOLDER = "hansei-support"
 MANIFEST = "manifest.json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from chassis.errors import shorten
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
-from hansei.client.cli.support.masking import SecretMask
+from hansei.client.masking import SecretMask
 
 TAIL_BYTES = 256 * 1024
 MAX_CHARS = 300

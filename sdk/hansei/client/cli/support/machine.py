@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from chassis.logging import REDACTED
+from chassis.secrets import REDACTED
 from chassis.settings import PREFIX, ServiceSettings, SettingRow, list_settings
 from hansei.client.cli.checks import load_settings
 from hansei.client.cli.support.archive import BundlePart, OmittedPart

@@ -1,13 +1,16 @@
-"""Remove secrets from everything that goes into a support bundle."""
+"""Remove secrets from everything that leaves the machine: support bundles, and what hooks of agents send."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
-from urllib.parse import unquote
 
-from chassis.logging import REDACTED, is_secret, remove_secrets
+from chassis.secrets import REDACTED, is_secret, remove_secrets
+
+TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
+if TYPE_CHECKING:
+    from typing import Any
 
 MIN_SECRET_CHARS = 6
 """The length from which a secret is found by its value; a shorter one could be any word, and is found by its name."""
@@ -24,7 +27,7 @@ class SecretMask:
             form
             for name, value in environment.items()
             for secret in _find_secrets(name, value, secret_variables)
-            for form in (secret, unquote(secret))
+            for form in (secret, _unquote(secret))
             if len(form) >= MIN_SECRET_CHARS
         }
         # The longest first: a secret may contain another.
@@ -46,6 +49,15 @@ class SecretMask:
         return remove_secrets(value, key)
 
 
+def _unquote(secret: str) -> str:
+    """Return a secret without the escapes of a URL."""
+    if "%" not in secret:
+        return secret
+    from urllib.parse import unquote
+
+    return unquote(secret)
+
+
 def _find_secrets(name: str, value: str, secret_variables: Collection[str]) -> Iterator[str]:
     """Yield the secrets in a variable: all of it, passwords in URLs, header values for OpenTelemetry."""
     if name in secret_variables or is_secret(name):
@@ -53,3 +65,28 @@ def _find_secrets(name: str, value: str, secret_variables: Collection[str]) -> I
     yield from _URL_PASSWORD.findall(value)
     if name.endswith("_HEADERS"):
         yield from _HEADER_VALUE.findall(value)
+
+
+def mask_content(mask: SecretMask, content: bytes) -> bytes:
+    """Return a trajectory file without secrets: a JSON document, or JSON lines; other lines are masked as text.
+
+    Lines without a secret stay as they are, so that what has no secret keeps its content, and its idempotency key.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    whole = _mask_document(mask, text)
+    if whole is None:
+        masked = (_mask_document(mask, line) for line in text.splitlines(keepends=True))
+        whole = "".join(
+            mask(line) if new is None else new for line, new in zip(text.splitlines(keepends=True), masked, strict=True)
+        )
+    return whole.encode("utf-8", "surrogateescape")
+
+
+def _mask_document(mask: SecretMask, text: str) -> str | None:
+    """Return the text of a JSON document without secrets; None if it is no JSON."""
+    try:
+        document = json.loads(text)
+        masked = mask(document)
+    except (ValueError, RecursionError):
+        return None
+    return text if masked == document else json.dumps(masked, ensure_ascii=False) + "\n" * text.endswith("\n")

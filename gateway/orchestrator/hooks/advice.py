@@ -1,0 +1,49 @@
+"""The text that a hook adds to the context of a model: the bullets that its session does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cachetools import TTLCache
+
+from gateway.orchestrator.hooks.events import HookEvent
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
+from hansei.playbook.v1.playbook_pb2 import Bullet
+
+MAX_CHARS = 8_000
+"""Agents cut, or write into a file, what is longer than about 10,000 characters."""
+_MAX_SESSIONS = 10_000
+_SESSION_SECONDS = 6 * 3600
+
+
+class SessionAdvice:
+    """Builds the texts of sessions, and remembers which bullets a session has: agents keep what a hook added."""
+
+    def __init__(self) -> None:
+        self._served: TTLCache[tuple[str, str], set[str]] = TTLCache(_MAX_SESSIONS, _SESSION_SECONDS)
+
+    def build_text(self, dataset: str, event: HookEvent, response: evidence.RecallResponse) -> str:
+        """Return the lines for the bullets that are new to the session; empty if there is none."""
+        session = (dataset, event.session_id)
+        served = set() if event.forgets_context else self._served.get(session, set())
+        bullets = [result.bullet for result in response.results if result.bullet.id not in served]
+        lines = dict(_format_bullets(bullets))
+        if not lines:
+            return ""
+        self._served[session] = served | lines.keys()
+        intro = (
+            f"Lessons from earlier sessions (playbook {dataset}, revision {response.revision}). "
+            "Follow those that fit the task:"
+        )
+        return "\n".join([intro, *lines.values()])
+
+
+def _format_bullets(bullets: list[Bullet]) -> Iterator[tuple[str, str]]:
+    """Yield id and line of the bullets that fit, the best ones first."""
+    size = 0
+    for bullet in bullets:
+        line = f"- [{bullet.id}] {' '.join(bullet.content.split())}"
+        size += len(line) + 1
+        if size > MAX_CHARS:
+            return
+        yield bullet.id, line

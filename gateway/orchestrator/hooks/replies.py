@@ -1,0 +1,47 @@
+"""The replies of hooks, in the JSON that each agent expects. An empty object changes nothing at the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.events import Agent, HookEvent, Moment
+
+Reply = Mapping[str, Any]
+
+_PERMISSIONS = {CallDecision.ASK: "ask", CallDecision.DENY: "deny"}
+_NEEDS_PERSON = "a person must decide this: "
+
+
+def build_context_reply(event: HookEvent, text: str) -> Reply:
+    """Return the reply that adds a text to what the model sees."""
+    if not text:
+        return _build_empty_reply(event)
+    if event.agent is Agent.CURSOR:
+        return {**_build_empty_reply(event), "additional_context": text}
+    return _wrap(event, {"additionalContext": text})
+
+
+def build_verdict_reply(event: HookEvent, verdict: CallVerdict) -> Reply:
+    """Return the reply with a verdict. An allowed call gets none: the agent's own permissions still apply."""
+    if verdict.decision is CallDecision.ALLOW:
+        return {}
+    if verdict.decision is CallDecision.ADVISE:
+        return build_context_reply(event, verdict.text)
+    permission, reason = _PERMISSIONS[verdict.decision], verdict.text
+    if event.agent is Agent.CODEX and permission == "ask":
+        # Codex parses "ask" and then goes on; a refusal makes the model ask the person.
+        permission, reason = "deny", _NEEDS_PERSON + reason
+    if event.agent is Agent.CURSOR:
+        return {"permission": permission, "user_message": reason, "agent_message": reason}
+    return _wrap(event, {"permissionDecision": permission, "permissionDecisionReason": reason})
+
+
+def _build_empty_reply(event: HookEvent) -> Reply:
+    is_prompt_of_cursor = event.agent is Agent.CURSOR and event.moment is Moment.PROMPT
+    return {"continue": True} if is_prompt_of_cursor else {}
+
+
+def _wrap(event: HookEvent, fields: Mapping[str, str]) -> Reply:
+    return {"hookSpecificOutput": {"hookEventName": event.name, **fields}}

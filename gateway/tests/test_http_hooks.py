@@ -1,0 +1,205 @@
+"""`POST /v1/hooks/{agent}`: what each agent sends, and what it gets, as its documentation has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.events import HookEvent
+from gateway.tests.scripted_http import Peers, client_of
+from hansei.evidence.v1 import evidence_service_pb2 as evidence
+from hansei.playbook.v1 import playbook_pb2
+from hansei.search.v1 import search_pb2
+
+COMMON = {"session_id": "s-1", "cwd": "/home/me/shop", "transcript_path": "/home/me/t.jsonl"}
+CURSOR = {
+    "conversation_id": "c-1",
+    "generation_id": "g-1",
+    "model": "default",
+    "cursor_version": "3.20.17",
+    "workspace_roots": ["/home/me/shop"],
+    "transcript_path": None,
+}
+CLAUDE_PROMPT = {
+    **COMMON,
+    "hook_event_name": "UserPromptSubmit",
+    "permission_mode": "default",
+    "prompt": "add a package",
+}
+CALL = {"tool_name": "Bash", "tool_input": {"command": "npm install left-pad"}, "tool_use_id": "toolu_1"}
+
+
+def peers_with(*contents: str, serving: str = "") -> Peers:
+    results = [
+        search_pb2.SearchResult(bullet=playbook_pb2.Bullet(id=f"b-{number}", content=content))
+        for number, content in enumerate(contents, 1)
+    ]
+    return Peers(answers={"Recall": [evidence.RecallResponse(results=results, revision=7, serving_id=serving)]})
+
+
+async def post(peers: Peers, agent: str, event: dict[str, Any], dataset: str = "coding", **options: Any) -> Any:
+    async with client_of(peers, **options) as client:
+        return await client.post(f"/v1/hooks/{agent}", params={"dataset": dataset}, json=event)
+
+
+LESSON = (
+    "Lessons from earlier sessions (playbook coding, revision 7). Follow those that fit the task:\n"
+    "- [b-1] Run pnpm add, not npm install."
+)
+
+
+@pytest.mark.parametrize(
+    ("agent", "event", "reply"),
+    [
+        (
+            "claude-code",
+            CLAUDE_PROMPT,
+            {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": LESSON}},
+        ),
+        (
+            "claude-code",
+            {**COMMON, "hook_event_name": "SessionStart", "source": "startup"},
+            {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": LESSON}},
+        ),
+        (
+            "codex",
+            {**CLAUDE_PROMPT, "turn_id": "t-1", "model": "gpt-5"},
+            {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": LESSON}},
+        ),
+        ("cursor", {**CURSOR, "hook_event_name": "sessionStart"}, {"additional_context": LESSON}),
+        (
+            "cursor",
+            {**CURSOR, "hook_event_name": "beforeSubmitPrompt", "prompt": "add a package", "attachments": []},
+            {"continue": True, "additional_context": LESSON},
+        ),
+    ],
+)
+async def test_the_bullets_are_the_context_of_the_model(agent: str, event: dict[str, Any], reply: Any) -> None:
+    peers = peers_with("Run pnpm add,\n  not npm install.", serving="serving-1")
+    response = await post(peers, agent, event)
+    assert (response.status_code, response.json()) == (200, reply)
+    assert response.headers["x-hansei-serving-id"] == "serving-1"
+    (recall,) = peers.requests
+    assert (recall.dataset, recall.allow_missing) == ("coding", True)
+    assert recall.session_id == event.get("session_id", "c-1")
+    assert recall.query_text == event.get("prompt", "Work on shop")
+
+
+async def test_a_session_gets_each_bullet_once_until_it_forgets_its_context() -> None:
+    peers = peers_with("Run pnpm add.")
+    async with client_of(peers) as client:
+
+        async def ask(event: dict[str, Any]) -> Any:
+            return (await client.post("/v1/hooks/claude-code?dataset=coding", json=event)).json()
+
+        assert "pnpm" in str(await ask(CLAUDE_PROMPT))
+        assert await ask(CLAUDE_PROMPT) == {}
+        assert "pnpm" in str(await ask({**CLAUDE_PROMPT, "session_id": "s-2"}))
+        assert "pnpm" in str(await ask({**COMMON, "hook_event_name": "SessionStart", "source": "compact"}))
+        assert await ask(CLAUDE_PROMPT) == {}
+
+
+async def test_what_does_not_fit_into_the_context_of_an_agent_is_left_out() -> None:
+    text = str((await post(peers_with(*["x" * 3_000] * 5), "claude-code", CLAUDE_PROMPT)).json())
+    assert "[b-2]" in text
+    assert "[b-3]" not in text
+
+
+async def test_without_bullets_nothing_is_added() -> None:
+    assert (await post(peers_with(), "claude-code", CLAUDE_PROMPT)).json() == {}
+    cursor = {**CURSOR, "hook_event_name": "beforeSubmitPrompt", "prompt": "add a package"}
+    assert (await post(peers_with(), "cursor", cursor)).json() == {"continue": True}
+
+
+@pytest.mark.parametrize(
+    ("agent", "event"),
+    [
+        ("claude-code", {**COMMON, "hook_event_name": "SessionEnd", "reason": "other"}),
+        ("claude-code", {**CLAUDE_PROMPT, "prompt": "  "}),
+        ("claude-code", {"session_id": "s-1", "hook_event_name": "SessionStart"}),
+        ("codex", {**COMMON, "hook_event_name": "PreToolUse", **CALL}),
+        ("cursor", {**CURSOR, "hook_event_name": "afterAgentThought", "text": "hm"}),
+    ],
+)
+async def test_other_events_change_nothing_and_ask_nobody(agent: str, event: dict[str, Any]) -> None:
+    peers = peers_with("Run pnpm add.")
+    response = await post(peers, agent, event)
+    assert (response.status_code, response.json()) == (200, {})
+    assert peers.requests == []
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        ({}, "hook_event_name"),
+        ({"hook_event_name": 5}, "hook_event_name"),
+        ({"hook_event_name": "UserPromptSubmit", "prompt": "p"}, "session_id"),
+        ({"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": ["p"]}, "prompt"),
+        ({"hook_event_name": "SessionStart", "session_id": "s", "cwd": 5}, "cwd"),
+        ({"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash", "tool_input": "ls"}, "tool_input"),
+        ({"hook_event_name": "PreToolUse", "session_id": "s", "tool_input": {}}, "tool_name"),
+    ],
+)
+async def test_an_event_of_another_shape_is_refused_with_its_field(event: dict[str, Any], field: str) -> None:
+    response = await post(peers_with(), "claude-code", event)
+    assert response.status_code == 400
+    assert [violation["field"] for violation in response.json()["violations"]] == [field]
+
+
+@pytest.mark.parametrize(("agent", "dataset", "status"), [("emacs", "coding", 422), ("codex", "a b", 400)])
+async def test_an_unknown_agent_or_dataset_name_is_refused(agent: str, dataset: str, status: int) -> None:
+    assert (await post(peers_with(), agent, CLAUDE_PROMPT, dataset)).status_code == status
+
+
+class ScriptedCheck:
+    """Answers with one verdict."""
+
+    def __init__(self, decision: CallDecision) -> None:
+        self.verdict = CallVerdict(decision, "run pnpm add")
+        self.calls: list[tuple[str, str, Any]] = []
+
+    async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
+        self.calls.append((dataset, event.tool, event.arguments))
+        return self.verdict
+
+
+@pytest.mark.parametrize(
+    ("decision", "agent", "reply"),
+    [
+        (CallDecision.ALLOW, "claude-code", {}),
+        (CallDecision.ADVISE, "claude-code", {"additionalContext": "run pnpm add"}),
+        (CallDecision.ASK, "claude-code", {"permissionDecision": "ask", "permissionDecisionReason": "run pnpm add"}),
+        (CallDecision.DENY, "claude-code", {"permissionDecision": "deny", "permissionDecisionReason": "run pnpm add"}),
+        (
+            CallDecision.ASK,
+            "codex",
+            {"permissionDecision": "deny", "permissionDecisionReason": "a person must decide this: run pnpm add"},
+        ),
+        (CallDecision.DENY, "codex", {"permissionDecision": "deny", "permissionDecisionReason": "run pnpm add"}),
+    ],
+)
+async def test_the_verdict_of_a_call_is_the_permission_of_the_agent(
+    decision: CallDecision, agent: str, reply: dict[str, Any]
+) -> None:
+    check = ScriptedCheck(decision)
+    event = {**COMMON, "hook_event_name": "PreToolUse", **CALL}
+    response = await post(peers_with(), agent, event, call_check=check)
+    expected = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **reply}} if reply else {}
+    assert response.json() == expected
+    assert check.calls == [("coding", "Bash", {"command": "npm install left-pad"})]
+
+
+@pytest.mark.parametrize(
+    ("decision", "reply"),
+    [
+        (CallDecision.ADVISE, {"additional_context": "run pnpm add"}),
+        (CallDecision.ASK, {"permission": "ask", "user_message": "run pnpm add", "agent_message": "run pnpm add"}),
+        (CallDecision.DENY, {"permission": "deny", "user_message": "run pnpm add", "agent_message": "run pnpm add"}),
+    ],
+)
+async def test_cursor_has_names_of_its_own_for_a_verdict(decision: CallDecision, reply: dict[str, Any]) -> None:
+    event = {**CURSOR, "hook_event_name": "preToolUse", "tool_name": "Shell", "tool_input": {"command": "npm i"}}
+    assert (await post(peers_with(), "cursor", event, call_check=ScriptedCheck(decision))).json() == reply

@@ -1,0 +1,55 @@
+"""Pydantic AI with a memory: a capability that adds lessons to the instructions and checks tool calls.
+
+    memory = AgentMemory(client, "devtools")
+    agent = Agent(model, capabilities=[PlaybookCapability(memory)])
+    result = agent.run_sync(task)
+    report(memory, result, succeeded=True)
+
+Requires the extra `pydantic-ai`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic_ai import RunContext, SkipToolExecution
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import ToolDefinition
+
+from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+
+class PlaybookCapability(AbstractCapability[Any]):
+    """Give an agent the lessons for its prompt, and refuse tool calls that the memory refuses."""
+
+    def __init__(self, memory: AgentMemory) -> None:
+        self._memory = memory
+
+    def get_instructions(self) -> Callable[[RunContext[Any]], Awaitable[str]]:
+        """Return the function that recalls the lessons for the prompt of a run."""
+
+        async def recall(context: RunContext[Any]) -> str:
+            task = context.prompt if isinstance(context.prompt, str) else ""
+            return await asyncio.to_thread(self._memory.recall, task)
+
+        return recall
+
+    async def before_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any
+    ) -> Any:
+        """Return the arguments of an allowed call; a refused one has the lesson as its result."""
+        verdict = await asyncio.to_thread(self._memory.check, call.tool_name, args)
+        if not verdict.is_allowed:
+            raise SkipToolExecution(f"Error: {verdict.text}")
+        return args
+
+
+def report(memory: AgentMemory, result: AgentRunResult[Any], *, succeeded: bool) -> LearnResponse | None:
+    """Report how a run ended, and learn from it."""
+    return memory.report({"messages": json.loads(result.all_messages_json())}, succeeded=succeeded)

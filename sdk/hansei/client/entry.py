@@ -1,0 +1,16 @@
+"""The entry of the `hansei` command. `hansei hook` bypasses the command line: agents start it at each prompt."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run `hansei hook`, or any other command, and exit with its code."""
+    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
+        from hansei.client.hooks.run import main as run_hook
+
+        sys.exit(run_hook(sys.argv[2:]))
+    from hansei.client.cli import main as run_command
+
+    run_command()

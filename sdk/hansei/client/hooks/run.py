@@ -1,0 +1,115 @@
+"""`hansei hook AGENT`: read the input of a hook from stdin, write its output to stdout.
+
+Whatever happens, the agent goes on: the exit code is never 2, by which agents refuse what they were about to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL, HookAgent
+from hansei.client.hooks.http_post import PostFailed, post_json
+from hansei.client.masking import SecretMask
+
+SECONDS = 0.2
+"""The time limit of the gateway; the variable HANSEI_HOOK_SECONDS replaces it."""
+SERVING_HEADER = "x-hansei-serving-id"
+_FIELDS = (
+    "hook_event_name",
+    "session_id",
+    "conversation_id",
+    "cwd",
+    "workspace_roots",
+    "source",
+    "prompt",
+    "tool_name",
+    "tool_input",
+)
+"""The fields that the gateway reads. Others, such as the address of the user, stay on the machine."""
+_USAGE = "usage: hansei hook claude|codex|cursor [--dataset NAME] [--url URL] [--addr HOST:PORT]"
+
+
+def main(arguments: list[str]) -> int:
+    """Handle one event. Returns the exit code, 0, or 1 for wrong usage and input that is not JSON."""
+    start = time.monotonic()
+    try:
+        deadline = start + float(os.environ.get("HANSEI_HOOK_SECONDS", SECONDS))
+        agent, options = _parse_arguments(arguments)
+        document = json.loads(sys.stdin.buffer.read())
+        if not isinstance(document, dict):
+            raise ValueError("the input must be a JSON object")
+    except ValueError as error:
+        sys.stderr.write(f"hansei: {error}\n")
+        return 1
+    name = document.get("hook_event_name")
+    if name in agent.ends:
+        _begin_learning(arguments[0], document, options)
+        output = "{}"
+    else:
+        output = _ask_gateway(agent, document, options, deadline)
+    sys.stdout.write(output + "\n")
+    return 0
+
+
+def _parse_arguments(arguments: list[str]) -> tuple[HookAgent, dict[str, str]]:
+    options = {
+        "--dataset": os.environ.get("HANSEI_DATASET", DEFAULT_DATASET),
+        "--url": os.environ.get("HANSEI_URL", DEFAULT_URL),
+        "--addr": os.environ.get("HANSEI_ADDR", ""),
+    }
+    names, values = arguments[1::2], arguments[2::2]
+    if not arguments or arguments[0] not in AGENTS or len(names) != len(values) or set(names) - options.keys():
+        raise ValueError(_USAGE)
+    options.update(zip(names, values, strict=True))
+    dataset = options["--dataset"]
+    if not dataset.isascii() or not dataset.replace("-", "a").replace("_", "a").isalnum():
+        raise ValueError(f"the dataset {dataset!r} must match [A-Za-z0-9_-]+")
+    return AGENTS[arguments[0]], options
+
+
+def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[str, str], deadline: float) -> str:
+    """Return the output of the gateway, or of a session that goes on without it."""
+    mask = SecretMask(os.environ, ())
+    event = {name: mask(document[name], name) for name in _FIELDS if name in document}
+    url = f"{options['--url'].rstrip('/')}/v1/hooks/{agent.endpoint}?dataset={options['--dataset']}"
+    try:
+        token = os.environ.get("HANSEI_TOKEN", "")
+        headers, body = post_json(url, json.dumps(event).encode(), token, deadline)
+    except PostFailed as failure:
+        return _go_on(agent, document, f"hansei: {options['--url']}: {failure}; going on without lessons")
+    if serving := headers.get(SERVING_HEADER):
+        from hansei.client.hooks.servings import store_serving
+
+        store_serving(_get_session(document), options["--dataset"], serving)
+    return body.decode("utf-8")
+
+
+def _go_on(agent: HookAgent, document: dict[str, object], notice: str) -> str:
+    """Return the output that changes nothing, and tell the user on one line; before each tool call only the log."""
+    name = document.get("hook_event_name")
+    if agent.shows_messages and name in (agent.start, agent.prompt):
+        return json.dumps({"systemMessage": notice})
+    sys.stderr.write(notice + "\n")
+    return json.dumps({"continue": True} if name == "beforeSubmitPrompt" else {})
+
+
+def _begin_learning(agent: str, document: dict[str, object], options: dict[str, str]) -> None:
+    """Start the process that learns from the transcript: agents end their hooks soon after the session."""
+    from hansei.client.hooks.background import start_learner
+
+    transcript = document.get("transcript_path")
+    start_learner(
+        agent=agent,
+        session=_get_session(document),
+        transcript=transcript if isinstance(transcript, str) else "",
+        dataset=options["--dataset"],
+        address=options["--addr"],
+        is_over=document.get("hook_event_name") != "stop",
+    )
+
+
+def _get_session(document: dict[str, object]) -> str:
+    return str(document.get("session_id") or document.get("conversation_id") or "")

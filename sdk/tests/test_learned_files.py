@@ -1,0 +1,30 @@
+"""The list of learned files: a file is skipped only if it is the same, for the same server and dataset."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hansei.client.learned_files import LearnedFiles, read_state
+
+
+def test_a_file_is_skipped_until_it_changes_or_its_dataset_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("one")
+    learned = LearnedFiles(tmp_path / "data", "host:1", "coding")
+    assert learned.list_unchanged([read_state(str(file))], {"coding"}) == set()
+    assert not (tmp_path / "data").exists()
+    state = read_state(str(file))
+    learned.add(state, {"coding", "shop"})
+    assert learned.list_unchanged([state], {"coding", "shop"}) == {str(file)}
+    assert learned.list_unchanged([state], {"coding"}) == set()
+    assert LearnedFiles(tmp_path / "data", "host:2", "coding").list_unchanged([state], {"coding", "shop"}) == set()
+    assert LearnedFiles(tmp_path / "data", "host:1", "other").list_unchanged([state], {"coding", "shop"}) == set()
+    with file.open("a") as lines:
+        lines.write("two")
+    grown = read_state(str(file))
+    assert learned.list_unchanged([grown], {"coding", "shop"}) == set()
+    learned.add(grown, {"coding"})
+    assert learned.list_unchanged([grown], {"coding"}) == {str(file)}
+    os.utime(file, ns=(1, 1))
+    assert learned.list_unchanged([read_state(str(file))], {"coding"}) == set()
