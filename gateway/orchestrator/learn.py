@@ -109,8 +109,10 @@ class Learning:
         """Send a trajectory to the archive, with the bullets that were learned from it."""
         if self.archive is None or not (trajectory.steps or trajectory.reasoning_steps):
             return
-        applied = (operation for operation in response.curation.operations if operation.applied)
-        learned = dict.fromkeys(operation.bullet_id for operation in applied if operation.bullet_id)
+        # An operation that was not applied may have confirmed the bullet that it names.
+        learned = dict.fromkeys(
+            operation.bullet_id for operation in response.curation.operations if operation.bullet_id
+        )
         entry = archive_pb.StoreTrajectoryRequest(
             dataset=request.dataset,
             trajectory=trajectory,

@@ -109,7 +109,7 @@ class ArchivedTrajectory(_message.Message):
 
     @_builtins.property
     def learned_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Bullets that were added or changed by learning from it."""
+        """Bullets that learning from it added, changed or confirmed."""
 
     @_builtins.property
     def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -45,7 +45,7 @@ class StoreTrajectoryRequest(_message.Message):
 
     @_builtins.property
     def learned_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Bullets that were added or changed by learning from it; a repeated call adds further ones."""
+        """Bullets that learning from it added, changed or confirmed; a repeated call adds further ones."""
 
     @_builtins.property
     def learned_at(self) -> _timestamp_pb2.Timestamp:
@@ -203,7 +203,7 @@ class ListTrajectoriesRequest(_message.Message):
     cited_bullet_id: _builtins.str
     """Only those whose answer cites this bullet."""
     learned_bullet_id: _builtins.str
-    """Only those from which this bullet was learned."""
+    """Only those from which this bullet was learned, or that confirmed it."""
     agent: _builtins.str
     """Only those in which this agent speaks."""
     deleted: _builtins.bool

@@ -1,0 +1,103 @@
+"""Test `hansei trajectories` and `hansei relearn`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansei.client import Client
+from hansei.client.trajectories import TrajectoryRecord, read_trajectories
+from tests.support import systems
+from tests.support.commands import Hansei, copy_runs, dataset, hansei
+
+__all__ = ["dataset", "hansei"]  # fixtures
+
+IDS = ("git-push-forced", "git-push-rebased", "git-commit-identity")
+
+
+@pytest.fixture
+def client(system: systems.System) -> Iterator[Client]:
+    with Client(system.address) as client:
+        yield client
+
+
+@pytest.fixture
+def archived(client: Client, dataset: str, tmp_path: Path) -> str:
+    """Return a dataset that has learned recorded trajectories, all of which are archived."""
+    for file in copy_runs(tmp_path, dataset, *IDS):
+        for record in read_trajectories(client, str(file), file.read_bytes(), dataset):
+            assert isinstance(record, TrajectoryRecord)
+            learned = client.learn(record.trajectory, **record.learn_options)
+            bullet_ids = [operation.bullet_id for operation in learned.curation.operations if operation.bullet_id]
+            # What the gateway delivers a moment later; storing is idempotent.
+            client.archive.store_trajectory(
+                dataset=dataset,
+                trajectory=record.trajectory,
+                ground_truth=record.ground_truth,
+                test_report=record.test_report,
+                learned_bullet_ids=bullet_ids,
+            )
+    return dataset
+
+
+def test_the_source_of_each_bullet_is_opened_by_a_command(client: Client, archived: str, hansei: Hansei) -> None:
+    bullets = client.playbooks.get(dataset=archived).playbook.bullets
+    assert bullets
+    for bullet in bullets:
+        for source in bullet.sources:
+            for step in source.steps:
+                shown = hansei("trajectories", "show", source.trajectory_id, "-d", archived, "--step", step)
+                assert shown.code == 0
+                assert f"{source.trajectory_id}  step {step} of 0 to" in " ".join(shown.out.split(" "))
+            listed = hansei("trajectories", "list", "-d", archived, "--learned", bullet.id, "--json")
+            assert source.trajectory_id in listed.out
+    beyond = hansei("trajectories", "show", IDS[0], "-d", archived, "--step", 999)
+    assert beyond.code == 4
+    assert f"trajectory {IDS[0]} has no step 999: its steps are 0 to" in beyond.err
+
+
+def test_lists_are_filtered(archived: str, hansei: Hansei) -> None:
+    failed = hansei(
+        "trajectories", "list", "-d", archived, "--status", "failure", "--error", "failed to push", "--json"
+    )
+    assert [json.loads(line)["trajectory_id"] for line in failed.out.splitlines()] == ["git-push-forced"]
+    assert hansei("trajectories", "list", "-d", archived, "--tool", "editor").out.strip() == "No trajectory matches."
+    assert hansei("trajectories", "list", "-d", archived, "--status", "good").code == 2
+
+
+def test_an_export_is_learned_again_without_a_change(archived: str, hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "export.jsonl"
+    assert hansei("trajectories", "export", "-d", archived, "-o", file).out.strip() == f"3 trajectories in {file}"
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 3
+    again = hansei("learn", file)
+    assert "3 already learned" in " ".join(again.out.split())
+    assert hansei("trajectories", "export", "-d", archived).out == file.read_text(encoding="utf-8")
+
+
+def test_relearning_shows_the_difference(client: Client, archived: str, hansei: Hansei) -> None:
+    new = f"{archived}-{uuid.uuid4().hex[:6]}"
+    (removed, *kept) = client.playbooks.get(dataset=archived).playbook.bullets
+    hansei("forget", removed.id, "-d", archived)
+    result = hansei("relearn", archived, "--into", new)
+    assert result.code == 0, result.err
+    text = " ".join(result.out.split())
+    assert f"{len(kept)} bullet" in text
+    assert f"1 bullet only in {new} +" in text
+    learned = client.playbooks.get(dataset=new).playbook.bullets
+    assert {bullet.content for bullet in learned} == {bullet.content for bullet in (removed, *kept)}
+    assert hansei("relearn", archived, "--into", archived).code == 2
+    assert "--model needs --local" in hansei("relearn", archived, "--into", new, "--model", "m").err
+
+
+def test_deletions(archived: str, hansei: Hansei) -> None:
+    deleted = hansei("trajectories", "delete", IDS[0], IDS[1], "-d", archived)
+    assert deleted.out.strip() == f"2 trajectories deleted from the archive of {archived}"
+    gone = hansei("trajectories", "show", IDS[0], "-d", archived)
+    assert (gone.code, "was deleted at" in gone.err) == (4, True)
+    assert hansei("trajectories", "delete", "-d", archived).code == 2
+    everything = hansei("trajectories", "delete", "--all", "--yes", "-d", archived)
+    assert everything.out.strip() == f"1 trajectory deleted from the archive of {archived}"
