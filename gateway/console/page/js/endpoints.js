@@ -79,6 +79,7 @@ export const cancelJob = (id) => post(`/v1/jobs/${encodeURIComponent(id)}/cancel
 export const deadLetters = (id, query, signal) => get(`/v1/jobs/${encodeURIComponent(id)}/dead-letters`, query, signal);
 export const retryJob = (id) => post(`/v1/jobs/${encodeURIComponent(id)}/dead-letters/retry`, change());
 
+export const thresholds = (signal) => get("/v1/thresholds", {}, signal);
 export const executions = (query, signal) => get("/v1/executions", query, signal);
 export const readExecution = (id, signal) => get(execution(id), {}, signal);
 export const createPlan = (query) => post("/v1/plans", { query });

@@ -2,7 +2,7 @@
 
 import { fetchAll } from "../api.js";
 import { fill, h } from "../dom.js";
-import { createPlan, executions, startExecution } from "../endpoints.js";
+import { createPlan, executions, startExecution, thresholds } from "../endpoints.js";
 import { plural, word } from "../format.js";
 import { planGraph } from "../plan.js";
 import { bind } from "../keys.js";
@@ -20,7 +20,7 @@ export const title = () => "Executions";
 export function open({ query, signal }) {
   const view = new Executions(query, signal);
   view.load();
-  return [head("Executions", view.aside), view.renderForm(), view.filters(), view.body];
+  return [head("Executions", view.aside), view.renderForm(), view.labels, view.filters(), view.body];
 }
 
 class Executions {
@@ -29,6 +29,7 @@ class Executions {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.draft = h("div", null);
+    this.labels = h("div", { class: "muted", role: "note" });
     bind(
       [
         { keys: "j", what: "next execution", run: () => this.list?.move(1) },
@@ -110,6 +111,7 @@ class Executions {
   }
 
   async read() {
+    fill(this.labels, (await thresholds(this.signal)).tools.map(evidence));
     const status = this.status?.value ? `EXECUTION_STATUS_${this.status.value}` : "";
     const q = this.text?.value ?? this.query.q ?? "";
     note({ status: this.status?.value ?? "", q });
@@ -126,6 +128,16 @@ class Executions {
     return h("div", null, this.list.element);
   }
 }
+
+/** What labels show about the results of one tool. */
+const evidence = ({ tool, proven_threshold: proven, selected, labelled, waiting, missing, revocations }) =>
+  h(
+    "p",
+    null,
+    `${tool}: ${proven == null ? "no threshold proven" : `proven above ${proven.toFixed(2)}`}; `,
+    `${labelled} of ${selected} selected steps labelled, ${waiting} waiting, ${missing} missing; `,
+    plural(Number(revocations), "revocation"),
+  );
 
 const row = ({ execution_id: id, original_query: query, status, start_time: start }) => [
   h("span", { class: "row-state" }, state(word(status, "EXECUTION_STATUS_"))),
