@@ -27,11 +27,11 @@ from tests.support.wrong_inputs import (
     wrong_bodies,
 )
 
-SECONDS = 60
+SECONDS = 240
 STREAM_SECONDS = 1
 MOST_BODIES = 60
 """Of a method, so many bodies are sent at most, evenly spread."""
-PARALLEL = 16
+PARALLEL = 4
 BINDINGS = list_bindings(load_contract().methods())
 
 

@@ -51,8 +51,8 @@ function section(name, rows) {
 
 const row = (href, text, ...facts) => h("li", null, h("a", { class: "line", href }, text), facts);
 
-const question = ({ execution_id: id, original_query: query, update_time: asked }) =>
-  row(link(["executions", id]), query, state("paused"), h("span", { class: "muted when" }, when(asked)));
+const question = ({ execution_id: id, original_query: query, update_time: updated }) =>
+  row(link(["executions", id]), query, state("paused"), h("span", { class: "muted when" }, when(updated)));
 
 const review = ({ name, pending_changes: waiting, updated_at: updated }) =>
   row(
