@@ -22,7 +22,7 @@ _SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
+class LearnedState:
     """A file at a moment: its path, size and time of change."""
 
     path: str
@@ -30,10 +30,10 @@ class FileState:
     changed_ns: int
 
 
-def read_state(file: str) -> FileState:
+def read_state(file: str) -> LearnedState:
     """Return the state of a file. Raises OSError."""
     status = Path(file).stat()
-    return FileState(str(Path(file).resolve()), status.st_size, status.st_mtime_ns)
+    return LearnedState(str(Path(file).resolve()), status.st_size, status.st_mtime_ns)
 
 
 class LearnedFiles:
@@ -44,7 +44,7 @@ class LearnedFiles:
         self._file = directory / "learned-files.sqlite"
         self._key = (server, dataset)
 
-    def list_unchanged(self, states: Iterable[FileState], existing: Collection[str]) -> set[str]:
+    def list_unchanged(self, states: Iterable[LearnedState], existing: Collection[str]) -> set[str]:
         """Return the paths of files that did not change since they were learned.
 
         A file counts only while all its datasets are among the `existing` ones of the server.
@@ -62,7 +62,7 @@ class LearnedFiles:
             and set(found[2].split()) <= set(existing)
         }
 
-    def add(self, state: FileState, datasets: Collection[str]) -> None:
+    def add(self, state: LearnedState, datasets: Collection[str]) -> None:
         """Store that a file was learned into datasets."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         row = (*self._key, state.path, state.size, state.changed_ns, " ".join(sorted(datasets)))

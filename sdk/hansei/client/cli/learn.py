@@ -102,11 +102,11 @@ class _FolderProgress:
 
     def __init__(self, client: Client, dataset: str, server: str) -> None:
         from hansei.client.data_directory import find_data_directory
-        from hansei.client.learned_files import FileState, LearnedFiles
+        from hansei.client.learned_files import LearnedFiles, LearnedState
 
         self._client = client
         self._learned = LearnedFiles(find_data_directory(), server, dataset)
-        self._states: dict[str, FileState] = {}
+        self._states: dict[str, LearnedState] = {}
 
     def skip_unchanged(self, files: Sequence[str], folders: Collection[str]) -> list[str]:
         """Return the files without those below `folders` that did not change since they were learned."""

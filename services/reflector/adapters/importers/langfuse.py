@@ -105,8 +105,8 @@ def _read_attributes(record: Record) -> dict[str, Value]:
     is_root = not record.has("parentObservationId")
     if kind not in _MODELS and not is_root and kind != "AGENT":
         return {}
-    asked = read_messages(record.value.get("input"), record.field_path("input"), "user")
-    written = read_messages(record.value.get("output"), record.field_path("output"), "assistant")
+    inputs = read_messages(record.value.get("input"), record.field_path("input"), "user")
+    outputs = read_messages(record.value.get("output"), record.field_path("output"), "assistant")
     if kind in _MODELS:
-        return build_model_call(asked, written)
-    return build_agent(record.text("name") if kind == "AGENT" else "", asked, written)
+        return build_model_call(inputs, outputs)
+    return build_agent(record.text("name") if kind == "AGENT" else "", inputs, outputs)

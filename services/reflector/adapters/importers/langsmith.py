@@ -100,13 +100,15 @@ def _read_attributes(run: Record) -> dict[str, Value]:
         return build_tool_call(run.text("name"), call_id, arguments, text)
     if kind != "llm" and run.has("parent_run_id"):
         return {}
-    asked = _read_side(inputs, "user", ("messages", "prompts", "prompt", "input", "question", "query"))
-    written = _read_side(outputs, "assistant", ("messages", "generations", "choices", "message", "output", "answer"))
+    messages_in = _read_side(inputs, "user", ("messages", "prompts", "prompt", "input", "question", "query"))
+    messages_out = _read_side(
+        outputs, "assistant", ("messages", "generations", "choices", "message", "output", "answer")
+    )
     if kind == "llm":
-        return build_model_call(asked, written or _read_whole(outputs))
-    is_whole = len(written) > 1 and isinstance(outputs.value.get("messages"), list)
+        return build_model_call(messages_in, messages_out or _read_whole(outputs))
+    is_whole = len(messages_out) > 1 and isinstance(outputs.value.get("messages"), list)
     whole: dict[str, Value] = {"hansei.whole_conversation": True} if is_whole else {}
-    return {**build_agent("", asked, written), **whole}
+    return {**build_agent("", messages_in, messages_out), **whole}
 
 
 def _read_side(side: Record, role: str, names: Sequence[str]) -> list[Message]:
