@@ -40,7 +40,8 @@ def _forget(evidence: Any, first: int, alpha: float) -> None:
 
 @numba.njit(cache=True)
 def _alarm(evidence: Any, candidate: int) -> float:
-    return evidence[candidate, DETECTORS:].sum() / len(DETECTOR_FRACTIONS)
+    alarm: float = evidence[candidate, DETECTORS:].sum() / len(DETECTOR_FRACTIONS)
+    return alarm
 
 
 @numba.njit(cache=True)

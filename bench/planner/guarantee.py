@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,11 @@ class MovingWindow:
         pass
 
 
-RULES = {"guaranteed": Guaranteed, "fixed .80": FixedThreshold, "window of 200": MovingWindow}
+RULES: dict[str, Callable[[], Rule]] = {
+    "guaranteed": Guaranteed,
+    "fixed .80": FixedThreshold,
+    "window of 200": MovingWindow,
+}
 
 
 @dataclass

@@ -43,15 +43,21 @@ def constant(error: float, later: float | None = None) -> ErrorRate:
 
 
 def shifted(base: ErrorRate, shift: Callable[[Floats], Floats]) -> ErrorRate:
-    return lambda scores, times: np.clip(base(scores, times) + shift(times), 0, 1)
+    def rate(scores: Floats, times: Floats) -> Floats:
+        clipped: Floats = np.clip(base(scores, times) + shift(times), 0, 1)
+        return clipped
+
+    return rate
 
 
 def step_of(times: Floats) -> Floats:
-    return 0.35 * (times >= CHANGE)
+    shift: Floats = np.where(times >= CHANGE, 0.35, 0.0)
+    return shift
 
 
 def ramp(times: Floats) -> Floats:
-    return 0.35 * np.clip((times - 1_000) / 2_000, 0, 1)
+    share: Floats = np.clip((times - 1_000) / 2_000, 0, 1)
+    return 0.35 * share
 
 
 def blocks_of(length: int) -> Callable[[Floats], Floats]:

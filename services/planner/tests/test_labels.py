@@ -84,7 +84,8 @@ def test_a_missing_label_does_not_hide_a_change() -> None:
     learn_one(queue, "silent", None)
     for number in range(10):
         learn_one(queue, f"wrong {number}", True)
-    assert (queue.guarantee.threshold, queue.guarantee.revocations) == (None, 1)
+    found: tuple[float | None, int] = (queue.guarantee.threshold, queue.guarantee.revocations)
+    assert found == (None, 1)
 
 
 def test_what_was_decided_before_a_revocation_proves_nothing_after_it() -> None:

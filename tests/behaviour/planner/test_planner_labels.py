@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import insert
@@ -24,7 +25,7 @@ def guaranteed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRACE_CONFIDENCE_MODE", "guaranteed")
 
 
-async def evidence(stub: service_pb.GetThresholdsResponse) -> dict[str, pb.ToolEvidence]:
+async def evidence(stub: Any) -> dict[str, pb.ToolEvidence]:
     response = await stub.GetThresholds(service_pb.GetThresholdsRequest())
     return {tool.tool: tool for tool in response.tools}
 
