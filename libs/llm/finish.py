@@ -1,4 +1,4 @@
-"""Why a reply ended: at its end, at the limit of tokens, or because the model or a filter declined."""
+"""Read the end of a reply: whole, cut at the limit of tokens, or declined by the model or a filter."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def read_finish(message: object) -> Finish:
     if isinstance(metadata, Mapping):
         named = (metadata.get(name) for name in ("finish_reason", "stop_reason", "stopReason"))
         reason = next((value for value in named if isinstance(value, str)), "")
-    said = extra.get("refusal") if isinstance(extra, Mapping) else None
+    declined_with = extra.get("refusal") if isinstance(extra, Mapping) else None
     kind = reason.lower()
-    refusal = shorten(said) if isinstance(said, str) and said.strip() else ""
+    refusal = shorten(declined_with) if isinstance(declined_with, str) and declined_with.strip() else ""
     if not refusal and kind in _DECLINED:
         refusal = f"finish reason {reason}"
     return Finish(reason, is_truncated=kind in _AT_LIMIT, refusal=refusal)

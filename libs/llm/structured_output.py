@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from chassis.field_errors import describe_rule
 from libs.llm.errors import ReplyNotStructured
+from libs.llm.json_completion import complete_json
 from libs.llm.replies import extract_json_object
-from libs.llm.truncated import complete_json
 
 S = TypeVar("S", bound=BaseModel)
 

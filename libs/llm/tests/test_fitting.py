@@ -15,16 +15,16 @@ def test_a_context_limits_the_characters() -> None:
 
 @pytest.mark.parametrize(("named", "expected"), [(None, [64_000, 32_000, 16_000]), (8_192, [64_000, 9_830])])
 async def test_a_prompt_is_reduced_until_it_fits(named: int | None, expected: list[int]) -> None:
-    asked: list[int] = []
+    budgets: list[int] = []
 
     async def ask(chars: int) -> str:
-        asked.append(chars)
+        budgets.append(chars)
         if chars > 20_000:
             raise PromptTooLong("too long", named)
         return "reply"
 
     assert await ask_within_context(ask, 64_000, lambda: None) == "reply"
-    assert asked == expected
+    assert budgets == expected
 
 
 async def test_a_prompt_that_never_fits_is_an_error() -> None:

@@ -21,7 +21,7 @@ READ_TOKENS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a prompt tells a model: the reflection, the bullets, the sections, and the lessons that wait by short ids.
+    """The data of a prompt: the reflection, the bullets, the sections, and the lessons that wait by short ids.
 
     `others` are the bullets of a large playbook of which the prompt has only an outline. Each lesson gets at most
     `lesson_chars` characters.

@@ -72,9 +72,9 @@ def list_sources(bullet: Bullet) -> list[tuple[str, tuple[int, ...]]]:
 async def test_each_bullet_rests_on_the_steps_of_its_own_lesson(store: SqlPlaybookStore) -> None:
     curation = await curate(store, "run-1", add("one"), add("two", lesson=2, section=" "))
     assert curation.result.summary == "ADD: 2, UPDATE: 0, DELETE: 0"
-    one, two = await bullets(store)
-    assert (one.id, list_sources(one)) == ("s-00001", [("run-1", (2, 3))])
-    assert (two.section, list_sources(two)) == ("others", [("run-1", (7,))])
+    first, second = await bullets(store)
+    assert (first.id, list_sources(first)) == ("s-00001", [("run-1", (2, 3))])
+    assert (second.section, list_sources(second)) == ("others", [("run-1", (7,))])
 
 
 async def test_a_confirmed_bullet_keeps_its_text_and_gets_a_source(store: SqlPlaybookStore) -> None:
@@ -99,8 +99,8 @@ async def test_rewrite_merge_and_retire_are_deltas(store: SqlPlaybookStore) -> N
         {"op": "RETIRE", "id": "s-00004"},
     )
     assert curation.result.summary == "ADD: 0, UPDATE: 2, DELETE: 2"
-    one, merged = await bullets(store)
-    assert (one.content, list_sources(one)) == ("one, and when", [("run-1", (2, 3)), ("run-2", (2, 3))])
+    first, merged = await bullets(store)
+    assert (first.content, list_sources(first)) == ("one, and when", [("run-1", (2, 3)), ("run-2", (2, 3))])
     assert (merged.id, merged.content) == ("s-00003", "two and three")
     assert list_sources(merged) == [("run-1", (7,)), ("run-2", (7,))]
 

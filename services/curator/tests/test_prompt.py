@@ -49,9 +49,9 @@ def material(
     return Material(Reflection(tuple(insights), **fields), bullets, others, sections, waiting)
 
 
-def build(told: Material, builder: CuratorPromptBuilder | None = None) -> str:
+def build(data: Material, builder: CuratorPromptBuilder | None = None) -> str:
     """Return the user message of the built-in prompt."""
-    [(first, _), (second, prompt)] = (builder or BUILT_IN).build_messages(told)
+    [(first, _), (second, prompt)] = (builder or BUILT_IN).build_messages(data)
     assert (first, second) == ("system", "human")
     return prompt
 
@@ -87,8 +87,8 @@ def test_the_prompt_holds_what_it_is_given(  # C-78
 
 def test_a_lesson_is_told_whole_with_question_outcome_and_what_waits() -> None:
     lesson = Lesson("r", "it failed", "no check", "check first", "Check {x}.", (3, 5), "", "mistake", "a", "b")
-    told = material([lesson], query="Cancel it", signal="reward", waiting={"w-1": change("It waits.")})
-    prompt = build(told, ENGLISH)
+    data = material([lesson], query="Cancel it", signal="reward", waiting={"w-1": change("It waits.")})
+    prompt = build(data, ENGLISH)
     assert (
         "1. Check {x}.\n   what happened: it failed\n   cause: no check\n   better: check first\n   kind: mistake\n"
         "   confirms, says the reflection: [a]\n   contradicts, says the reflection: [b]\n   evidence in steps: 3, 5"
@@ -129,7 +129,7 @@ def test_the_values_of_a_template(tmp_path: Path) -> None:  # C-46, C-47, C-49 t
     builder = CuratorPromptBuilder(tmp_path, "en")
     template = "{insights}|{bullets}|{sections}|{{}}|{query}|{outcome}|{waiting}"
     (tmp_path / "d.txt").write_text(template, encoding="utf-8")
-    told = material(
+    data = material(
         [insight('{"a": 1} {bullets}'), insight("y")],
         [bullet("a", "one"), bullet("b", "two")],
         [SectionDefinition("s", "words")],
@@ -137,7 +137,7 @@ def test_the_values_of_a_template(tmp_path: Path) -> None:  # C-46, C-47, C-49 t
     )
     expected = '{"a": 1} {bullets}\ny|[a] general\none\n\n[b] general\ntwo|- s: words|{}|why?|'
     outcome = "FAILURE, known from nothing: it is not known what it rests on"
-    assert builder.build_own(told, "d") == f"{expected}{outcome}|(no lesson waits)"
+    assert builder.build_own(data, "d") == f"{expected}{outcome}|(no lesson waits)"
 
 
 def test_the_datasets_template_wins_then_the_default_then_the_built_in(tmp_path: Path) -> None:  # C-44, C-45

@@ -103,7 +103,7 @@ class DeltasReply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the model was shown: the reflection, bullets by id, and waiting lessons by their short ids."""
+    """The data that the model was shown: the reflection, bullets by id, and waiting lessons by their short ids."""
 
     reflection: Reflection
     bullets: Mapping[str, Bullet]

@@ -30,7 +30,7 @@ _MAX_ARGUMENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """The parts of a prompt about one run, as texts in the language of the prompt.
 
     `served` are the ids of bullets that the agent was given and did not cite.
@@ -51,7 +51,9 @@ class Record:
     served: tuple[str, ...]
 
 
-def build_record(request: ReflectionRequest, actions: Sequence[ToolUse], texts: ReflectorTexts, chars: int) -> Record:
+def build_record(
+    request: ReflectionRequest, actions: Sequence[ToolUse], texts: ReflectorTexts, chars: int
+) -> RunRecord:
     """Return the record of a run in about `chars` characters."""
     trajectory = request.trajectory
     text_chars = max(200, int(chars * _TEXT_SHARE))
@@ -66,13 +68,13 @@ def build_record(request: ReflectionRequest, actions: Sequence[ToolUse], texts: 
     if not report.strip() and request.ground_truth.strip():
         language = detect_language(trajectory)
         report = build_test_report(trajectory.generated_answer, request.ground_truth, language)
-    known, _ = resolve_bullets([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids], request.bullets)
-    cited_ids = find_cited_ids(trajectory, known)
+    used_bullets, _ = resolve_bullets([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids], request.bullets)
+    cited_ids = find_cited_ids(trajectory, used_bullets)
     siblings = _describe_siblings(request, texts, int(chars * _SIBLINGS_SHARE))
-    playbook = _select_bullets(request.bullets, {bullet.id for bullet in known}, int(chars * _PLAYBOOK_SHARE))
+    playbook = _select_bullets(request.bullets, {bullet.id for bullet in used_bullets}, int(chars * _PLAYBOOK_SHARE))
     thoughts = _select_thoughts(trajectory)
     fixed = sum(map(len, siblings)) + sum(len(bullet.content) for bullet in playbook)
-    return Record(
+    return RunRecord(
         query=shorten(trajectory.query),
         answer=shorten(trajectory.generated_answer),
         outcome=_describe_outcome(trajectory, request.ground_truth, request.test_report, texts),
@@ -84,13 +86,13 @@ def build_record(request: ReflectionRequest, actions: Sequence[ToolUse], texts: 
         siblings=tuple(siblings),
         tools=_describe_tools(actions, texts),
         playbook=tuple(playbook),
-        cited=tuple(bullet.id for bullet in known if bullet.id in cited_ids),
-        served=tuple(bullet.id for bullet in known if bullet.id not in cited_ids),
+        cited=tuple(bullet.id for bullet in used_bullets if bullet.id in cited_ids),
+        served=tuple(bullet.id for bullet in used_bullets if bullet.id not in cited_ids),
     )
 
 
 def build_blocks(
-    request: ReflectionRequest, record: Record, previous: Sequence[Insight], texts: ReflectorTexts, key: bytes
+    request: ReflectionRequest, record: RunRecord, previous: Sequence[Insight], texts: ReflectorTexts, key: bytes
 ) -> list[str]:
     """Return the parts of the user message between tags, those that vary least first."""
     outcome = [record.outcome]
@@ -138,10 +140,10 @@ def _describe_outcome(trajectory: Trajectory, ground_truth: str, test_report: st
     return texts.outcome.format(status=texts.success if outcome.is_success else texts.failure, source=source)
 
 
-def _select_bullets(bullets: Sequence[UsedBullet], known: set[str], chars: int) -> list[UsedBullet]:
+def _select_bullets(bullets: Sequence[UsedBullet], known_ids: set[str], chars: int) -> list[UsedBullet]:
     """Return the bullets that fit, in order; those that the run used come first."""
     selected: set[str] = set()
-    for bullet in sorted(bullets, key=lambda bullet: bullet.id not in known):
+    for bullet in sorted(bullets, key=lambda bullet: bullet.id not in known_ids):
         if len(bullet.content) <= chars:
             selected.add(bullet.id)
             chars -= len(bullet.content)
@@ -152,8 +154,8 @@ def _select_thoughts(trajectory: Trajectory) -> str:
     """Return the reasoning steps that no recorded step contains; they are the transcript if no step was recorded."""
     if not trajectory.steps:
         return ""
-    said = {step.content.strip() for step in trajectory.steps}
-    return "\n".join(thought for thought in trajectory.reasoning_steps if thought.strip() not in said)
+    contents = {step.content.strip() for step in trajectory.steps}
+    return "\n".join(thought for thought in trajectory.reasoning_steps if thought.strip() not in contents)
 
 
 def _describe_tools(actions: Sequence[ToolUse], texts: ReflectorTexts) -> str:

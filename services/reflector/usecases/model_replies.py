@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.reflection import Attribution, BlameCandidate, BulletEvaluation, Insight, Kind, Tag
 from services.reflector.domain.trajectory import MAX_ID_CHARS, Trajectory
-from services.reflector.prompts.record import Record
+from services.reflector.prompts.record import RunRecord
 
 MAX_INSIGHTS = 200
 MAX_TEXT_CHARS = 20_000
@@ -156,8 +156,8 @@ def _clean_id(bullet_id: str | None, known_ids: set[str]) -> str:
     return bare if bare in known_ids else ""
 
 
-def _index_steps(numbers: Iterable[int], known: range) -> tuple[int, ...]:
-    return tuple(sorted({number - known.start for number in numbers if number in known}))
+def _index_steps(step_numbers: Iterable[int], numbers: range) -> tuple[int, ...]:
+    return tuple(sorted({number - numbers.start for number in step_numbers if number in numbers}))
 
 
 def read_attribution(reply: ReflectionReply, trajectory: Trajectory) -> Attribution | None:
@@ -187,7 +187,7 @@ def _name_agent(named: str, trajectory: Trajectory, index: int) -> str:
     return USER if step.role == "user" else step.speaker[:MAX_ID_CHARS]
 
 
-def read_votes(reply: ReflectionReply, record: Record) -> list[BulletEvaluation]:
+def read_votes(reply: ReflectionReply, record: RunRecord) -> list[BulletEvaluation]:
     """Return one vote for each cited bullet, and for each other served one that the reply tags."""
     tags = {_clean_id(tag.bullet_id, {*record.cited, *record.served}): tag for tag in reversed(reply.tags)}
     votes = []
@@ -200,7 +200,7 @@ def read_votes(reply: ReflectionReply, record: Record) -> list[BulletEvaluation]
     return votes
 
 
-def get_ids(record: Record) -> set[str]:
+def get_ids(record: RunRecord) -> set[str]:
     """Return the ids of the bullets that the model is shown."""
     return {bullet.id for bullet in record.playbook}
 

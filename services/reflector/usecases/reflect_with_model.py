@@ -16,7 +16,7 @@ from services.reflector.domain.reflection import Attribution, BulletEvaluation, 
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.votes import resolve_bullets
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.prompts.record import Record, build_record
+from services.reflector.prompts.record import RunRecord, build_record
 from services.reflector.usecases.model_replies import (
     MAX_TEXT_CHARS,
     InsightsReply,
@@ -40,12 +40,12 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class _Progress:
-    """What the completed iterations found. `reply` and `record` are those of the last one with the built-in prompt."""
+    """The findings of the completed iterations; `reply` is that of the last one with the built-in prompt."""
 
     insights: list[Insight] = field(default_factory=list)
     completed: int = 0
     reply: ReflectionReply | None = None
-    record: Record | None = None
+    record: RunRecord | None = None
     problems: list[str] = field(default_factory=list)
 
 
@@ -117,7 +117,7 @@ class ReflectorAgent:
         self,
         request: ReflectionRequest,
         actions: Sequence[ToolUse],
-        record: Record,
+        record: RunRecord,
         previous: Sequence[Insight],
         chars: int,
     ) -> str | None:
@@ -163,7 +163,7 @@ class ReflectorAgent:
         return [await self._evaluate_bullet(request, record, bullet) for bullet in used]  # R-15
 
     async def _evaluate_bullet(
-        self, request: ReflectionRequest, record: Record, bullet: UsedBullet
+        self, request: ReflectionRequest, record: RunRecord, bullet: UsedBullet
     ) -> BulletEvaluation:
         try:
             prompt = self._prompts.build_bullet_prompt(request, record, bullet)

@@ -159,7 +159,7 @@ async def test_a_prompt_beyond_the_context_has_fewer_bullets(tmp_path: Path) -> 
 
 async def test_the_bullets_that_matter_for_a_task_are_prepared_with_the_served_ones(tmp_path: Path) -> None:
     prepare = curator_pb.PrepareCurationRequest(request_id=new_id(), dataset="d", bullet_ids=["s-00001"])
-    told = curator_pb.PrepareCurationRequest(request_id=new_id(), dataset="d", query="Which identity?")
+    by_task = curator_pb.PrepareCurationRequest(request_id=new_id(), dataset="d", query="Which identity?")
     deltas = [
         pb.Delta(type=pb.DELTA_TYPE_ADD, section="s", content=f"lesson {number}" + " word" * number * 200)
         for number in range(1, 11)
@@ -168,10 +168,10 @@ async def test_the_bullets_that_matter_for_a_task_are_prepared_with_the_served_o
     async with with_model(tmp_path) as (_, (curators, playbooks)):
         await playbooks.ApplyDeltas(added)
         assert [bullet.id for bullet in (await curators.PrepareCuration(prepare)).bullets] == ["s-00001"]
-        near = (await curators.PrepareCuration(told)).bullets
+        near = (await curators.PrepareCuration(by_task)).bullets
         assert 0 < len(near) < 10, "the bullets have 13,750 tokens"
     async with curator(tmp_path, llm_provider="offline") as (curators, _):
-        assert list((await curators.PrepareCuration(told)).bullets) == []
+        assert list((await curators.PrepareCuration(by_task)).bullets) == []
 
 
 async def test_by_rules_without_a_model(tmp_path: Path) -> None:

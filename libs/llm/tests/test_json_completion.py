@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.llm.truncated import complete_json
+from libs.llm.json_completion import complete_json
 
 WHOLE = '{"a": "x, y", "list": [{"b": [1, 2], "c": "}"}, {"b": [3], "c": "z"}], "end": "last"}'
 
 
 @pytest.mark.parametrize(
-    ("length", "kept"),
+    ("length", "expected"),
     [
         (20, None),
         (40, None),
@@ -21,10 +21,10 @@ WHOLE = '{"a": "x, y", "list": [{"b": [1, 2], "c": "}"}, {"b": [3], "c": "z"}], 
         (len(WHOLE) - 4, {"a": "x, y", "list": [{"b": [1, 2], "c": "}"}, {"b": [3], "c": "z"}]}),
     ],
 )
-def test_complete_elements_are_kept(length: int, kept: object) -> None:
+def test_complete_elements_are_kept(length: int, expected: object) -> None:
     candidates = [json.loads(candidate) for candidate in complete_json(WHOLE[:length])]
     elements = [candidate for candidate in candidates if all("c" in item for item in candidate.get("list", []))]
-    assert (elements[0] if elements else None) == kept
+    assert (elements[0] if elements else None) == expected
 
 
 @given(st.integers(0, len(WHOLE)))
