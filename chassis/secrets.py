@@ -108,14 +108,14 @@ def _redact_text(text: str) -> str:
 
 def _list_starts(folded: str, anchor: str) -> Iterator[int]:
     """Yield where a match that has an anchor may begin: at the anchor, or anywhere in the scheme of a URL."""
-    place = folded.find(anchor)
-    while place >= 0:
+    position = folded.find(anchor)
+    while position >= 0:
         if anchor == _URL_ANCHOR:
-            before = folded[max(0, place - _MAX_SCHEME_CHARS) : place]
-            yield from range(place - len(before) + len(before.rstrip(_SCHEME_CHARS)), place)
+            before = folded[max(0, position - _MAX_SCHEME_CHARS) : position]
+            yield from range(position - len(before) + len(before.rstrip(_SCHEME_CHARS)), position)
         else:
-            yield place
-        place = folded.find(anchor, place + 1)
+            yield position
+        position = folded.find(anchor, position + 1)
 
 
 def _redact_match(match: re.Match[str]) -> str:

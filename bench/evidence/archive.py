@@ -169,7 +169,7 @@ async def measure_size(name: str, trajectories: Trajectories, folder: Path) -> d
 
 
 async def measure_serving(folder: Path) -> dict[str, Any]:
-    """Return the bytes of the database for each serving with its outcome."""
+    """Return the bytes of the database for each serving, before its outcome is reported."""
     file = folder / "evidence.db"
     store = EvidenceRepository(str(file))
     await store.database.open()

@@ -26,7 +26,7 @@ def client(system: systems.System) -> Iterator[Client]:
 
 
 @pytest.fixture
-def archived(client: Client, dataset: str, tmp_path: Path) -> str:
+def archived_dataset(client: Client, dataset: str, tmp_path: Path) -> str:
     """Return a dataset that has learned recorded trajectories, all of which are archived."""
     for file in copy_runs(tmp_path, dataset, *IDS):
         for record in read_trajectories(client, str(file), file.read_bytes(), dataset):
@@ -44,60 +44,67 @@ def archived(client: Client, dataset: str, tmp_path: Path) -> str:
     return dataset
 
 
-def test_the_source_of_each_bullet_is_opened_by_a_command(client: Client, archived: str, hansei: Hansei) -> None:
-    bullets = client.playbooks.get(dataset=archived).playbook.bullets
+def test_the_source_of_each_bullet_is_opened_by_a_command(
+    client: Client, archived_dataset: str, hansei: Hansei
+) -> None:
+    bullets = client.playbooks.get(dataset=archived_dataset).playbook.bullets
     assert bullets
     for bullet in bullets:
         for source in bullet.sources:
             for step in source.steps:
-                shown = hansei("trajectories", "show", source.trajectory_id, "-d", archived, "--step", step)
+                shown = hansei("trajectories", "show", source.trajectory_id, "-d", archived_dataset, "--step", step)
                 assert shown.code == 0
                 assert f"{source.trajectory_id}  step {step} of 0 to" in " ".join(shown.out.split(" "))
-            listed = hansei("trajectories", "list", "-d", archived, "--learned", bullet.id, "--json")
+            listed = hansei("trajectories", "list", "-d", archived_dataset, "--learned", bullet.id, "--json")
             assert source.trajectory_id in listed.out
-    beyond = hansei("trajectories", "show", IDS[0], "-d", archived, "--step", 999)
+    beyond = hansei("trajectories", "show", IDS[0], "-d", archived_dataset, "--step", 999)
     assert beyond.code == 4
     assert f"trajectory {IDS[0]} has no step 999: its steps are 0 to" in beyond.err
 
 
-def test_lists_are_filtered(archived: str, hansei: Hansei) -> None:
+def test_lists_are_filtered(archived_dataset: str, hansei: Hansei) -> None:
     failed = hansei(
-        "trajectories", "list", "-d", archived, "--status", "failure", "--error", "failed to push", "--json"
+        "trajectories", "list", "-d", archived_dataset, "--status", "failure", "--error", "failed to push", "--json"
     )
     assert [json.loads(line)["trajectory_id"] for line in failed.out.splitlines()] == ["git-push-forced"]
-    assert hansei("trajectories", "list", "-d", archived, "--tool", "editor").out.strip() == "No trajectory matches."
-    assert hansei("trajectories", "list", "-d", archived, "--status", "good").code == 2
+    assert (
+        hansei("trajectories", "list", "-d", archived_dataset, "--tool", "editor").out.strip()
+        == "No trajectory matches."
+    )
+    assert hansei("trajectories", "list", "-d", archived_dataset, "--status", "good").code == 2
 
 
-def test_an_export_is_learned_again_without_a_change(archived: str, hansei: Hansei, tmp_path: Path) -> None:
+def test_an_export_is_learned_again_without_a_change(archived_dataset: str, hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "export.jsonl"
-    assert hansei("trajectories", "export", "-d", archived, "-o", file).out.strip() == f"3 trajectories in {file}"
+    assert (
+        hansei("trajectories", "export", "-d", archived_dataset, "-o", file).out.strip() == f"3 trajectories in {file}"
+    )
     assert len(file.read_text(encoding="utf-8").splitlines()) == 3
     again = hansei("learn", file)
     assert "3 already learned" in " ".join(again.out.split())
-    assert hansei("trajectories", "export", "-d", archived).out == file.read_text(encoding="utf-8")
+    assert hansei("trajectories", "export", "-d", archived_dataset).out == file.read_text(encoding="utf-8")
 
 
-def test_relearning_shows_the_difference(client: Client, archived: str, hansei: Hansei) -> None:
-    new = f"{archived}-{uuid.uuid4().hex[:6]}"
-    (removed, *kept) = client.playbooks.get(dataset=archived).playbook.bullets
-    hansei("forget", removed.id, "-d", archived)
-    result = hansei("relearn", archived, "--into", new)
+def test_relearning_shows_the_difference(client: Client, archived_dataset: str, hansei: Hansei) -> None:
+    new = f"{archived_dataset}-{uuid.uuid4().hex[:6]}"
+    (removed, *others) = client.playbooks.get(dataset=archived_dataset).playbook.bullets
+    hansei("forget", removed.id, "-d", archived_dataset)
+    result = hansei("relearn", archived_dataset, "--into", new)
     assert result.code == 0, result.err
     text = " ".join(result.out.split())
-    assert f"{len(kept)} bullet" in text
+    assert f"{len(others)} bullet" in text
     assert f"1 bullet only in {new} +" in text
     learned = client.playbooks.get(dataset=new).playbook.bullets
-    assert {bullet.content for bullet in learned} == {bullet.content for bullet in (removed, *kept)}
-    assert hansei("relearn", archived, "--into", archived).code == 2
-    assert "--model needs --local" in hansei("relearn", archived, "--into", new, "--model", "m").err
+    assert {bullet.content for bullet in learned} == {bullet.content for bullet in (removed, *others)}
+    assert hansei("relearn", archived_dataset, "--into", archived_dataset).code == 2
+    assert "--model needs --local" in hansei("relearn", archived_dataset, "--into", new, "--model", "m").err
 
 
-def test_deletions(archived: str, hansei: Hansei) -> None:
-    deleted = hansei("trajectories", "delete", IDS[0], IDS[1], "-d", archived)
-    assert deleted.out.strip() == f"2 trajectories deleted from the archive of {archived}"
-    gone = hansei("trajectories", "show", IDS[0], "-d", archived)
+def test_deletions(archived_dataset: str, hansei: Hansei) -> None:
+    deleted = hansei("trajectories", "delete", IDS[0], IDS[1], "-d", archived_dataset)
+    assert deleted.out.strip() == f"2 trajectories deleted from the archive of {archived_dataset}"
+    gone = hansei("trajectories", "show", IDS[0], "-d", archived_dataset)
     assert (gone.code, "was deleted at" in gone.err) == (4, True)
-    assert hansei("trajectories", "delete", "-d", archived).code == 2
-    everything = hansei("trajectories", "delete", "--all", "--yes", "-d", archived)
-    assert everything.out.strip() == f"1 trajectory deleted from the archive of {archived}"
+    assert hansei("trajectories", "delete", "-d", archived_dataset).code == 2
+    everything = hansei("trajectories", "delete", "--all", "--yes", "-d", archived_dataset)
+    assert everything.out.strip() == f"1 trajectory deleted from the archive of {archived_dataset}"
