@@ -23,7 +23,10 @@ class UsedBullet(BaseModel):
 
 
 class Insight(BaseModel):
-    """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits."""
+    """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits.
+
+    ``target`` is the condition of a tool call that repeats the mistake, in CEL; empty without one.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,6 +37,7 @@ class Insight(BaseModel):
     key_insight: str
     steps: tuple[int, ...] = ()
     section: str = ""
+    target: str = ""
 
 
 class BulletEvaluation(BaseModel):

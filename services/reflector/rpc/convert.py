@@ -140,6 +140,7 @@ def _build_insight_message(insight: Insight) -> tpb.Insight:
         key_insight=insight.key_insight,
         steps=insight.steps,
         section=insight.section,
+        target=insight.target,
     )
 
 
