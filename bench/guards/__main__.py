@@ -15,8 +15,7 @@ from chassis.targets.guard import CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.exact_tests import find_interval
-from libs.guards.firings import matches
-from libs.guards.recorded_run import RecordedRun, Replay
+from libs.guards.recorded_run import RecordedRun, Replay, matches
 from libs.guards.repairs import select_repairs
 
 RESULTS = Path(__file__).parents[1] / "results" / "guards.json"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from chassis.targets.errors import EvaluationFailed
 from chassis.targets.target import Target
 from libs.guards.grammar import (
     UNCONFIRMED,
@@ -20,7 +19,7 @@ from libs.guards.grammar import (
     propose_flags,
     propose_generic,
 )
-from libs.guards.recorded_run import RecordedRun, Replay, RunCall
+from libs.guards.recorded_run import RecordedRun, Replay, matches
 
 NEVER = np.iinfo(np.int32).max
 
@@ -115,14 +114,6 @@ def _find_first_steps(
                     if condition.expression not in modifier:
                         first.setdefault((condition, modifier), call.step)
     return first
-
-
-def matches(target: Target, call: RunCall, replay: Replay) -> bool:
-    """Return whether a target matches a call of a replay; one that cannot be evaluated does not match."""
-    try:
-        return target.matches(call.request, replay.session)
-    except EvaluationFailed:
-        return False
 
 
 def _describe(modifier: str) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from chassis.targets.errors import EvaluationFailed
 from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,11 @@ class Replay:
                 self.session.add_call(event.request, event.result, is_success=not event.error)
             elif event.role != "assistant":
                 self.session.add_message(event.text, is_user=event.role == "user")
+
+
+def matches(target: Target, call: RunCall, replay: Replay) -> bool:
+    """Return whether a target matches a call of a replay; one that cannot be evaluated does not match."""
+    try:
+        return target.matches(call.request, replay.session)
+    except EvaluationFailed:
+        return False

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from chassis.targets.target import Target
-from libs.guards.firings import matches
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
-from libs.guards.recorded_run import RecordedRun, Replay, RunCall
+from libs.guards.recorded_run import RecordedRun, Replay, RunCall, matches
 
 MAX_DISTANCE = 30
 """Calls between a failure and its repair."""
 MAX_ALLOWED_VALUES = 20
+_COMMANDS = frozenset({"cmd", "code", "command", "input", "query", "script", "source", "sql", "url"})
+"""Arguments that hold a command: the tool alone does not say what the call does, so it has no prerequisite."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 _ALLOWED = re.compile(
@@ -58,12 +59,13 @@ def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
     """Return the repairs of a run, in order of the failures; a target once."""
     history = _read_history(run)
     repairs: dict[str, RepairedFailure] = {}
+    succeeded: set[str] = set()
     for position, (call, unseen) in enumerate(history):
         if call.error:
-            for repair in _repair(
-                call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], history[:position]
-            ):
+            for repair in _repair(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
                 repairs.setdefault(repair.target, repair)
+        else:
+            succeeded.add(call.request.tool)
     return list(repairs.values())
 
 
@@ -111,7 +113,7 @@ def _read_history(run: RecordedRun) -> _History:
     ]
 
 
-def _repair(call: RunCall, unseen: frozenset[str], later: _History, earlier: _History) -> Iterator[RepairedFailure]:
+def _repair(call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]) -> Iterator[RepairedFailure]:
     tool = call.request.tool
     again = next((other for other, _ in later if other.request.key == call.request.key), None)
     if again is not None and again.error == call.error:
@@ -132,15 +134,14 @@ def _repair(call: RunCall, unseen: frozenset[str], later: _History, earlier: _Hi
     for name in changed:
         if name in unseen and name not in still_unseen and name in repaired.request.args:
             yield _build(call, repaired, "argument in no text or result", f"!seen(call.args.{name})")
-    if not changed:
-        yield from _find_prerequisites(call, repaired, later, earlier)
+    if not changed and _COMMANDS.isdisjoint(call.request.args):
+        yield from _find_prerequisites(call, repaired, later, succeeded)
 
 
 def _find_prerequisites(
-    call: RunCall, repaired: RunCall, later: _History, earlier: _History
+    call: RunCall, repaired: RunCall, later: _History, succeeded: Set[str]
 ) -> Iterator[RepairedFailure]:
     """Yield the tool whose first success came between a failure and the success of the same call."""
-    succeeded = {other.request.tool for other, _ in earlier if not other.error}
     between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
     new = [other for other in between if not other.error and other.request.tool not in {*succeeded, call.request.tool}]
     if new:

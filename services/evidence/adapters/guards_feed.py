@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextvars import Context
 from typing import Any
 
 from chassis.errors import HanseiError, Unavailable
@@ -51,7 +52,8 @@ class _Follower:
         self._guards: DatasetGuards | None = None
         self._targets: dict[str, tuple[CallGuard, bool]] = {}
         self._is_known = asyncio.Event()
-        self.task = asyncio.create_task(self._run(), name=f"guards of {dataset}")
+        # An empty context: the deadline of the first check must not end the feed.
+        self.task = asyncio.create_task(self._run(), name=f"guards of {dataset}", context=Context())
 
     async def find(self) -> DatasetGuards:
         if self._guards is None:

@@ -30,8 +30,8 @@ class UsedBullet(BaseModel):
 class Insight(BaseModel):
     """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits.
 
-    ``confirms`` and ``contradicts`` are ids of bullets. ``target`` is a condition in CEL, true for a call that repeats
-    the mistake.
+    ``confirms`` and ``contradicts`` are ids of bullets. ``target`` is the condition of a tool call that repeats the
+    mistake, in CEL; empty without one.
     """
 
     model_config = ConfigDict(frozen=True)

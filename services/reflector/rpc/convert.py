@@ -159,6 +159,7 @@ def _build_insight_message(insight: Insight) -> tpb.Insight:
         kind=_KIND_MESSAGES[insight.kind] if insight.kind else tpb.INSIGHT_KIND_UNSPECIFIED,
         confirms=insight.confirms,
         contradicts=insight.contradicts,
+        target=insight.target,
     )
 
 

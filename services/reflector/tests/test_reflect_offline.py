@@ -58,6 +58,18 @@ def test_errors_of_one_kind_give_the_same_lesson_in_every_trajectory() -> None:
     assert [insight.key_insight for insight in first.insights] == [insight.key_insight for insight in second.insights]
 
 
+def test_a_repaired_failure_gives_its_lesson_a_target() -> None:
+    failed = [
+        calls("book", {"class": "first"}),
+        returns("Error: class 'first' is unknown. Available: economy, business."),
+    ]
+    result = reflect(run(*failed, calls("book", {"class": "economy"}), returns("booked"), status="success"))
+    assert [insight.target for insight in result.insights] == [
+        "call.tool == 'book' && !(call.args.class in ['economy', 'business'])"
+    ]
+    assert [insight.target for insight in reflect(run(*REPAIRED, status="success")).insights] == [""]
+
+
 def test_lessons_are_in_the_language_of_the_trajectory() -> None:
     result = reflect(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
     assert "で失敗する" in result.insights[0].key_insight

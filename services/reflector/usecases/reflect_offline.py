@@ -18,6 +18,7 @@ from services.reflector.domain.observations import observe_calls
 from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.domain.reflection import Attribution, Insight, ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
+from services.reflector.domain.targets import add_targets
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.domain.votes import resolve_bullets, vote_on_bullets
 from services.reflector.domain.wording import LanguageTexts, load_wording, write_attribution, write_lesson
@@ -48,7 +49,7 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
     if unknown:
         _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
-        insights=write_insights(_find_all(request, actions, outcome), wording),
+        insights=add_targets(write_insights(_find_all(request, actions, outcome), wording), trajectory.transcript),
         bullet_evaluations=tuple(vote_on_bullets(used, trajectory, actions, outcome)),
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,

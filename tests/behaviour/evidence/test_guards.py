@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,9 +114,15 @@ async def test_a_call_that_repeats_a_mistake_is_refused_until_the_session_did_be
 
 async def test_guards_follow_the_playbook(playbooks: Any, curator: str, tmp_path: Path) -> None:
     async with serve_evidence(tmp_path / "e", curator) as guards:
-        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+        first = pb.CheckCallRequest(dataset="d", session_id="s", call=pb.GuardedCall(tool="git_commit"))
+        assert (await guards.CheckCall(first, timeout=1)).decision == pb.GUARD_DECISION_ALLOW
+        # The feed outlives the deadline of the check that began it.
+        expires = asyncio.get_running_loop().time() + 1
+        while asyncio.get_running_loop().time() <= expires:
+            await check(guards, "git_push")
         await apply(playbooks, aim(add("Set user.name first."), COMMIT, "SHADOW"))
-        await wait_for_revision(guards, 1)
+        async with asyncio.timeout(30):
+            await wait_for_revision(guards, 1)
         counted = await check(guards, "git_commit")
         assert (counted.decision, [match.text for match in counted.matches]) == (pb.GUARD_DECISION_ALLOW, [""])
         await apply(playbooks, aim(update("gene-00001", ""), COMMIT, "ASK"))

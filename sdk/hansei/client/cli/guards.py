@@ -84,4 +84,4 @@ def set_target(
         pinned=pin if pin is not None else present.pinned or mode is not None,
     )
     delta = Delta(type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, target=changed)
-    return accept(client.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason=reason), dataset)
+    return accept(client.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason=reason), dataset), dataset
