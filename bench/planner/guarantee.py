@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,8 @@ from services.planner.domain.labels import LabelQueue
 
 ALPHA = DELTA = 0.10
 MIN_RATE = 0.02
+FIXED = 0.8
+WINDOW_RATE = 0.1
 CHECKED = 5
 """Runs of each scenario in which the compiled loops are compared with the product's classes."""
 RESULTS = Path(__file__).with_name("guarantee.json")
@@ -36,25 +37,6 @@ MARK = "<!-- table -->"
 
 
 Trace = NDArray[np.int64]
-
-
-class Rule(Protocol):
-    """Decides which steps are asked, and learns from their labels."""
-
-    @property
-    def threshold(self) -> float | None: ...
-
-    @property
-    def audit_rate(self) -> float: ...
-
-    @property
-    def revocations(self) -> int: ...
-
-    def select(self, execution: int, step: int, score: float, probability: float) -> None: ...
-
-    def label(self, execution: int, step: int, wrong: bool) -> None: ...
-
-    def end(self, execution: int) -> None: ...
 
 
 class Guaranteed:
@@ -86,63 +68,7 @@ class Guaranteed:
         self._queue.end(str(execution))
 
 
-class FixedThreshold:
-    """Asks below .8."""
-
-    threshold: float | None = 0.8
-    audit_rate = 0.0
-    revocations = 0
-
-    def select(self, execution: int, step: int, score: float, probability: float) -> None:
-        pass
-
-    def label(self, execution: int, step: int, wrong: bool) -> None:
-        pass
-
-    def end(self, execution: int) -> None:
-        pass
-
-
-class MovingWindow:
-    """Uses the lowest threshold whose error was at most alpha in the last 200 labels, weighted by their selection."""
-
-    audit_rate = 0.1
-
-    def __init__(self) -> None:
-        self.threshold: float | None = None
-        self.revocations = 0
-        self._labels: deque[tuple[float, bool, float]] = deque(maxlen=200)
-        self._asked: dict[int, tuple[float, float]] = {}
-        self._count = 0
-
-    def select(self, execution: int, step: int, score: float, probability: float) -> None:
-        self._asked[step] = (score, probability)
-
-    def label(self, execution: int, step: int, wrong: bool) -> None:
-        score, probability = self._asked.pop(step)
-        self._labels.append((score, wrong, 1 / probability))
-        self._count += 1
-        if self._count % 10:
-            return
-        before, self.threshold = self.threshold, None
-        for candidate in CANDIDATES:
-            above = [(w, weight) for s, w, weight in self._labels if s >= candidate]
-            if len(above) >= 20 and sum(w * weight for w, weight in above) <= ALPHA * sum(
-                weight for _, weight in above
-            ):
-                self.threshold = candidate
-        if before is not None and (self.threshold is None or self.threshold > before):
-            self.revocations += 1
-
-    def end(self, execution: int) -> None:
-        pass
-
-
-RULES: dict[str, Callable[[], Rule]] = {
-    "guaranteed": Guaranteed,
-    "fixed .80": FixedThreshold,
-    "window of 200": MovingWindow,
-}
+RULES = ("guaranteed", "fixed .80", "window of 200")
 
 
 @dataclass
@@ -160,10 +86,10 @@ class Run:
     revoked_before: bool
 
 
-def decide_steps(scenario: Scenario, rule: str, stream: Stream, coins: Floats) -> Trace:
+def decide_by_product(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
     """Return for each step whether it was asked, the position of the threshold then (-1: none), and the revocations."""
-    rules: list[Rule] = [RULES[rule]() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
-    due: dict[int, list[tuple[Rule, int]]] = {}
+    rules = [Guaranteed() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
+    due: dict[int, list[tuple[Guaranteed, int]]] = {}
     trace = np.zeros((STEPS, 3), dtype=np.int64)
     scores, wrong, executions = stream.scores.tolist(), stream.wrong.tolist(), stream.executions.tolist()
     arrivals, chances = stream.arrivals.tolist(), coins.tolist()
@@ -186,9 +112,22 @@ def decide_steps(scenario: Scenario, rule: str, stream: Stream, coins: Floats) -
     return trace
 
 
+def decide_trivially(rule: str, stream: Stream, coins: Floats) -> Trace:
+    """Return the decisions of a trivial rule, which does not tell tools apart."""
+    if rule == "window of 200":
+        from bench.planner.compiled_rules import follow_window  # compiles for seconds
+
+        trace: Trace = follow_window(stream.scores, stream.wrong, stream.arrivals, coins, WINDOW_RATE, ALPHA)
+        return trace
+    trace = np.zeros((STEPS, 3), dtype=np.int64)
+    trace[:, 0] = stream.scores < FIXED
+    trace[:, 1] = CANDIDATES.index(FIXED)
+    return trace
+
+
 def decide_compiled(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
     """Return the same for the product's rule, by compiled loops."""
-    from bench.planner.compiled import decide_stream  # compiles for seconds
+    from bench.planner.compiled_rules import decide_stream  # compiles for seconds
 
     first = np.append(np.flatnonzero(np.diff(stream.executions, prepend=-1)), STEPS)
     learners = stream.tools if scenario.by_tool else np.zeros(STEPS, dtype=np.int64)
@@ -205,10 +144,10 @@ def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> Run:
     stream, coins = draw(scenario, rng), rng.random(STEPS)
     if rule == "guaranteed":
         trace = decide_compiled(scenario, stream, coins)
-        if seed < CHECKED and not np.array_equal(trace, decide_steps(scenario, rule, stream, coins)):
+        if seed < CHECKED and not np.array_equal(trace, decide_by_product(scenario, stream, coins)):
             raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
     else:
-        trace = decide_steps(scenario, rule, stream, coins)
+        trace = decide_trivially(rule, stream, coins)
     asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
     times = np.arange(STEPS)
     broken, final = [], []
@@ -251,7 +190,7 @@ def oracle(scenario: Scenario, errors: Floats) -> float:
     return float(np.mean(asked))
 
 
-def provable(scenario: Scenario, errors: Floats) -> float:
+def find_provable(scenario: Scenario, errors: Floats) -> float:
     """Return what is asked by the lowest candidate that any test can prove with the labels of half of the steps.
 
     With all steps labelled, a test at level delta needs on average log(1 / delta) / KL(error, alpha) labels above the
@@ -295,7 +234,7 @@ def measure(scenario: Scenario, rule: str, runs: int) -> dict[str, Any]:
         "asked": round(float(np.mean([r.asked for r in found])), 4),
         "asked after half": round(late, 4),
         "oracle after half": round(best, 4),
-        "provable oracle": round(provable(scenario, errors[0]), 4),
+        "provable oracle": round(find_provable(scenario, errors[0]), 4),
         "revoked before the change": before,
         "revoked": sum(r.revoked_before or r.revoked is not None for r in found),
         "median delay": median(delays) if delays and median(delays) < STEPS else None,

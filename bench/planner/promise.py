@@ -29,20 +29,20 @@ def scores_of_harder_tasks(rng: np.random.Generator, times: Floats) -> Floats:
     return rng.beta(12 - 8 * share, 1 + share)
 
 
-def underconfident(scores: Floats, times: Floats) -> Floats:
+def err_underconfident(scores: Floats, times: Floats) -> Floats:
     return np.asarray((1 - scores) ** 1.8)
 
 
-def calibrated(scores: Floats, times: Floats) -> Floats:
+def err_calibrated(scores: Floats, times: Floats) -> Floats:
     return 1 - scores
 
 
-def constant(error: float, later: float | None = None) -> ErrorRate:
+def make_constant(error: float, later: float | None = None) -> ErrorRate:
     after = error if later is None else later
     return lambda scores, times: np.where(times < CHANGE, error, after)
 
 
-def shifted(base: ErrorRate, shift: Callable[[Floats], Floats]) -> ErrorRate:
+def shift_errors(base: ErrorRate, shift: Callable[[Floats], Floats]) -> ErrorRate:
     def rate(scores: Floats, times: Floats) -> Floats:
         clipped: Floats = np.clip(base(scores, times) + shift(times), 0, 1)
         return clipped
@@ -51,13 +51,11 @@ def shifted(base: ErrorRate, shift: Callable[[Floats], Floats]) -> ErrorRate:
 
 
 def step_of(times: Floats) -> Floats:
-    shift: Floats = np.where(times >= CHANGE, 0.35, 0.0)
-    return shift
+    return np.asarray(0.35 * (times >= CHANGE), dtype=np.float64)
 
 
 def ramp(times: Floats) -> Floats:
-    share: Floats = np.clip((times - 1_000) / 2_000, 0, 1)
-    return 0.35 * share
+    return np.asarray(0.35 * np.clip((times - 1_000) / 2_000, 0, 1), dtype=np.float64)
 
 
 def blocks_of(length: int) -> Callable[[Floats], Floats]:
@@ -131,23 +129,23 @@ def true_errors(scenario: Scenario, tool: int, sample: int = 20_000) -> list[lis
 
 
 SCENARIOS = (
-    Scenario("independent, underconfident", underconfident),
-    Scenario("independent, calibrated", calibrated),
-    Scenario("step of +35 points, underconfident", shifted(underconfident, step_of)),
-    Scenario("step of +35 points, calibrated", shifted(calibrated, step_of)),
-    Scenario("slow drift of +35 points, underconfident", shifted(underconfident, ramp)),
-    Scenario("harder tasks, calibrated", calibrated, scores=scores_of_harder_tasks),
-    Scenario("alternating blocks of 250", shifted(underconfident, blocks_of(250))),
-    Scenario("executions of 4 fail whole (15 %)", constant(0.15), execution_length=4, correlation=1.0),
-    Scenario("executions of 12 fail whole (15 %)", constant(0.15), execution_length=12, correlation=1.0),
-    Scenario("correlation .2, executions of 12, calibrated", calibrated, execution_length=12, correlation=0.2),
-    Scenario("10 % of labels missing, underconfident", underconfident, missing=0.1),
-    Scenario("30 % of labels missing, underconfident", underconfident, missing=0.3),
-    Scenario("late labels, calibrated", calibrated, delay=60),
-    Scenario("rare tool with 80 % errors", underconfident, rare=0.05),
-    Scenario("rare tool, learned together", underconfident, rare=0.05, by_tool=False),
-    Scenario("constant 3 %", constant(0.03)),
-    Scenario("constant 5 %", constant(0.05)),
-    Scenario("from 3 to 49 %", constant(0.03, 0.49)),
-    Scenario("from 5 to 20 %", constant(0.05, 0.20)),
+    Scenario("independent, underconfident", err_underconfident),
+    Scenario("independent, calibrated", err_calibrated),
+    Scenario("step of +35 points, underconfident", shift_errors(err_underconfident, step_of)),
+    Scenario("step of +35 points, calibrated", shift_errors(err_calibrated, step_of)),
+    Scenario("slow drift of +35 points, underconfident", shift_errors(err_underconfident, ramp)),
+    Scenario("harder tasks, calibrated", err_calibrated, scores=scores_of_harder_tasks),
+    Scenario("alternating blocks of 250", shift_errors(err_underconfident, blocks_of(250))),
+    Scenario("executions of 4 fail whole (15 %)", make_constant(0.15), execution_length=4, correlation=1.0),
+    Scenario("executions of 12 fail whole (15 %)", make_constant(0.15), execution_length=12, correlation=1.0),
+    Scenario("correlation .2, executions of 12, calibrated", err_calibrated, execution_length=12, correlation=0.2),
+    Scenario("10 % of labels missing, underconfident", err_underconfident, missing=0.1),
+    Scenario("30 % of labels missing, underconfident", err_underconfident, missing=0.3),
+    Scenario("late labels, calibrated", err_calibrated, delay=60),
+    Scenario("rare tool with 80 % errors", err_underconfident, rare=0.05),
+    Scenario("rare tool, learned together", err_underconfident, rare=0.05, by_tool=False),
+    Scenario("constant 3 %", make_constant(0.03)),
+    Scenario("constant 5 %", make_constant(0.05)),
+    Scenario("from 3 to 49 %", make_constant(0.03, 0.49)),
+    Scenario("from 5 to 20 %", make_constant(0.05, 0.20)),
 )

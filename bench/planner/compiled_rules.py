@@ -285,3 +285,47 @@ def decide_stream(
                         _prove(evidence[one], values[one], labels, count, rates[one, head], alpha, delta)
         trace[now, 2] = int(values[:, REVOCATIONS].sum())
     return trace
+
+
+@numba.njit(cache=True)
+def follow_window(scores: Any, wrong: Any, arrivals: Any, coins: Any, audit_rate: float, alpha: float) -> Any:
+    """Return the decisions of the lowest threshold whose error was at most alpha in the last 200 labels.
+
+    Labels are weighted by their selection; the threshold is found again after each tenth one, from 20 labels on.
+    """
+    steps_count = len(scores)
+    trace = np.zeros((steps_count, 3), dtype=np.int64)
+    order = np.argsort(arrivals, kind="mergesort")
+    due = np.searchsorted(arrivals[order], 0)
+    window = np.zeros((200, 3))
+    weights = np.ones(steps_count)
+    used, count, revocations = -1, 0, 0
+    for now in range(steps_count):
+        passes = used >= 0 and scores[now] >= CANDIDATES[used]
+        trace[now, 1] = used
+        if not passes or coins[now] < audit_rate:
+            trace[now, 0] = 1
+            weights[now] = 1 / audit_rate if passes else 1.0
+        while due < steps_count and arrivals[order[due]] <= now:
+            step = order[due]
+            due += 1
+            if trace[step, 0] == 0:
+                continue
+            row_of_label = window[count % 200]
+            row_of_label[0], row_of_label[1], row_of_label[2] = scores[step], wrong[step], weights[step]
+            count += 1
+            if count % 10:
+                continue
+            before, used = used, -1
+            for k in range(COUNT):
+                labels, errors, total = 0, 0.0, 0.0
+                for row in window[: min(count, 200)]:
+                    if row[0] >= CANDIDATES[k]:
+                        labels += 1
+                        errors += row[1] * row[2]
+                        total += row[2]
+                if labels >= 20 and errors <= alpha * total:
+                    used = k
+            revocations += before > used
+        trace[now, 2] = revocations
+    return trace
