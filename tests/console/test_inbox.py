@@ -45,7 +45,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
 
 
 @pytest.fixture
-def somebody(browser: Browser, work: Work) -> Iterator[Reader]:
+def visitor(browser: Browser, work: Work) -> Iterator[Reader]:
     with reading(browser, work.url) as reader:
         yield reader
 
@@ -54,40 +54,40 @@ def badge(reader: Reader) -> Locator:
     return reader.page.locator("#nav .badge")
 
 
-def test_an_empty_inbox_says_so(somebody: Reader) -> None:
-    somebody.open("#/inbox")
-    somebody.sees("Nothing needs you")
-    expect(badge(somebody)).to_be_hidden()
+def test_an_empty_inbox_says_so(visitor: Reader) -> None:
+    visitor.open("#/inbox")
+    visitor.sees("Nothing needs you")
+    expect(badge(visitor)).to_be_hidden()
 
 
-def test_the_inbox_leads_to_what_waits(somebody: Reader, work: Work) -> None:
+def test_the_inbox_leads_to_what_waits(visitor: Reader, work: Work) -> None:
     filled = work.seeds
     execution = filled.execution("Choose a colour", steps=ASKING)
     filled.queue("reviewed", 4)
     job_id = submit_job(work.url, "learned", runs("learned", 1))
     httpx.get(f"{work.url}/v1/jobs/{job_id}/events", timeout=SECONDS)  # ends with the job
-    somebody.open("#/playbooks")
-    expect(badge(somebody)).to_have_text("3")
-    somebody.press("g", "i")
-    questions = somebody.page.get_by_role("region", name="Questions")
+    visitor.open("#/playbooks")
+    expect(badge(visitor)).to_have_text("3")
+    visitor.press("g", "i")
+    questions = visitor.page.get_by_role("region", name="Questions")
     expect(questions.get_by_role("listitem")).to_have_count(1)
-    expect(somebody.page.get_by_role("region", name="Changes for review")).to_contain_text("4 changes")
-    letters = somebody.page.get_by_role("region", name="Dead letters")
+    expect(visitor.page.get_by_role("region", name="Changes for review")).to_contain_text("4 changes")
+    letters = visitor.page.get_by_role("region", name="Dead letters")
     expect(letters).to_contain_text("1 dead letter")
     letters.get_by_role("link").click()
-    expect(somebody.page).to_have_url(re.compile(r"#/learn/learned\?job="))
-    somebody.open("#/inbox")
-    somebody.page.get_by_role("link", name="reviewed").click()
-    expect(somebody.page).to_have_url(re.compile("#/review/reviewed$"))
-    somebody.open("#/inbox")
+    expect(visitor.page).to_have_url(re.compile(r"#/learn/learned\?job="))
+    visitor.open("#/inbox")
+    visitor.page.get_by_role("link", name="reviewed").click()
+    expect(visitor.page).to_have_url(re.compile("#/review/reviewed$"))
+    visitor.open("#/inbox")
     questions.get_by_role("link", name="Choose a colour").click()
-    expect(somebody.page).to_have_url(re.compile(f"#/executions/{execution}$"))
+    expect(visitor.page).to_have_url(re.compile(f"#/executions/{execution}$"))
 
 
-def test_an_answered_question_leaves_the_inbox(somebody: Reader, work: Work) -> None:
+def test_an_answered_question_leaves_the_inbox(visitor: Reader, work: Work) -> None:
     execution = work.seeds.execution("Choose a size", steps=ASKING)
-    somebody.open("#/inbox")
-    somebody.sees("Choose a size")
+    visitor.open("#/inbox")
+    visitor.sees("Choose a size")
     work.seeds.post(f"/v1/executions/{execution}/cancel", {"request_id": str(uuid.uuid4())})
-    somebody.press("u")
-    expect(somebody.main.get_by_text("Choose a size")).to_have_count(0)
+    visitor.press("u")
+    expect(visitor.main.get_by_text("Choose a size")).to_have_count(0)

@@ -55,7 +55,7 @@ async def plan(client: AsyncClient) -> float:
     made = await client.planner.create_plan(query="What next?")
     return made.model_usage.cost_usd
 """
-"""What a user writes with the fields of results, in the strict mode of pyright."""
+"""A program of a user that reads the fields of results, for the strict mode of pyright."""
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 failed = {}

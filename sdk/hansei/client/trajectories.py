@@ -50,7 +50,7 @@ class TrajectoryRecord:
     test_report: str = ""
     siblings: Sequence[Trajectory] = field(default=(), repr=False)
     note: str = ""
-    """What was left out to read it. Empty: nothing."""
+    """A remark on the parts that were left out to read it. Empty: it is whole."""
     file: str = ""
     """The file, if the command that reads it needs to know."""
 

@@ -40,7 +40,7 @@ class Budget(BaseModel):
     max_wall_seconds: float | None = Field(default=None, ge=0)
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_answer_seconds: float | None = Field(default=None, gt=0)
-    """How long each question waits for an answer. None: as long as the rules for interventions say (P-88)."""
+    """The seconds that each question waits for an answer. None: those of the intervention policy (P-88)."""
 
 
 class AnswerOutcome(StrEnum):

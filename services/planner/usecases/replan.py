@@ -130,8 +130,8 @@ class ReplanOrchestrator:
 
 def _keep_identity(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
     """Return the plan of a person with the id, the query and the collection of the execution (P-109, P-138)."""
-    kept = ("plan_id", "original_query", "collection")
-    return plan.model_copy(update={name: getattr(state.plan, name) for name in kept})
+    identity = ("plan_id", "original_query", "collection")
+    return plan.model_copy(update={name: getattr(state.plan, name) for name in identity})
 
 
 def _build_context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> ReplanContext:
