@@ -57,7 +57,7 @@ def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str
     assert [line["request_id"] for line in again.lines] == [line["request_id"] for line in first.lines]
     expected = [line["response"] | {"already_learned": True} for line in first.lines]
     assert [line["response"] for line in again.lines] == expected
-    shown = hansei("learn", tmp_path).out
+    shown = hansei("learn", tmp_path, "--again").out
     assert shown.count("  already learned  ") == 2
     assert "; 2 already learned" in shown
 
