@@ -252,37 +252,37 @@ def decide_stream(
                     continue
                 ended[execution] = True
                 lower, higher = 0, learner_count
-            for one in range(lower, higher):
-                if event == 3 and state[one, execution] == OVERDUE:
-                    state[one, execution] = DONE
-                if event == 3 and state[one, execution] != OPEN:
+            for member in range(lower, higher):
+                if event == 3 and state[member, execution] == OVERDUE:
+                    state[member, execution] = DONE
+                if event == 3 and state[member, execution] != OPEN:
                     continue
                 # Look for a change in an execution that has become complete.
-                if state[one, touched_execution] == OPEN and ended[touched_execution]:
-                    count, whole = _collect(first, touched_execution, selected, one, steps, labels)
-                    if whole and not watched[one, touched_execution]:
-                        watched[one, touched_execution] = True
-                        block_rate = rates[one, touched_execution]
-                        if _watch(evidence[one], values[one], labels, count, block_rate, alpha, delta):
-                            void[one, :][state[one] == OPEN] = True
+                if state[member, touched_execution] == OPEN and ended[touched_execution]:
+                    count, whole = _collect(first, touched_execution, selected, member, steps, labels)
+                    if whole and not watched[member, touched_execution]:
+                        watched[member, touched_execution] = True
+                        block_rate = rates[member, touched_execution]
+                        if _watch(evidence[member], values[member], labels, count, block_rate, alpha, delta):
+                            void[member, :][state[member] == OPEN] = True
                 # Prove with the executions at the head of the queue.
-                while values[one, HEAD] < values[one, TAIL]:
-                    head = queue[one, int(values[one, HEAD])]
-                    count, whole = _collect(first, head, selected, one, steps, labels)
+                while values[member, HEAD] < values[member, TAIL]:
+                    head = queue[member, int(values[member, HEAD])]
+                    count, whole = _collect(first, head, selected, member, steps, labels)
                     complete = whole and ended[head]
-                    if values[one, SELECTED] - began[one, head] < WAIT and not complete:
+                    if values[member, SELECTED] - began[member, head] < WAIT and not complete:
                         break
-                    values[one, HEAD] += 1
-                    state[one, head] = DONE if ended[head] else OVERDUE
+                    values[member, HEAD] += 1
+                    state[member, head] = DONE if ended[head] else OVERDUE
                     if count == 0:
                         continue
-                    if not watched[one, head]:
-                        watched[one, head] = True
-                        if _watch(evidence[one], values[one], labels, count, rates[one, head], alpha, delta):
-                            void[one, head] = True
-                            void[one, :][state[one] == OPEN] = True
-                    if not void[one, head]:
-                        _prove(evidence[one], values[one], labels, count, rates[one, head], alpha, delta)
+                    if not watched[member, head]:
+                        watched[member, head] = True
+                        if _watch(evidence[member], values[member], labels, count, rates[member, head], alpha, delta):
+                            void[member, head] = True
+                            void[member, :][state[member] == OPEN] = True
+                    if not void[member, head]:
+                        _prove(evidence[member], values[member], labels, count, rates[member, head], alpha, delta)
         trace[now, 2] = int(values[:, REVOCATIONS].sum())
     return trace
 
@@ -291,7 +291,7 @@ def decide_stream(
 def follow_window(scores: Any, wrong: Any, arrivals: Any, coins: Any, audit_rate: float, alpha: float) -> Any:
     """Return the decisions of the lowest threshold whose error was at most alpha in the last 200 labels.
 
-    Labels are weighted by their selection; the threshold is found again after each tenth one, from 20 labels on.
+    Labels are weighted by their selection; the threshold is found again after each tenth member, from 20 labels on.
     """
     steps_count = len(scores)
     trace = np.zeros((steps_count, 3), dtype=np.int64)

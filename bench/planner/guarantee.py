@@ -72,14 +72,14 @@ RULES = ("guaranteed", "fixed .80", "window of 200")
 
 
 @dataclass
-class Run:
+class PromiseRun:
     """The figures of one run; those by tool are lists."""
 
     broken: list[bool]
     """For each tool: whether the mean true error of the thresholds under which steps passed ever exceeded alpha."""
     final_errors: list[float]
     """For each tool: the share of wrong steps among those that passed in the whole run."""
-    asked: float
+    asked_share: float
     asked_late: float
     revoked: int | None
     """Steps after the change until the first revocation."""
@@ -138,7 +138,7 @@ def decide_compiled(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
     return trace
 
 
-def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> Run:
+def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> PromiseRun:
     """Run one stream. `errors[tool, bucket, candidate]` are the true errors."""
     rng = np.random.default_rng(seed)
     stream, coins = draw(scenario, rng), rng.random(STEPS)
@@ -148,21 +148,21 @@ def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> Run:
             raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
     else:
         trace = decide_trivially(rule, stream, coins)
-    asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
+    is_asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
     times = np.arange(STEPS)
     broken, final = [], []
     for tool in range(len(errors)):
-        passed = ~asked & (stream.tools == tool)
+        passed = ~is_asked & (stream.tools == tool)
         risk = errors[tool][times[passed] // BUCKET, used[passed]]
         # A small tolerance, because errors of exactly alpha are drawn, too.
         broken.append(bool(np.any(np.cumsum(risk) > (ALPHA + 1e-9) * np.arange(1, len(risk) + 1))))
         final.append(float(stream.wrong[passed].mean()) if passed.any() else 0.0)
     later = np.flatnonzero(revocations[CHANGE:] > revocations[CHANGE - 1])
-    return Run(
+    return PromiseRun(
         broken,
         final,
-        float(asked.mean()),
-        float(asked[STEPS // 2 :].mean()),
+        float(is_asked.mean()),
+        float(is_asked[STEPS // 2 :].mean()),
         int(later[0]) if later.size else None,
         bool(revocations[CHANGE - 1]),
     )
@@ -179,15 +179,15 @@ def wilson(count: int, of: int, z: float = 1.96) -> tuple[float, float]:
 def oracle(scenario: Scenario, errors: Floats) -> float:
     """Return the share asked after half of the steps by the lowest candidate with a true error of at most alpha."""
     rng = np.random.default_rng(1)
-    asked = []
+    asked_shares = []
     for bucket in range(STEPS // 2 // BUCKET, STEPS // BUCKET):
         times = rng.integers(bucket * BUCKET, (bucket + 1) * BUCKET, 5_000).astype(float)
         scores = scenario.scores(rng, times)
         shares = [1 - scenario.rare, scenario.rare]
         for tool, rows in enumerate(errors):
             good = [t for t, error in zip(CANDIDATES, rows[bucket], strict=True) if error <= ALPHA]
-            asked.append((float(np.mean(scores < min(good))) if good else 1.0) * shares[tool] * len(errors))
-    return float(np.mean(asked))
+            asked_shares.append((float(np.mean(scores < min(good))) if good else 1.0) * shares[tool] * len(errors))
+    return float(np.mean(asked_shares))
 
 
 def find_provable(scenario: Scenario, errors: Floats) -> float:
@@ -231,7 +231,7 @@ def measure(scenario: Scenario, rule: str, runs: int) -> dict[str, Any]:
         "broken interval": wilson(broken, runs),
         "wrong share above alpha at the end": sum(any(error > ALPHA for error in r.final_errors) for r in found),
         "error of passed steps": [round(float(np.mean([r.final_errors[t] for r in found])), 4) for t in range(tools)],
-        "asked": round(float(np.mean([r.asked for r in found])), 4),
+        "asked": round(float(np.mean([r.asked_share for r in found])), 4),
         "asked after half": round(late, 4),
         "oracle after half": round(best, 4),
         "provable oracle": round(find_provable(scenario, errors[0]), 4),

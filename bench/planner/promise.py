@@ -19,11 +19,11 @@ ErrorRate = Callable[[Floats, Floats], Floats]
 """(scores, times) -> the probability that each step is wrong."""
 
 
-def scores_of_agents(rng: np.random.Generator, times: Floats) -> Floats:
+def draw_scores(rng: np.random.Generator, times: Floats) -> Floats:
     return rng.beta(6, 1.2, len(times))
 
 
-def scores_of_harder_tasks(rng: np.random.Generator, times: Floats) -> Floats:
+def draw_falling_scores(rng: np.random.Generator, times: Floats) -> Floats:
     """Scores that fall from a mean of .92 to one of .67 while the time passes."""
     share = times / STEPS
     return rng.beta(12 - 8 * share, 1 + share)
@@ -50,7 +50,7 @@ def shift_errors(base: ErrorRate, shift: Callable[[Floats], Floats]) -> ErrorRat
     return rate
 
 
-def step_of(times: Floats) -> Floats:
+def add_step(times: Floats) -> Floats:
     return np.asarray(0.35 * (times >= CHANGE), dtype=np.float64)
 
 
@@ -58,7 +58,7 @@ def ramp(times: Floats) -> Floats:
     return np.asarray(0.35 * np.clip((times - 1_000) / 2_000, 0, 1), dtype=np.float64)
 
 
-def blocks_of(length: int) -> Callable[[Floats], Floats]:
+def make_blocks(length: int) -> Callable[[Floats], Floats]:
     return lambda times: 0.35 * ((times // length) % 2 == 1)
 
 
@@ -74,7 +74,7 @@ class Scenario:
 
     name: str
     error: ErrorRate
-    scores: Callable[[np.random.Generator, Floats], Floats] = scores_of_agents
+    scores: Callable[[np.random.Generator, Floats], Floats] = draw_scores
     execution_length: int = 1
     correlation: float = 0.0
     missing: float = 0.0
@@ -131,11 +131,11 @@ def true_errors(scenario: Scenario, tool: int, sample: int = 20_000) -> list[lis
 SCENARIOS = (
     Scenario("independent, underconfident", err_underconfident),
     Scenario("independent, calibrated", err_calibrated),
-    Scenario("step of +35 points, underconfident", shift_errors(err_underconfident, step_of)),
-    Scenario("step of +35 points, calibrated", shift_errors(err_calibrated, step_of)),
+    Scenario("step of +35 points, underconfident", shift_errors(err_underconfident, add_step)),
+    Scenario("step of +35 points, calibrated", shift_errors(err_calibrated, add_step)),
     Scenario("slow drift of +35 points, underconfident", shift_errors(err_underconfident, ramp)),
-    Scenario("harder tasks, calibrated", err_calibrated, scores=scores_of_harder_tasks),
-    Scenario("alternating blocks of 250", shift_errors(err_underconfident, blocks_of(250))),
+    Scenario("harder tasks, calibrated", err_calibrated, scores=draw_falling_scores),
+    Scenario("alternating blocks of 250", shift_errors(err_underconfident, make_blocks(250))),
     Scenario("executions of 4 fail whole (15 %)", make_constant(0.15), execution_length=4, correlation=1.0),
     Scenario("executions of 12 fail whole (15 %)", make_constant(0.15), execution_length=12, correlation=1.0),
     Scenario("correlation .2, executions of 12, calibrated", err_calibrated, execution_length=12, correlation=0.2),

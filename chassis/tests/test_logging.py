@@ -182,36 +182,3 @@ get_logger("hansei.x").warning("refused", why="{KEY}")
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_for_all_values_redaction_never_fails(value: object) -> None:
     assert logging.redact(None, "", {"event": "x", "value": value})["event"] == "x"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"password": "hunter2", "user": "bob"}', '{"password": "[redacted]", "user": "bob"}'),
-        (r'{"a": "{\"db_password\": \"hunter2\"}"}', r'{"a": "{\"db_password\": \"[redacted]\"}"}'),
-        ('{"token": 5, "password": ""}', '{"token": 5, "password": ""}'),
-        ("straße password=geheim", "straße password=[redacted]"),
-    ],
-)
-def test_secrets_that_are_members_of_json_in_a_text(text: str, expected: str) -> None:
-    assert logging.remove_secrets(text) == expected
-
-
-_FRAGMENTS = [
-    *("Bearer ", "basic ", "sk-", "AIza", "hansei_", "eyJ", "-----BEGIN RSA PRIVATE KEY-----", "-----END", "://"),
-    *("https://", "postgresql+psycopg://", "user:pa/ss@host", ":pw@h", "api_key=", "API-KEY", '"password": "x"'),
-    *(
-        r"\"token\": \"abc\"",
-        "token=",
-        "?key=",
-        "&sig=",
-        "abcdefgh12345678ABCD",
-        "0123456789abcdef_abcdefghijklmnopqrs",
-    ),
-    *(".", " ", "\n", "@", '"', "'", "cookie", 'access_key":"v', "x", "9", "ß", "日本", "_", "-", "=", "passphrase="),
-]
-
-
-@given(st.lists(st.sampled_from(_FRAGMENTS), max_size=9).map("".join))
-def test_the_search_for_anchors_finds_what_the_pattern_finds(text: str) -> None:
-    assert logging.remove_secrets(text) == logging._SECRET_TEXT.sub(logging._redact_match, text)

@@ -227,6 +227,6 @@ def weigh(keep: Sequence[float], position: int) -> float:
     counts = [1.0]  # counts[n]: the probability that n of the others are kept
     for other, probability in enumerate(keep):
         if other != position:
-            lost, kept = [c * (1 - probability) for c in counts], [c * probability for c in counts]
-            counts = [a + b for a, b in zip([*lost, 0.0], [0.0, *kept], strict=True)]
+            without, including = [c * (1 - probability) for c in counts], [c * probability for c in counts]
+            counts = [a + b for a, b in zip([*without, 0.0], [0.0, *including], strict=True)]
     return keep[position] * sum(c / (1 + n) for n, c in enumerate(counts))

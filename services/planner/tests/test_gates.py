@@ -67,8 +67,12 @@ def test_the_mode_adjusted_selects_steps_without_a_question() -> None:
     verdicts = [gate.decide(score(0.97)) for _ in range(5_000)]
     assert {verdict.level for verdict in verdicts} == {InterventionLevel.SILENT}
     assert 0.085 <= sum(verdict.audited for verdict in verdicts) / 5_000 <= 0.115
-    asked = gate.decide(score(0.5))
-    assert (asked.level, asked.audit_probability, asked.audited) == (InterventionLevel.CONFIRM, 1.0, False)
+    verdict = gate.decide(score(0.5))
+    assert (verdict.level, verdict.audit_probability, verdict.audited) == (
+        InterventionLevel.CONFIRM,
+        1.0,
+        False,
+    )
 
 
 def test_its_thresholds_are_thresholds() -> None:

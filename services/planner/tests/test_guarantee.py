@@ -162,9 +162,9 @@ def test_no_bet_is_better_than_fair(history: list[list[StepLabel]], steps: int, 
 def test_a_weight_is_the_expectation_over_what_is_kept(keep: list[float]) -> None:
     for position in range(len(keep)):
         expected = 0.0
-        for kept in itertools.product((False, True), repeat=len(keep)):
-            if kept[position]:
-                expected += math.prod(p if k else 1 - p for p, k in zip(keep, kept, strict=True)) / sum(kept)
+        for choice in itertools.product((False, True), repeat=len(keep)):
+            if choice[position]:
+                expected += math.prod(p if k else 1 - p for p, k in zip(keep, choice, strict=True)) / sum(choice)
         assert weigh(keep, position) == pytest.approx(expected)
 
 

@@ -21,7 +21,7 @@ SEARCH = plan(step(1, pb.ACTION_WEB_SEARCH, "空の色"))
 
 
 @pytest.fixture
-def guaranteed(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_guaranteed_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRACE_CONFIDENCE_MODE", "guaranteed")
 
 
@@ -34,7 +34,7 @@ def counts(tool: pb.ToolEvidence) -> tuple[int, int, int, int]:
     return tool.selected, tool.labelled, tool.waiting, tool.missing
 
 
-@pytest.mark.usefixtures("guaranteed")
+@pytest.mark.usefixtures("use_guaranteed_mode")
 async def test_an_answer_is_a_label_and_a_missing_one_is_counted(tmp_path: Path) -> None:
     tools = Tools()
     async with running(tmp_path, tools) as stub:
@@ -69,7 +69,7 @@ async def store_labels(folder: Path, labels: Sequence[bool | None], first: int =
     await store.close()
 
 
-@pytest.mark.usefixtures("guaranteed")
+@pytest.mark.usefixtures("use_guaranteed_mode")
 async def test_missing_labels_do_not_stop_the_others(tmp_path: Path) -> None:
     await store_labels(tmp_path, [None if number % 10 == 0 else False for number in range(300)])
     async with running(tmp_path) as stub:
@@ -79,7 +79,7 @@ async def test_missing_labels_do_not_stop_the_others(tmp_path: Path) -> None:
         assert counts(found) == (300, 270, 10, 20)
 
 
-@pytest.mark.usefixtures("guaranteed")
+@pytest.mark.usefixtures("use_guaranteed_mode")
 async def test_a_threshold_that_later_labels_contradict_is_revoked(tmp_path: Path) -> None:
     await store_labels(tmp_path, [False] * 60)
     async with running(tmp_path) as stub:
