@@ -23,7 +23,7 @@ from gateway.contract import Contract, load_comments
 from gateway.http import hooks, reports, workflow
 from gateway.http.auth import Authentication
 from gateway.http.bindings import Binding, list_bindings
-from gateway.http.call_checks import AllowEveryCall, CallCheck
+from gateway.http.call_checks import CallCheck, GuardedCalls
 from gateway.http.calls import ContractCalls, Methods
 from gateway.http.contract_routes import ContractRoutes
 from gateway.http.middleware import HEALTH, RequestLimits
@@ -39,8 +39,6 @@ TOKEN_SCHEME = {
     "scheme": "bearer",
     "description": "An API key of this gateway (`hansei keys create`), or a token of its identity provider.",
 }
-
-_ALLOW_EVERY_CALL = AllowEveryCall()
 
 HealthCheck = Callable[[], Awaitable[Sequence[object]]]
 """Returns name, state and detail of each service behind the gateway."""
@@ -74,15 +72,15 @@ def create_app(
     streams: Admission,
     progress: CallsInProgress,
     guard: AccessGuard | None = None,
-    call_check: CallCheck = _ALLOW_EVERY_CALL,
+    call_check: CallCheck | None = None,
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
     """Return the application. With a `guard`, every request but health needs a credential (G-30).
 
     `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. `call_check` decides
-    about the tool calls that hooks of agents report. Raises ValueError for an HTTP rule of the contract that cannot be
-    served.
+    about the tool calls of coding agents, in place of the guards. Raises ValueError for an HTTP rule of the contract
+    that cannot be served.
     """
     # The interactive pages of FastAPI load scripts from other hosts; `/docs` leads to a page of the console instead.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -108,7 +106,7 @@ def create_app(
     app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
     app.include_router(workflow.build_routes(calls))
     app.include_router(reports.build_routes(calls))
-    app.include_router(hooks.build_routes(calls, call_check))
+    app.include_router(hooks.build_routes(calls, call_check or GuardedCalls(calls)))
     app.add_exception_handler(HanseiError, answer_hansei_error)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_body)

@@ -1,17 +1,34 @@
-"""The check of a tool call that a hook asks for."""
+"""Check the tool calls of coding agents by the guards of a playbook."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+import uuid
+from typing import Any, Protocol
 
 from starlette.requests import Request
 
-from gateway.orchestrator.hooks.checks import CallVerdict
-from gateway.orchestrator.hooks.events import HookEvent
+from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from gateway.http.calls import ContractCalls
+from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.events import Agent, HookEvent
+from hansei.evidence.v1 import guard_service_pb2 as guards
+
+_METHODS = guards.DESCRIPTOR.services_by_name["GuardService"].methods_by_name
+_DECISIONS = {
+    guards.GUARD_DECISION_ADVISE: CallDecision.ADVISE,
+    guards.GUARD_DECISION_ASK: CallDecision.ASK,
+    guards.GUARD_DECISION_DENY: CallDecision.DENY,
+}
+MAX_ARGUMENTS_CHARS = 100_000
+MAX_RESULT_CHARS = 400_000
+
+_log = get_logger(__name__)
 
 
 class CallCheck(Protocol):
-    """Checks tool calls against the lessons of a dataset."""
+    """Checks tool calls against the lessons of a dataset, and keeps what a session did before."""
 
     async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
         """Return the verdict on the call of an event, as far as the caller of `request` may see it.
@@ -19,10 +36,63 @@ class CallCheck(Protocol):
         Raises HanseiError.
         """
 
+    async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
+        """Add the prompt or the result of an event to its session."""
 
-class AllowEveryCall:
-    """The check of a gateway whose contract has no guards."""
+
+class GuardedCalls:
+    """Checks the calls of Claude Code by GuardService; a failure of it does not stop the agent.
+
+    Other agents do not say whether a call succeeded. Guards need that, so the calls of those agents are allowed.
+    """
+
+    def __init__(self, calls: ContractCalls) -> None:
+        self._calls = calls
 
     async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
-        """Allow the call."""
-        return CallVerdict()
+        """Return the verdict; a call with too long arguments, or while the guards cannot be asked, is allowed."""
+        call = _encode_call(event)
+        if call is None or event.agent is not Agent.CLAUDE_CODE:
+            return CallVerdict()
+        message = guards.CheckCallRequest(dataset=dataset, session_id=event.session_id, call=call)
+        try:
+            response = await self._calls.unary(_METHODS["CheckCall"], request, message)
+        except HanseiError as error:
+            _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
+            return CallVerdict()
+        checked = guards.CheckCallResponse.FromString(response)
+        texts = [match.text for match in checked.matches if not match.is_withheld]
+        decision = _DECISIONS.get(checked.decision, CallDecision.ALLOW)
+        return CallVerdict(decision, "\n".join(texts) if decision is not CallDecision.ALLOW else "")
+
+    async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
+        """Add the prompt or the result of an event to its session, as far as guards need it."""
+        if event.agent is not Agent.CLAUDE_CODE:
+            return
+        message = guards.ReportCallRequest(
+            request_id=str(uuid.uuid4()), dataset=dataset, session_id=event.session_id, failed=event.has_failed
+        )
+        if event.query:
+            message.messages.add(text=event.query)
+        elif (call := _encode_call(event)) is not None:
+            message.call.CopyFrom(call)
+            message.result = _format_result(event.result)
+        else:
+            return
+        try:
+            await self._calls.unary(_METHODS["ReportCall"], request, message)
+        except HanseiError as error:
+            _log.warning("event of a session was not reported to the guards", dataset=dataset, error=str(error))
+
+
+def _encode_call(event: HookEvent) -> guards.GuardedCall | None:
+    """Return the call of an event; None if its arguments are too long to be checked."""
+    arguments = json.dumps(event.arguments, ensure_ascii=False)
+    if not event.tool or len(arguments) > MAX_ARGUMENTS_CHARS:
+        return None
+    return guards.GuardedCall(tool=event.tool[:256], arguments=arguments)
+
+
+def _format_result(result: Any) -> str:
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode("utf-8")[:MAX_RESULT_CHARS]

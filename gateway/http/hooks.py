@@ -56,11 +56,14 @@ def build_routes(calls: ContractCalls, check: CallCheck) -> APIRouter:
         """Return what the agent expects on the standard output of its hook.
 
         At the start of a session and at a prompt: the bullets that Recall returns, as additional context. Before a
-        tool call: the verdict of the guards. Other events get an empty object. The file of the transcript is not read.
+        tool call: the verdict of the guards, which know the prompts and results that were posted before. Other events
+        get an empty object. The file of the transcript is not read.
         """
         event = read_event(agent, parse_object(await request.body()))
         if event.moment is Moment.TOOL_CALL:
             return JSONResponse(build_verdict_reply(event, await check.check(request, dataset, event)))
+        if event.moment in (Moment.PROMPT, Moment.TOOL_RESULT):
+            await check.report(request, dataset, event)
         if not event.query:
             return JSONResponse(build_context_reply(event, ""))
         response = await recall(request, dataset, event)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from chassis.errors import Unavailable
 from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
 from gateway.orchestrator.hooks.events import HookEvent
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
+from hansei.evidence.v1 import guard_service_pb2 as guards
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_pb2
 
@@ -82,7 +85,7 @@ async def test_the_bullets_are_the_context_of_the_model(agent: str, event: dict[
     response = await post(peers, agent, event)
     assert (response.status_code, response.json()) == (200, reply)
     assert response.headers["x-hansei-serving-id"] == "serving-1"
-    (recall,) = peers.requests
+    (recall,) = (request for request in peers.requests if isinstance(request, evidence.RecallRequest))
     assert (recall.dataset, recall.allow_missing) == ("coding", True)
     assert recall.session_id == event.get("session_id", "c-1")
     assert recall.query_text == event.get("prompt", "Work on shop")
@@ -165,6 +168,9 @@ class ScriptedCheck:
         self.calls.append((dataset, event.tool, event.arguments))
         return self.verdict
 
+    async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
+        raise AssertionError("a call is no event to report")
+
 
 @pytest.mark.parametrize(
     ("decision", "agent", "reply"),
@@ -203,3 +209,61 @@ async def test_the_verdict_of_a_call_is_the_permission_of_the_agent(
 async def test_cursor_has_names_of_its_own_for_a_verdict(decision: CallDecision, reply: dict[str, Any]) -> None:
     event = {**CURSOR, "hook_event_name": "preToolUse", "tool_name": "Shell", "tool_input": {"command": "npm i"}}
     assert (await post(peers_with(), "cursor", event, call_check=ScriptedCheck(decision))).json() == reply
+
+
+MATCHES = [
+    guards.GuardMatch(bullet_id="b-1", text="Run pnpm add, not npm install."),
+    guards.GuardMatch(bullet_id="b-2", text="Ask before you add packages.", is_withheld=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("decision", "reply"),
+    [
+        (guards.GUARD_DECISION_ALLOW, {}),
+        (guards.GUARD_DECISION_ADVISE, {"additionalContext": MATCHES[0].text}),
+        (guards.GUARD_DECISION_ASK, {"permissionDecision": "ask", "permissionDecisionReason": MATCHES[0].text}),
+        (guards.GUARD_DECISION_DENY, {"permissionDecision": "deny", "permissionDecisionReason": MATCHES[0].text}),
+    ],
+)
+async def test_guards_decide_the_calls_of_claude_code(
+    decision: guards.GuardDecision.ValueType, reply: dict[str, Any]
+) -> None:
+    peers = Peers(answers={"CheckCall": [guards.CheckCallResponse(decision=decision, matches=MATCHES)]})
+    response = await post(peers, "claude-code", {**COMMON, "hook_event_name": "PreToolUse", **CALL})
+    expected = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **reply}} if reply else {}
+    assert response.json() == expected
+    (checked,) = peers.requests
+    assert (checked.dataset, checked.session_id, checked.call.tool) == ("coding", "s-1", "Bash")
+    assert json.loads(checked.call.arguments) == CALL["tool_input"]
+
+
+async def test_results_and_prompts_are_reported_to_the_guards() -> None:
+    peers = peers_with("Run pnpm add, not npm install.")
+    peers.answers["ReportCall"] = [guards.ReportCallResponse(events=1)]
+    failure = {**COMMON, "hook_event_name": "PostToolUseFailure", **CALL, "error": "Exit code 1"}
+    success = {**COMMON, "hook_event_name": "PostToolUse", **CALL, "tool_response": {"stdout": "added"}}
+    for event in (CLAUDE_PROMPT, failure, success):
+        assert (await post(peers, "claude-code", event)).status_code == 200
+    reports = [request for request in peers.requests if isinstance(request, guards.ReportCallRequest)]
+    assert [message.text for message in reports[0].messages] == ["add a package"]
+    assert [(report.call.tool, report.result, report.failed) for report in reports[1:]] == [
+        ("Bash", "Exit code 1", True),
+        ("Bash", '{"stdout": "added"}', False),
+    ]
+
+
+@pytest.mark.parametrize("method", ["CheckCall", "ReportCall"])
+async def test_an_agent_goes_on_while_the_guards_are_unavailable(method: str) -> None:
+    peers = peers_with("Run pnpm add, not npm install.")
+    peers.raises[method] = Unavailable("evidence is unavailable")
+    event = {**COMMON, "hook_event_name": "PreToolUse" if method == "CheckCall" else "PostToolUse", **CALL}
+    response = await post(peers, "claude-code", event)
+    assert (response.status_code, response.json()) == (200, {})
+
+
+async def test_a_call_with_too_long_arguments_is_allowed_unchecked() -> None:
+    peers = Peers()
+    event = {**COMMON, "hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": {"content": "x" * 100_000}}
+    assert (await post(peers, "claude-code", event)).json() == {}
+    assert peers.requests == []

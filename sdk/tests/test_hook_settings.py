@@ -147,11 +147,19 @@ class TestCommand:
         file = tmp_path / "shop/.claude/settings.json"
         assert installed.code == 0
         assert installed.out == (
-            f"Claude Code calls hansei at SessionStart, UserPromptSubmit, PreToolUse, SessionEnd: {file}\n"
+            "Claude Code calls hansei at SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, PostToolUseFailure, "
+            f"SessionEnd: {file}\n"
         )
         assert run("hooks", "install", "claude", "--project").out == f"The hooks were installed before: {file}\n"
         rows = {(row["agent"], row["scope"]): row for row in run("hooks", "status", "--json").document["hooks"]}
-        assert rows["claude", "project"]["events"] == ["SessionStart", "UserPromptSubmit", "PreToolUse", "SessionEnd"]
+        assert rows["claude", "project"]["events"] == [
+            "SessionStart",
+            "UserPromptSubmit",
+            "PreToolUse",
+            "PostToolUse",
+            "PostToolUseFailure",
+            "SessionEnd",
+        ]
         assert rows["claude", "user"]["events"] == rows["cursor", "project"]["events"] == []
         assert "not installed" in run("hooks", "status").out
         assert run("hooks", "uninstall", "claude", "--project").out.startswith("Removed the hooks of Claude Code:")

@@ -28,11 +28,12 @@ class Agent(Enum):
 
 
 class Moment(Enum):
-    """The moments of a session at which the playbook is asked."""
+    """The moments of a session at which an agent calls its hook."""
 
     SESSION_START = "session start"
     PROMPT = "prompt"
     TOOL_CALL = "tool call"
+    TOOL_RESULT = "tool result"
     OTHER = "other"
 
 
@@ -43,6 +44,8 @@ _MOMENTS: Mapping[str, Moment] = {
     "beforeSubmitPrompt": Moment.PROMPT,
     "PreToolUse": Moment.TOOL_CALL,
     "preToolUse": Moment.TOOL_CALL,
+    "PostToolUse": Moment.TOOL_RESULT,
+    "PostToolUseFailure": Moment.TOOL_RESULT,
 }
 _FORGETS_CONTEXT = ("compact", "clear")
 """Values of `source` after which the agent no longer has what a hook added before."""
@@ -62,6 +65,9 @@ class HookEvent:
     forgets_context: bool = False
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    result: Any = None
+    has_failed: bool = False
+    """Whether the call of a result failed."""
 
 
 def read_event(agent: Agent, document: Mapping[str, Any]) -> HookEvent:
@@ -78,11 +84,20 @@ def read_event(agent: Agent, document: Mapping[str, Any]) -> HookEvent:
     if moment is Moment.PROMPT:
         prompt = _read_text(document, "prompt", may_be_empty=True).strip()
         return HookEvent(agent, name, moment, session, prompt[:MAX_QUERY_CHARS])
-    if moment is Moment.TOOL_CALL:
+    if moment in (Moment.TOOL_CALL, Moment.TOOL_RESULT):
         arguments = document.get("tool_input")
         if not isinstance(arguments, dict):
             raise _build_error("tool_input", "must be an object")
-        return HookEvent(agent, name, moment, session, tool=_read_text(document, "tool_name"), arguments=arguments)
+        return HookEvent(
+            agent,
+            name,
+            moment,
+            session,
+            tool=_read_text(document, "tool_name"),
+            arguments=arguments,
+            result=document.get("tool_response", document.get("error")),
+            has_failed=name == "PostToolUseFailure",
+        )
     return HookEvent(agent, name, moment, session)
 
 

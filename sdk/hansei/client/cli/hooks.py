@@ -47,7 +47,7 @@ def install(
         str, typer.Option("--addr", metavar="HOST:PORT", help="The gRPC address of the gateway, for learning.")
     ] = "",
     checks: Annotated[
-        bool, typer.Option("--checks/--no-checks", help="Check each tool call before it is made.")
+        bool, typer.Option("--checks/--no-checks", help="claude: check each tool call before it is made.")
     ] = True,
     http: Annotated[
         bool, typer.Option("--http", help="claude: post prompts and tool calls directly, without starting a process.")

@@ -49,10 +49,10 @@ def build_handlers(name: str, options: HookOptions, program: str) -> Handlers:
     """Return the entry of each event; `program` is the command that starts hansei."""
     agent = AGENTS[name]
     command = _build_command(name, options, program)
-    asking = [agent.start, agent.prompt, *([agent.tool] if options.checks_calls else [])]
+    asking = [agent.start, agent.prompt, *(agent.checks if options.checks_calls else ())]
     timeouts = {**dict.fromkeys(asking, TIMEOUT_SECONDS), **agent.ends}
     # Claude Code starts no hook of type http at the start of a session.
-    posted = {agent.prompt, agent.tool} if options.over_http else set()
+    posted = {agent.prompt, *agent.checks} if options.over_http else set()
     return {
         event: _wrap(
             name, _build_post(agent, options, timeout) if event in posted else _build_run(command, timeout, name)

@@ -27,6 +27,8 @@ _FIELDS = (
     "prompt",
     "tool_name",
     "tool_input",
+    "tool_response",
+    "error",
 )
 """The fields that the gateway reads. Others, such as the address of the user, stay on the machine."""
 _USAGE = "usage: hansei hook claude|codex|cursor [--dataset NAME] [--url URL] [--addr HOST:PORT]"
