@@ -15,6 +15,7 @@ const STATE_KINDS = {
   trial: "busy",
   failed: "bad",
   failure: "bad",
+  error: "bad",
   rejected: "bad",
   "not serving": "bad",
   unreachable: "bad",
