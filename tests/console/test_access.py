@@ -140,6 +140,13 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, stack: Stack) -> None:
         reader.expect_only_refusals("404")
 
 
+def test_a_phone_shows_the_current_tab(browser: Browser, stack: Stack) -> None:
+    with reading(browser, stack.url, **PHONE) as reader:
+        for address, tab in (("#/evidence/thousand", "Evidence"), ("#/playbooks/thousand", "Bullets")):
+            reader.open(address)
+            expect(reader.main.get_by_role("link", name=tab, exact=True)).to_be_in_viewport(ratio=1)
+
+
 def test_a_phone_has_the_navigation_in_a_drawer_and_one_panel_at_a_time(browser: Browser, stack: Stack) -> None:
     with reading(browser, stack.url, **PHONE) as reader:
         reader.open("#/playbooks/thousand")

@@ -71,7 +71,7 @@ def test_trajectories_are_filtered_and_the_address_has_the_filters(reader: Reade
     reader.sees("1 trajectory")
     expect(reader.rows.first).to_contain_text("Push the fix")
     for relation in ("served", "cited"):
-        reader.page.get_by_label("How the bullet is connected").select_option(relation)
+        reader.page.get_by_label("Relation to the bullet").select_option(relation)
         expect(reader.rows.first).to_contain_text("Push again")
     expect(reader.page).to_have_url(re.compile(f"error=FAILED\\+to\\+push&cited={bullet}$"))
     reader.page.reload()
@@ -129,8 +129,10 @@ def test_the_sources_of_a_pending_change_lead_to_the_steps(reader: Reader, stack
 
 
 def test_a_step_far_down_is_shown_and_the_others_on_demand(reader: Reader, stack: Stack) -> None:
-    said = [{"role": "STEP_ROLE_ASSISTANT", "content": f"Thought {number}. " * 30} for number in range(450)]
-    stack.seeds.archive("long", {**passed_sum(1), "id": "long-1", "steps": [*said, {**said[0], "content": "x" * 9000}]})
+    thoughts = [{"role": "STEP_ROLE_ASSISTANT", "content": f"Thought {number}. " * 30} for number in range(450)]
+    stack.seeds.archive(
+        "long", {**passed_sum(1), "id": "long-1", "steps": [*thoughts, {**thoughts[0], "content": "x" * 9000}]}
+    )
     reader.open("#/trajectories/long/long-1?step=390")
     expect(step(reader, 390)).to_be_in_viewport()
     expect(reader.main.locator(".trace-step")).to_have_count(200)

@@ -120,7 +120,7 @@ class Trace {
     return h(
       "div",
       { class: "detail-head" },
-      h("a", { href: link(["trajectories", this.dataset]) }, "Trajectories"),
+      h("a", { href: link(["trajectories", this.dataset]) }, "All trajectories"),
       state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
       h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, "Delete…"),
     );

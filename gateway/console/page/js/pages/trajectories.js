@@ -12,8 +12,8 @@ import { VirtualList } from "../virtual.js";
 
 const PAGE = 100;
 const STATUSES = { success: "Success", failure: "Failure" };
-/** How a trajectory can be connected with the bullet of the filter. */
-const RELATIONS = { learned: "learned from it", served: "served to it", cited: "cited by it" };
+/** What a trajectory can have to do with the bullet of the filter. */
+const RELATIONS = { learned: "Learned bullet", served: "Served bullet", cited: "Cited bullet" };
 
 export const title = ({ dataset }) => `Trajectories ${dataset}`;
 
@@ -51,8 +51,8 @@ class Trajectories {
     this.error = this.input("Error contains", this.query.error, "grow");
     const relation = Object.keys(RELATIONS).find((name) => this.query[name]) ?? "learned";
     this.bullet = this.input("Bullet id", this.query[relation], "short");
-    this.relation = this.select("How the bullet is connected", RELATIONS, relation);
-    return h("div", { class: "toolbar" }, this.status, this.tool, this.error, this.bullet, this.relation);
+    this.relation = this.select("Relation to the bullet", RELATIONS, relation);
+    return h("div", { class: "toolbar filters" }, this.status, this.tool, this.error, this.relation, this.bullet);
   }
 
   input(label, value = "", kind) {
