@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -18,20 +19,26 @@ SOURCE = "run/push 1"  # as an id may be: with a slash and a space
 
 
 @pytest.fixture(scope="module")
-def bullet(stack: Stack) -> str:
-    """A dataset with a failed push, many sums, and one bullet learned from the push; the bullet's id."""
+def dataset() -> str:
+    """A dataset of this process only, because all processes of a test run share the stack."""
+    return f"archived-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def bullet(stack: Stack, dataset: str) -> str:
+    """A bullet that was learned from a failed push, in a dataset with that push and many sums; its id."""
     add = {
         "type": "DELTA_TYPE_ADD",
         "section": "troubleshooting",
         "content": "Pull and rebase before a push.",
         "sources": [{"trajectory_id": SOURCE, "steps": [2, 3]}],
     }
-    learned = str(stack.seeds.deltas("archived", [add], "push")["operations"][0]["bullet_id"])
+    learned = str(stack.seeds.deltas(dataset, [add], "push")["operations"][0]["bullet_id"])
     used = {"used_bullet_ids": [learned, "b-removed"], "cited_bullet_ids": [learned]}
-    stack.seeds.archive("archived", failed_push(SOURCE), [learned])
-    stack.seeds.archive("archived", {**failed_push("push-2"), **used, "query": "Push again"})
+    stack.seeds.archive(dataset, failed_push(SOURCE), [learned])
+    stack.seeds.archive(dataset, {**failed_push("push-2"), **used, "query": "Push again"})
     for number in range(SUMS):
-        stack.seeds.archive("archived", passed_sum(number))
+        stack.seeds.archive(dataset, passed_sum(number))
     return learned
 
 
@@ -40,8 +47,8 @@ def step(reader: Reader, index: int) -> Locator:
     return reader.main.locator(f"[data-step='{index}']")
 
 
-def test_trajectories_are_listed_in_pages(reader: Reader, bullet: str) -> None:
-    reader.open("#/playbooks/archived")
+def test_trajectories_are_listed_in_pages(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/playbooks/{dataset}")
     reader.main.get_by_role("link", name="Trajectories").click()
     reader.sees(f"{PAGE} trajectories on this page")
     expect(reader.rows.first).to_contain_text(f"Add {SUMS - 1} and 1")
@@ -54,8 +61,8 @@ def test_trajectories_are_listed_in_pages(reader: Reader, bullet: str) -> None:
     reader.sees(f"{PAGE} trajectories on this page")
 
 
-def test_trajectories_are_filtered_and_the_address_has_the_filters(reader: Reader, bullet: str) -> None:
-    reader.open("#/trajectories/archived")
+def test_trajectories_are_filtered_and_the_address_has_the_filters(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/trajectories/{dataset}")
     reader.page.get_by_label("Status").select_option("failure")
     reader.sees("2 trajectories")
     reader.page.get_by_label("Tool", exact=True).fill("add")
@@ -79,8 +86,8 @@ def test_trajectories_are_filtered_and_the_address_has_the_filters(reader: Reade
     expect(reader.page.get_by_label("Bullet id")).to_have_value(bullet)
 
 
-def test_a_trajectory_shows_its_steps_calls_errors_and_bullets(reader: Reader, bullet: str) -> None:
-    reader.open("#/trajectories/archived?status=failure")
+def test_a_trajectory_shows_its_steps_calls_errors_and_bullets(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/trajectories/{dataset}?status=failure")
     reader.rows.filter(has_text="Push the fix").click()
     expect(reader.main.locator(".trace-step")).to_have_count(7)
     expect(step(reader, 0)).to_contain_text("System")
@@ -97,8 +104,8 @@ def test_a_trajectory_shows_its_steps_calls_errors_and_bullets(reader: Reader, b
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("Pull and rebase before a push.")
 
 
-def test_served_and_cited_bullets_are_links(reader: Reader, bullet: str) -> None:
-    reader.open("#/trajectories/archived/push-2")
+def test_served_and_cited_bullets_are_links(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/trajectories/{dataset}/push-2")
     lessons = reader.main.locator(".facts").get_by_role("link", name="Pull and rebase")
     expect(lessons).to_have_count(2)
     expect(reader.main.locator(".facts")).to_contain_text("b-removed")
@@ -106,13 +113,13 @@ def test_served_and_cited_bullets_are_links(reader: Reader, bullet: str) -> None
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("Pull and rebase")
 
 
-def test_the_sources_of_a_bullet_lead_to_the_steps(reader: Reader, bullet: str) -> None:
-    reader.open(f"#/playbooks/archived?bullet={bullet}")
+def test_the_sources_of_a_bullet_lead_to_the_steps(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/playbooks/{dataset}?bullet={bullet}")
     reader.page.get_by_role("link", name=f"step 3 of {SOURCE}").click()
     expect(step(reader, 3)).to_have_attribute("aria-current", "true")
     expect(step(reader, 3)).to_be_in_viewport()
     expect(step(reader, 3)).to_be_focused()
-    expect(reader.page).to_have_url(re.compile(r"#/trajectories/archived/run%2Fpush%201\?step=3$"))
+    expect(reader.page).to_have_url(re.compile(rf"#/trajectories/{dataset}/run%2Fpush%201\?step=3$"))
 
 
 def test_the_sources_of_a_pending_change_lead_to_the_steps(reader: Reader, stack: Stack) -> None:
@@ -145,8 +152,8 @@ def test_a_step_far_down_is_shown_and_the_others_on_demand(reader: Reader, stack
     reader.sees("There is no step 451.")
 
 
-def test_a_trajectory_is_read_by_keys_alone(reader: Reader, bullet: str) -> None:
-    reader.open("#/trajectories/archived?status=failure")
+def test_a_trajectory_is_read_by_keys_alone(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/trajectories/{dataset}?status=failure")
     reader.press("j", "Enter")
     expect(reader.main.locator(".trace-step")).to_have_count(7)
     reader.press("j", "j", "k")
@@ -176,8 +183,8 @@ def test_a_trajectory_is_deleted_after_a_question(reader: Reader, stack: Stack) 
     reader.expect_only_refusals("404")
 
 
-def test_what_is_not_archived_is_named(reader: Reader, bullet: str) -> None:
-    reader.open("#/trajectories/archived/never-stored")
+def test_what_is_not_archived_is_named(reader: Reader, dataset: str, bullet: str) -> None:
+    reader.open(f"#/trajectories/{dataset}/never-stored")
     reader.sees("Not in the archive")
     reader.open("#/trajectories/nothing-here")
     reader.sees("No trajectories")

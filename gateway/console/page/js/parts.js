@@ -85,7 +85,7 @@ export function tabs(label, entries, present) {
   const items = entries.map(([name, href]) => h("a", { href, "aria-current": name === present ? "page" : null }, name));
   // On a phone the current one may be beyond the edge.
   const current = items.find((item) => item.hasAttribute("aria-current"));
-  requestAnimationFrame(() => current?.scrollIntoView({ block: "nearest", inline: "nearest" }));
+  requestAnimationFrame(() => current?.scrollIntoView({ block: "nearest", inline: "center" }));
   return h("nav", { class: "tabs", "aria-label": label }, items);
 }
 
