@@ -61,8 +61,11 @@ class Seeds:
         }
         return self.post(f"/v1/playbooks/{dataset}/deltas", {"request_id": str(uuid.uuid4()), **body})
 
-    def queue(self, dataset: str, changes: int) -> None:
-        """A dataset where a person decides, with so many changes waiting; the first target changed meanwhile."""
+    def queue(self, dataset: str, changes: int, sources: Sequence[Any] = ()) -> None:
+        """A dataset where a person decides, with so many changes waiting; the first target changed meanwhile.
+
+        `sources` are those of the first change.
+        """
         self.deltas(dataset, [lesson(number) for number in range(3)], "begin")
         first, second, _ = self._ids(dataset)
         self._policy(dataset, "REVIEW_MODE_REVIEW")
@@ -72,6 +75,7 @@ class Seeds:
                 "bullet_id": first,
                 "content": "Check the invoice first, then the total.",
                 "reasoning": "said so twice",
+                "sources": list(sources),
             },
             {"type": "DELTA_TYPE_DELETE", "bullet_id": second, "reasoning": "it harmed"},
         ]
@@ -94,6 +98,11 @@ class Seeds:
             succeeded = decisive in [result["bullet"]["id"] for result in recalled["results"]]
             report = {"serving_id": recalled["serving_id"], "succeeded": succeeded}
             self.post("/v1/outcomes", {"dataset": dataset, **report})
+
+    def archive(self, dataset: str, trajectory: dict[str, Any], learned: Sequence[str] = ()) -> None:
+        """Store a trajectory in the archive of a dataset."""
+        body = {"trajectory": {"dataset": dataset, **trajectory}, "learned_bullet_ids": list(learned)}
+        assert self.post(f"/v1/playbooks/{dataset}/trajectories", body)["stored"]
 
     def rounds(self, execution_id: str, teams: int, rounds: int, text: str = "A submission.") -> None:
         """A finished competition."""
@@ -151,6 +160,47 @@ def submit_job(url: str, dataset: str, trajectories: Sequence[Any]) -> str:
     ]
     made = httpx.post(f"{url}/v1/jobs", json=parts, timeout=60).raise_for_status().json()
     return str(made["job"]["job_id"])
+
+
+def failed_push(trajectory_id: str) -> dict[str, Any]:
+    """A trajectory that fails at its step 3: the push is refused."""
+    return {
+        "id": trajectory_id,
+        "query": "Push the fix of the parser",
+        "status": "TRAJECTORY_STATUS_FAILURE",
+        "signal": "SIGNAL_STRENGTH_TEST_REPORT",
+        "generated_answer": "The push was refused.",
+        "steps": [
+            {"role": "STEP_ROLE_SYSTEM", "content": "You maintain a repository."},
+            {"role": "STEP_ROLE_USER", "content": "Push the fix of the parser"},
+            _call("1", "git", '{"args": ["push", "origin", "main"], "timeout": 30}', "I push the commit."),
+            _result("1", "git", "exit code 1\nerror: failed to push some refs to 'origin'"),
+            _call("2", "read_file", '{"path": "CONTRIBUTING.md"}'),
+            _result("2", "read_file", "Pull and rebase before a push.\n" * 3),
+            {"role": "STEP_ROLE_ASSISTANT", "content": "The push was refused."},
+        ],
+    }
+
+
+def passed_sum(number: int) -> dict[str, Any]:
+    """A short trajectory that succeeds; every number another one."""
+    return {
+        "id": f"sum-{number}",
+        "query": f"Add {number} and 1",
+        "status": "TRAJECTORY_STATUS_SUCCESS",
+        "reward": 1,
+        "generated_answer": str(number + 1),
+        "steps": [_call("1", "add", f'{{"x": {number}}}'), _result("1", "add", str(number + 1))],
+    }
+
+
+def _call(call_id: str, tool: str, arguments: str, content: str = "") -> dict[str, Any]:
+    call = {"id": call_id, "name": tool, "arguments": arguments}
+    return {"role": "STEP_ROLE_ASSISTANT", "content": content, "tool_calls": [call]}
+
+
+def _result(call_id: str, tool: str, content: str) -> dict[str, Any]:
+    return {"role": "STEP_ROLE_TOOL", "name": tool, "tool_call_id": call_id, "content": content}
 
 
 def lesson(number: int) -> dict[str, Any]:

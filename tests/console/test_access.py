@@ -27,6 +27,8 @@ def addresses(stack: Stack) -> list[str]:
         "#/search/thousand?q=locked database",
         "#/learn/thousand",
         "#/evidence/thousand",
+        "#/trajectories/thousand",
+        "#/trajectories/thousand/run-import?step=3",
         "#/executions",
         f"#/executions/{stack.running}",
         f"#/executions/{stack.ended}",
@@ -84,7 +86,7 @@ def test_every_page_is_reached_by_keys(reader: Reader) -> None:
     ):
         reader.press("g", letter)
         expect(reader.page.get_by_role("heading", level=1)).to_have_text(heading)
-    for letter, tab in (("r", "Review"), ("s", "Search"), ("l", "Learn")):
+    for letter, tab in (("r", "Review"), ("s", "Search"), ("l", "Learn"), ("t", "Trajectories")):
         reader.press("g", letter)
         expect(reader.main.locator(".tabs a[aria-current=page]").first).to_have_text(tab)
 
@@ -136,6 +138,13 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, stack: Stack) -> None:
             wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
             assert wide <= 0, address
         reader.expect_only_refusals("404")
+
+
+def test_a_phone_shows_the_current_tab(browser: Browser, stack: Stack) -> None:
+    with reading(browser, stack.url, **PHONE) as reader:
+        for address, tab in (("#/evidence/thousand", "Evidence"), ("#/playbooks/thousand", "Bullets")):
+            reader.open(address)
+            expect(reader.main.get_by_role("link", name=tab, exact=True)).to_be_in_viewport(ratio=1)
 
 
 def test_a_phone_has_the_navigation_in_a_drawer_and_one_panel_at_a_time(browser: Browser, stack: Stack) -> None:

@@ -99,6 +99,25 @@ def test_learning(watched_reader: Reader, hostile: str) -> None:
     expect(watched_reader.main.locator(".stages > .done")).to_have_count(3)
 
 
+def test_trajectories(watched_reader: Reader, hostile: str, stack: Stack) -> None:
+    call = {"id": TEXTS[2], "name": NAMES[2], "arguments": ALL}
+    steps = [
+        {"role": "STEP_ROLE_ASSISTANT", "name": TEXTS[0], "content": ALL, "tool_calls": [call]},
+        {"role": "STEP_ROLE_TOOL", "name": TEXTS[3], "tool_call_id": TEXTS[2], "content": f"Error: {ALL}"},
+    ]
+    run = {"id": TEXTS[0], "query": ALL, "generated_answer": ALL, "error_message": ALL, "task_id": TEXTS[1]}
+    status = "TRAJECTORY_STATUS_FAILURE"
+    stack.seeds.archive("hostile", {**run, "status": status, "steps": steps}, [NAMES[4], TEXTS[5]])
+    watched_reader.open("#/trajectories/hostile")
+    expect(watched_reader.rows.first).to_contain_text(TEXTS[0])
+    watched_reader.rows.first.click()
+    trace = watched_reader.main.locator(".trace-step")
+    expect(trace).to_have_count(2)
+    expect(trace.first).to_contain_text(ALL)
+    expect(trace.nth(1)).to_contain_text(TEXTS[3])
+    expect(watched_reader.main.locator(".facts")).to_contain_text(TEXTS[4])
+
+
 def test_executions(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open("#/executions")
     watched_reader.sees(TEXTS[0])

@@ -11,7 +11,7 @@ import httpx
 from playwright.sync_api import Browser, Page
 
 from tests.console.reader import Reader
-from tests.console.seeds import Seeds, comparison
+from tests.console.seeds import Seeds, comparison, failed_push
 from tests.support import systems
 
 SECONDS = 60
@@ -47,6 +47,7 @@ def filled_hansei(data: Path) -> Iterator[FilledHansei]:
     ):
         seeds = Seeds(client, system.address)
         thousand = seeds.playbook("thousand", BULLETS)
+        seeds.archive("thousand", failed_push("run-import"), thousand[:2])
         seeds.queue("queue", BULLETS)
         seeds.rounds("rounds-1", teams=6, rounds=5)
         ended = seeds.execution("Nobody knows anything about this")

@@ -25,6 +25,7 @@ export function datasetTabs(dataset, present) {
     Review: ["review", dataset],
     Search: ["search", dataset],
     Learn: ["learn", dataset],
+    Trajectories: ["trajectories", dataset],
     Evidence: ["evidence", dataset],
   };
   return tabs(

@@ -4,6 +4,7 @@ import { events, fetchAll, follow, get, newRequestId, post, postFile, remove } f
 import { session } from "./session.js";
 
 const book = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
+const trajectory = (dataset, id) => `${book(dataset)}/trajectories/${encodeURIComponent(id)}`;
 const execution = (id) => `/v1/executions/${encodeURIComponent(id)}`;
 const change = (fields) => ({ request_id: newRequestId(), ...fields });
 /** A change of a playbook; with sign-in the gateway names its author. */
@@ -53,6 +54,10 @@ export const applyDelta = (dataset, delta, reason, base_revision) =>
 export const summary = (dataset, query, signal) => get(`${book(dataset)}/summary`, query, signal);
 export const watchPlaybook = (dataset, from, options) =>
   follow(`${book(dataset)}/events`, { query: { from_revision: from, allow_missing: true }, ...options });
+
+export const trajectories = (dataset, query, signal) => get(`${book(dataset)}/trajectories`, query, signal);
+export const readTrajectory = (dataset, id, query, signal) => get(trajectory(dataset, id), query, signal);
+export const deleteTrajectory = (dataset, id) => remove(trajectory(dataset, id));
 
 export const trials = (dataset, signal) => get(`${book(dataset)}/trials`, {}, signal);
 export const startTrials = (dataset) => post(`${book(dataset)}/trials/start`, change());

@@ -21,6 +21,8 @@ import * as learn from "./pages/learn.js";
 import * as review from "./pages/review.js";
 import * as search from "./pages/search.js";
 import { signIn } from "./pages/signin.js";
+import * as trace from "./pages/trace.js";
+import * as trajectories from "./pages/trajectories.js";
 import { key } from "./parts.js";
 import { go, here, replaceRoute, link, route } from "./router.js";
 import { session } from "./session.js";
@@ -33,6 +35,7 @@ const PAGES = [
   ["review", "Review", "r"],
   ["search", "Search", "s"],
   ["learn", "Learn", "l"],
+  ["trajectories", "Trajectories", "t"],
   ["evidence", "Evidence", "v"],
   ["executions", "Executions", "e"],
   ["leaderboard", "Leaderboard", "b"],
@@ -49,10 +52,11 @@ function routes() {
   route("/playbooks", datasets);
   route("/playbooks/:dataset", bullets);
   route("/playbooks/:dataset/history", history);
-  for (const [name, page] of Object.entries({ review, search, learn, evidence })) {
+  for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence })) {
     route(`/${name}`, { title: () => name, open: chooser(name) });
     route(`/${name}/:dataset`, page);
   }
+  route("/trajectories/:dataset/:id", trace);
   route("/executions", executions);
   route("/executions/:id", execution);
   route("/leaderboard", leaderboard);

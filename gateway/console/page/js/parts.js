@@ -15,6 +15,7 @@ const STATE_KINDS = {
   trial: "busy",
   failed: "bad",
   failure: "bad",
+  error: "bad",
   rejected: "bad",
   "not serving": "bad",
   unreachable: "bad",
@@ -82,6 +83,9 @@ export function head(title, aside, tabs) {
 /** Links to the pages of one object; the current one is marked. */
 export function tabs(label, entries, present) {
   const items = entries.map(([name, href]) => h("a", { href, "aria-current": name === present ? "page" : null }, name));
+  // On a phone the current one may be beyond the edge.
+  const current = items.find((item) => item.hasAttribute("aria-current"));
+  requestAnimationFrame(() => current?.scrollIntoView({ block: "nearest", inline: "center" }));
   return h("nav", { class: "tabs", "aria-label": label }, items);
 }
 

@@ -9,6 +9,7 @@ import { icon } from "../icons.js";
 import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
 import { showEmpty, load } from "../states.js";
+import { sourceLinks } from "../steps.js";
 
 /** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
 export function detail(dataset, bullet, signal, close, current) {
@@ -60,7 +61,7 @@ function renderFacts(dataset, bullet) {
     ["Section", bullet.section],
     ["Votes", votes(bullet)],
     ["Confidence", confidence(bullet.confidence_score)],
-    ["Learned from", sources(bullet)],
+    ["Learned from", sources(dataset, bullet)],
     ["Added", moment(dataset, bullet.created_revision, bullet.created_at)],
     ["Changed", moment(dataset, bullet.updated_revision, bullet.updated_at)],
     ["Keywords", keywords],
@@ -68,21 +69,9 @@ function renderFacts(dataset, bullet) {
   ]);
 }
 
-function sources({ sources: all, source_trajectory: first }) {
+function sources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  if (!list.length) return h("span", { class: "muted" }, "unknown");
-  return h(
-    "ul",
-    { class: "plain" },
-    list.map(({ trajectory_id: id, steps }) =>
-      h(
-        "li",
-        null,
-        h("span", { class: "mono" }, id),
-        steps.length ? h("span", { class: "muted" }, ` steps ${steps.join(", ")}`) : null,
-      ),
-    ),
-  );
+  return list.length ? sourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
 }
 
 function moment(dataset, revision, time) {

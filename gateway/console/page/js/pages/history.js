@@ -10,6 +10,7 @@ import { bind } from "../keys.js";
 import { chip, facts, head, when } from "../parts.js";
 import { go, link, note } from "../router.js";
 import { change, showEmpty, load } from "../states.js";
+import { trajectoryLink } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 100;
@@ -121,7 +122,7 @@ class History {
     const details = facts([
       ["By", author],
       ["Why", reason && h("span", { class: "text" }, reason)],
-      ["Learned from", source && h("span", { class: "mono" }, source)],
+      ["Learned from", source && trajectoryLink(this.dataset, source)],
       ["Model", model],
       ["Edits", summary],
       ["When", when(revision.committed_at)],

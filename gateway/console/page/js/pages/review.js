@@ -12,6 +12,7 @@ import { bind } from "../keys.js";
 import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
 import { link } from "../router.js";
 import { change, showEmpty, load } from "../states.js";
+import { sourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 1000;
@@ -159,7 +160,7 @@ class Queue {
         ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
         ["Section", proposal.delta.section || proposal.present?.section],
         ["By", proposal.author],
-        ["Learned from", proposal.source_trajectory && h("span", { class: "mono" }, proposal.source_trajectory)],
+        ["Learned from", renderSources(this.dataset, proposal)],
         ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
         ["Expires", when(proposal.expires_at)],
         [
@@ -262,6 +263,13 @@ function outcome(list) {
   return Object.entries(states)
     .map(([name, all]) => `${all.length} ${name}`)
     .join(", ");
+}
+
+/** The steps on which the change rests; the whole trajectory if no step is named. */
+function renderSources(dataset, { delta: { sources }, source_trajectory: whole }) {
+  const named = sources.some(({ trajectory_id: id }) => id === whole);
+  const all = whole && !named ? [...sources, { trajectory_id: whole, steps: [] }] : sources;
+  return all.length ? sourceLinks(dataset, all) : null;
 }
 
 function renderProposal({ delta, present }) {

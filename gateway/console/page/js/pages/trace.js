@@ -1,0 +1,260 @@
+/** One trajectory: what is known of it, and its steps. */
+
+import { datasetTabs, lastDataset } from "../datasets.js";
+import { ask } from "../dialog.js";
+import { fill, h } from "../dom.js";
+import { bullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
+import { count, plural, shortened, word } from "../format.js";
+import { bind } from "../keys.js";
+import { facts, head, state, when } from "../parts.js";
+import { go, link, note } from "../router.js";
+import { change, load, showEmpty } from "../states.js";
+import { drawStep, longText } from "../trace.js";
+
+/** Steps in the document at once; buttons show the others. */
+const WINDOW = 200;
+/** Bullets whose texts are read. */
+const MOST = 200;
+const LINE = 160;
+const MISSING = {
+  ARCHIVE_NOT_FOUND: "Not in the archive",
+  TRAJECTORY_NOT_FOUND: "Not in the archive",
+  TRAJECTORY_DELETED: "Deleted",
+};
+
+export const title = ({ id }) => `Trajectory ${id}`;
+
+export function open({ params: { dataset, id }, query, signal }) {
+  lastDataset.name = dataset;
+  const view = new Trace(dataset, id, query, signal);
+  view.load();
+  return [head(dataset, view.aside, datasetTabs(dataset, "Trajectories")), view.body];
+}
+
+class Trace {
+  constructor(dataset, id, query, signal) {
+    Object.assign(this, { dataset, id, content: query.content, signal, steps: [], present: -1 });
+    this.wanted = /^\d{1,9}$/.test(query.step ?? "") ? Number(query.step) : -1;
+    this.aside = h("span", { role: "status" });
+    this.body = h("div", { class: "scroll" });
+    this.list = h("ol", { class: "trace plain" });
+    this.bind();
+  }
+
+  bind() {
+    const back = () => go(["trajectories", this.dataset]);
+    bind(
+      [
+        { keys: "j", what: "next step", run: () => this.move(1) },
+        { keys: "k", what: "previous step", run: () => this.move(-1) },
+        { keys: "e", what: "next error", run: () => this.moveToError() },
+        { keys: "Escape", what: "back to the trajectories", run: back },
+      ],
+      this.signal,
+    );
+  }
+
+  load() {
+    return load(
+      this.body,
+      this.signal,
+      () => this.read(),
+      (found) => this.draw(found),
+    );
+  }
+
+  async read() {
+    try {
+      const found = await readTrajectory(this.dataset, this.id, { content_hash: this.content }, this.signal);
+      return { ...found, lessons: await this.lessons(found.summary) };
+    } catch (failure) {
+      if (failure.reason in MISSING) return { missing: failure };
+      throw failure;
+    }
+  }
+
+  /** Returns the bullets of the trajectory by their ids, as far as the playbook still has them. */
+  async lessons({ learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited }) {
+    const ids = [...new Set([...learned, ...served, ...cited])].slice(0, MOST);
+    if (!ids.length) return new Map();
+    try {
+      const found = await bullets(this.dataset, { ids, page_size: MOST }, this.signal);
+      return new Map(found.bullets.map((bullet) => [bullet.id, bullet]));
+    } catch (failure) {
+      if (failure.reason === "DATASET_NOT_FOUND") return new Map();
+      throw failure;
+    }
+  }
+
+  draw({ missing, summary, trajectory, ground_truth: truth, test_report: report, lessons }) {
+    if (missing) return this.renderMissing(missing);
+    // A trajectory without steps has its reasoning only.
+    const thoughts = trajectory.reasoning_steps.map((content) => ({ role: "STEP_ROLE_ASSISTANT", content, tool_calls: [] }));
+    this.steps = trajectory.steps.length ? trajectory.steps : thoughts;
+    this.errors = new Map(summary.errors.map((error) => [error.step, error]));
+    this.lessonsByStep = Map.groupBy(this.lessonSteps(lessons), ({ step }) => step);
+    this.showWindow(Math.max(0, Math.min(this.wanted, this.steps.length - 1)));
+    fill(this.aside, plural(this.steps.length, "step"));
+    if (this.wanted >= 0 && this.wanted < this.steps.length) requestAnimationFrame(() => this.signal.aborted || this.select(this.wanted));
+    return h(
+      "article",
+      { class: "narrow" },
+      this.renderHead(summary),
+      longText(trajectory.query, "text lead"),
+      this.wanted >= this.steps.length ? h("p", { class: "bad" }, `There is no step ${this.wanted}.`) : null,
+      this.renderFacts(summary, trajectory, lessons),
+      renderText("Ground truth", truth),
+      renderText("Test report", report),
+      h("h3", null, "Steps"),
+      this.list,
+      trajectory.generated_answer ? [h("h3", null, "Answer"), longText(trajectory.generated_answer, "text card")] : null,
+    );
+  }
+
+  renderMissing({ reason, message }) {
+    const all = h("a", { class: "button", href: link(["trajectories", this.dataset]) }, "Show all trajectories");
+    return showEmpty(MISSING[reason], message, all);
+  }
+
+  renderHead({ status }) {
+    return h(
+      "div",
+      { class: "detail-head" },
+      h("a", { href: link(["trajectories", this.dataset]) }, "All trajectories"),
+      state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
+      h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, "Delete…"),
+    );
+  }
+
+  renderFacts(summary, trajectory, lessons) {
+    const { errors, learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited } = summary;
+    return facts([
+      ["Trajectory", h("span", { class: "mono" }, this.id)],
+      ["Task", trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
+      ["Reward", summary.reward],
+      ["Signal", word(trajectory.signal, "SIGNAL_STRENGTH_")],
+      ["Broke off with", trajectory.error_message && longText(trajectory.error_message, "text bad")],
+      ["Agents", summary.agents.join(", ")],
+      ["Tools", summary.tools.join(", ")],
+      ["Ran", when(summary.created_at)],
+      ["Stored", when(summary.stored_at)],
+      ["Errors", errors.length ? this.renderErrors(errors) : null],
+      ["Learned", this.renderLessons(learned, lessons)],
+      ["Served", this.renderLessons(served, lessons)],
+      ["Cited", this.renderLessons(cited, lessons)],
+    ]);
+  }
+
+  renderErrors(errors) {
+    const lines = errors.map(({ step, operation, message }) =>
+      h("li", null, this.stepLink(step), h("span", { class: "bad" }, ` ${operation}: ${message}`)),
+    );
+    return h("ul", { class: "plain" }, lines);
+  }
+
+  renderLessons(ids, lessons) {
+    if (!ids.length) return null;
+    return h(
+      "ul",
+      { class: "plain" },
+      ids.map((id) => h("li", null, this.lessonLink(id, lessons.get(id)))),
+    );
+  }
+
+  lessonLink(id, bullet) {
+    const text = bullet ? shortened(bullet.content, LINE) : id;
+    return h("a", { href: link(["playbooks", this.dataset], { bullet: id }) }, text);
+  }
+
+  stepLink(step) {
+    const query = { content: this.content, step };
+    return h("a", { href: link(["trajectories", this.dataset, this.id], query) }, `step ${step}`);
+  }
+
+  /** Returns the bullets that rest on single steps: `{step, id, bullet}`. */
+  lessonSteps(lessons) {
+    return [...lessons].flatMap(([id, bullet]) =>
+      bullet.sources
+        .filter(({ trajectory_id: source }) => source === this.id)
+        .flatMap(({ steps }) => steps.map((step) => ({ step, id, bullet }))),
+    );
+  }
+
+  /** Shows the steps around one. */
+  showWindow(step) {
+    this.from = Math.floor(step / WINDOW) * WINDOW;
+    const to = Math.min(this.from + WINDOW, this.steps.length);
+    this.present = -1;
+    fill(
+      this.list,
+      this.windowButton(this.from - WINDOW, this.from - 1),
+      this.steps.slice(this.from, to).map((step, i) => this.renderStep(step, this.from + i)),
+      this.windowButton(to, to),
+    );
+  }
+
+  /** A button that shows the steps from one on, and goes to one of them. */
+  windowButton(from, step) {
+    if (from < 0 || from >= this.steps.length) return null;
+    const last = Math.min(from + WINDOW, this.steps.length) - 1;
+    return h("li", null, h("button", { type: "button", onclick: () => this.select(step) }, `Show steps ${from} to ${last}`));
+  }
+
+  renderStep(step, index) {
+    const learned = this.lessonsByStep.get(index) ?? [];
+    return drawStep(step, {
+      index,
+      error: this.errors.get(index),
+      address: this.stepLink(index),
+      calls: this.calledAt(step),
+      learned: learned.map(({ id, bullet }) => this.lessonLink(id, bullet)),
+    });
+  }
+
+  /** Returns a link to the step whose call this one answers, where the step names it. */
+  calledAt({ tool_call_id: wanted }) {
+    if (!wanted) return null;
+    const index = this.steps.findIndex(({ tool_calls: calls }) => calls.some(({ id }) => id === wanted));
+    return index < 0 ? null : this.stepLink(index);
+  }
+
+  /** Marks a step, scrolls to it and notes it in the address. */
+  select(index) {
+    if (index < this.from || index >= this.from + WINDOW) this.showWindow(index);
+    this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    const step = this.list.querySelector(`[data-step="${index}"]`);
+    step.setAttribute("aria-current", "true");
+    step.scrollIntoView({ block: "start" });
+    step.focus({ preventScroll: true });
+    this.present = index;
+    note({ step: index });
+  }
+
+  move(by) {
+    const last = this.steps.length - 1;
+    if (last >= 0) this.select(Math.min(Math.max(this.present + by, 0), last));
+  }
+
+  moveToError() {
+    const steps = [...(this.errors?.keys() ?? [])].sort((a, b) => a - b);
+    const next = steps.find((step) => step > this.present) ?? steps[0];
+    if (next !== undefined && next < this.steps.length) this.select(next);
+  }
+
+  async delete() {
+    const answer = await ask({
+      title: "Delete this trajectory?",
+      text: "All that is stored under its id is erased. What was learned from it stays in the playbook. This cannot be undone.",
+      confirm: "Delete",
+      danger: true,
+    });
+    if (answer && (await change(() => deleteTrajectory(this.dataset, this.id), "The trajectory is deleted.")))
+      go(["trajectories", this.dataset]);
+  }
+}
+
+function renderText(name, text) {
+  if (!text) return null;
+  const summary = h("summary", null, name, h("span", { class: "muted" }, ` ${count(text.length)} characters`));
+  return h("details", { class: "attachment" }, summary, longText(text, "text mono"));
+}
