@@ -64,7 +64,7 @@ def test_two_trajectories_of_one_task_are_one_task() -> None:
     assert texts("pay_fee", *same) == []
 
 
-def test_what_is_constant_is_stated_as_a_value() -> None:
+def test_a_constant_argument_is_stated_as_a_value() -> None:
     runs = [
         run(case, call("assign", "U19", 1, case=case, unit=unit), call("assign", case=case, unit="Q7"))
         for case, unit in (("c-1", "billing"), ("c-2", "B"))
@@ -235,7 +235,7 @@ async def curate(store: SqlPlaybookStore, *runs: Reflection) -> list[str]:
     return [bullet.content for bullet in (await store.load("d")).bullet_list]
 
 
-async def test_what_one_task_shows_waits_as_evidence_and_a_second_updates_the_bullet(store: SqlPlaybookStore) -> None:
+async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPlaybookStore) -> None:
     text = 'Before `pay_fee`: check what it needs, or `pay_fee` fails with "Error: E41".'
     lesson = Lesson("r", "e", "c", "a", text, (1,), "troubleshooting_and_pitfalls")
     first = replace(pays("a", "45.00", "4500"), insights=(lesson,))
