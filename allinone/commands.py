@@ -95,7 +95,7 @@ def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
 
 
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:
-    """Return what a target would have done in the runs of a file. Raises InvalidTarget."""
+    """Return the firings of a target in the runs of a file, failing and passing. Raises InvalidTarget."""
     from allinone.recorded_runs import read_runs
     from chassis.targets.target import Target
     from libs.guards.backtest import backtest
@@ -145,7 +145,7 @@ def init_config(
 
 
 def describe_database_schema(settings: chassis.ServiceSettings) -> dict[str, Any] | None:
-    """Describe the schema of a service's database, as `allinone.databases.schema` does; None if it has none."""
+    """Describe the schema of a service's database, see `allinone.databases.describe_schema`; None without one."""
     from allinone import databases
 
     return databases.describe_schema(settings)

@@ -104,7 +104,7 @@ class Seen:
 
 
 def idle_cpu(pid: int) -> float:
-    """CPU seconds a second of a process that has nothing to learn any more."""
+    """Return the CPU seconds per second of a process that has nothing to learn any more."""
     used, began = cpu_seconds(pid), time.perf_counter()
     time.sleep(IDLE_SECONDS)
     return (cpu_seconds(pid) - used) / (time.perf_counter() - began)

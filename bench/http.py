@@ -94,7 +94,7 @@ class HttpCallers:
 
     @classmethod
     async def open(cls, address: str, callers: int, queries: list[search_service_pb2.SearchRequest]) -> HttpCallers:
-        """One connection a caller."""
+        """Open one connection for each caller."""
         host, _, port = address.rpartition(":")
         connections = [await asyncio.open_connection(host, int(port)) for _ in range(callers)]
         return cls(connections, [_request(query) for query in queries])

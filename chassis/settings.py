@@ -74,7 +74,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the constructor's values, the variables of the class and moved defaults, in order of precedence."""
+        """Return the sources by precedence: constructor, variables, default paths in the data directory."""
         defaults = {name: field.default for name, field in cls.model_fields.items()}
         moved = {name: path for name, default in defaults.items() if (path := locate_in_data(default)) != default}
         return init_settings, InitSettingsSource(cls, _nest(_read_variables(cls))), InitSettingsSource(cls, moved)

@@ -94,7 +94,7 @@ class Certificates:
             log.warning("new certificate is not usable yet; using the old one", error=str(error))
             return
         self._loaded_stamps = stamps
-        log.info("new certificate", names=self._bundle.names, expires=self._bundle.expires.isoformat())
+        log.info("certificate loaded again", names=self._bundle.names, expires=self._bundle.expires.isoformat())
 
     def _stat_files(self) -> list[tuple[int, int, int]]:
         """Return values that change when a file does. Follows links, by which Kubernetes replaces files in a volume."""
@@ -263,7 +263,7 @@ def _read_names_and_expiry(chain: bytes) -> tuple[tuple[str, ...], datetime]:
 
 
 def _refuse_password() -> str:
-    raise ValueError("the key is encrypted")
+    raise ValueError("the private key is encrypted; it must have no password")
 
 
 def _describe_reason(error: Exception) -> str:

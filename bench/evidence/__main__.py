@@ -289,7 +289,9 @@ TABLES: dict[str, Callable[[int], Rows]] = {
 def main() -> None:
     """Simulate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all without any")
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help=f"a table to measure: {', '.join(TABLES)} (default: all)"
+    )
     parser.add_argument("--datasets", type=int, default=1000)
     arguments = parser.parse_args()
     write_tables(HERE / "results.json", {name: TABLES[name](arguments.datasets) for name in arguments.tables or TABLES})

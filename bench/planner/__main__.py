@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--peers-paused", type=int, default=2_000)
     parser.add_argument("--scale", type=float, default=3.0, help="1: steps of 20 to 400 ms")
     parser.add_argument("--seed", type=int, default=6)
-    parser.add_argument("--alone", action="store_true", help="without peers")
+    parser.add_argument("--alone", action="store_true", help="measure hansei only, without its peers")
     parser.add_argument("--only", action="append", help="a stage: makespan, steps, pauses or kills")
     parser.add_argument("--into", type=Path, default=RESULTS)
     arguments = parser.parse_args()

@@ -39,7 +39,8 @@ def _forget(evidence: Any, first: int, alpha: float) -> None:
 
 
 @numba.njit(cache=True)
-def _alarm(evidence: Any, candidate: int) -> float:
+def _compute_alarm(evidence: Any, candidate: int) -> float:
+    """Return the mean of the change detectors of a candidate threshold."""
     alarm: float = evidence[candidate, DETECTORS:].sum() / len(DETECTOR_FRACTIONS)
     return alarm
 
@@ -131,7 +132,7 @@ def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
                 factor = 1 - DETECTOR_FRACTIONS[d] / alpha * y
                 evidence[k, DETECTORS + d] = (evidence[k, DETECTORS + d] + 1) * factor
     for k in range(COUNT):
-        if evidence[k, PROVEN] and _alarm(evidence, k) >= LEVEL:
+        if evidence[k, PROVEN] and _compute_alarm(evidence, k) >= LEVEL:
             values[REVOCATIONS] += 1
             _forget(evidence, k, alpha)
             _find_used(evidence, values, delta)
@@ -140,11 +141,12 @@ def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
 
 
 @numba.njit(cache=True)
-def _rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
+def _compute_audit_rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
+    """Return the share of passing steps that are labelled anyway; 1 if no candidate is in use."""
     if values[USED] < 0:
         return 1.0
     rate = max(min_rate, min(MAX_RATE, -log(delta) / max(values[CREDIT], 1.0)))
-    growth = max(1.0, _alarm(evidence, int(values[USED])) / QUIET_ALARM)
+    growth = max(1.0, _compute_alarm(evidence, int(values[USED])) / QUIET_ALARM)
     return float(min(1.0, rate * growth**2))
 
 
@@ -206,7 +208,10 @@ def decide_stream(
             execution += 1
         owner[now] = execution
         learner = learners[now]
-        used, rate = int(values[learner, USED]), _rate(evidence[learner], values[learner], min_rate, delta)
+        used, rate = (
+            int(values[learner, USED]),
+            _compute_audit_rate(evidence[learner], values[learner], min_rate, delta),
+        )
         passes = used >= 0 and scores[now] >= CANDIDATES[used]
         trace[now, 1] = used
         # Each round handles one event: the selection, then the labels that arrive, then the end of the execution.

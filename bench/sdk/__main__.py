@@ -78,11 +78,11 @@ def _measure_blocking(client: Client, address: str) -> list[dict[str, Any]]:
     with grpc.insecure_channel(address) as channel:
         stub: Any = SearchServiceStub(channel)
         return [
-            _row("GetIndexStatus", "blocking", *_in_turns(
+            _row("GetIndexStatus", "blocking", *_time_alternately(
                 lambda: stub.GetIndexStatus(_status_request(), timeout=SECONDS),
                 lambda: client.index.get_status(dataset=DATASET),
             )),
-            _row("Search", "blocking", *_in_turns(
+            _row("Search", "blocking", *_time_alternately(
                 lambda: stub.Search(_search_request(), timeout=SECONDS),
                 lambda: client.search(DATASET, QUERY, top_k=5),
             )),
@@ -93,18 +93,18 @@ async def _measure_async(address: str) -> list[dict[str, Any]]:
     async with AsyncClient(address) as client, grpc.aio.insecure_channel(address) as channel:
         stub: Any = SearchServiceStub(channel)
         return [
-            _row("GetIndexStatus", "async", *await _in_turns_awaited(
+            _row("GetIndexStatus", "async", *await _time_alternately_async(
                 lambda: stub.GetIndexStatus(_status_request(), timeout=SECONDS),
                 lambda: client.index.get_status(dataset=DATASET),
             )),
-            _row("Search", "async", *await _in_turns_awaited(
+            _row("Search", "async", *await _time_alternately_async(
                 lambda: stub.Search(_search_request(), timeout=SECONDS),
                 lambda: client.search(DATASET, QUERY, top_k=5),
             )),
         ]  # fmt: skip
 
 
-def _in_turns(bare: Callable[[], object], ours: Callable[[], object]) -> tuple[list[float], list[float]]:
+def _time_alternately(bare: Callable[[], object], ours: Callable[[], object]) -> tuple[list[float], list[float]]:
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(WARM_UP + CALLS):
         for call, taken in zip((bare, ours), times, strict=True):
@@ -115,7 +115,7 @@ def _in_turns(bare: Callable[[], object], ours: Callable[[], object]) -> tuple[l
     return times
 
 
-async def _in_turns_awaited(
+async def _time_alternately_async(
     bare: Callable[[], Awaitable[object]], ours: Callable[[], Awaitable[object]]
 ) -> tuple[list[float], list[float]]:
     times: tuple[list[float], list[float]] = ([], [])
@@ -156,7 +156,7 @@ def _help() -> dict[str, Any]:
 
 
 def _process_ms(command: list[str]) -> tuple[float, float]:
-    """Medians of the time from start to end, and of the processor time spent, milliseconds."""
+    """Return the medians of the time from start to end, and of the processor time spent, milliseconds."""
     times, spent = [], []
     for _ in range(RUNS):
         began, before = time.perf_counter(), _children_seconds()

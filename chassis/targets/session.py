@@ -89,12 +89,15 @@ class TextIndex:
             return False
         if [wanted] == words:
             return True
-        before, after = _is_word(wanted[0]), _is_word(wanted[-1])
+        before, after = _is_word_character(wanted[0]), _is_word_character(wanted[-1])
         for text in self._texts:
             start = text.find(wanted)
             while start >= 0:
                 end = start + len(wanted)
-                if not ((before and _is_word(text[start - 1 : start])) or (after and _is_word(text[end : end + 1]))):
+                if not (
+                    (before and _is_word_character(text[start - 1 : start]))
+                    or (after and _is_word_character(text[end : end + 1]))
+                ):
                     return True
                 start = text.find(wanted, end)
         return False
@@ -175,7 +178,7 @@ def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _is_word(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     # Scripts without spaces between words have no word boundaries.
     return character.isascii() and character.isalnum()
 

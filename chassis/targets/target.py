@@ -260,7 +260,7 @@ def _as_object(value: Any) -> dict[str, Any]:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise EvaluationFailed(f"has {type(value).__name__}, where a text should be")
+    raise EvaluationFailed(f"has {type(value).__name__}, must be a text")
 
 
 def _is_number(value: Any) -> bool:
@@ -322,7 +322,7 @@ def _take_remainder(left: Any, right: Any) -> Any:
 
 def _calculate(left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
     if not (_is_number(left) and _is_number(right)):
-        raise EvaluationFailed(f"calculates with {type(left).__name__} and {type(right).__name__}")
+        raise EvaluationFailed(f"cannot calculate with {type(left).__name__} and {type(right).__name__}")
     value = operation(left, right)
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise EvaluationFailed("overflows the range of integers")

@@ -157,7 +157,7 @@ def test_a_target_that_breaks_a_rule_is_refused(source: str, rule: str) -> None:
     with pytest.raises(InvalidTarget) as failure:
         Target(source)
     assert rule in failure.value.message
-    assert failure.value.violations[0].field == "target.cel"
+    assert failure.value.violations[0].field == "target.expression"
     assert len(failure.value.message) < 500
 
 

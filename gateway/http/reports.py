@@ -52,7 +52,7 @@ def build_routes(calls: ContractCalls) -> APIRouter:
         openapi_extra=DOCUMENTS["run"],
     )
     async def run_advisor(request: Request) -> JSONResponse:
-        """Generate an Advisor report on the focus node, or on the first node without one."""
+        """Generate an Advisor report on the focus node; if the request has none, on the first node."""
         return await run_report(request, "RunAdvisor", validator.RunAdvisorRequest, validator.RunAdvisorResponse)
 
     async def run_report(request: Request, name: str, kind: Any, response_kind: Any) -> JSONResponse:

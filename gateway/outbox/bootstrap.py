@@ -26,7 +26,7 @@ class Outbox:
         await self.trajectories.open()
 
     async def close(self) -> None:
-        """Close the database. What waits is delivered after the next start, or by another replica."""
+        """Close the database. Waiting trajectories are delivered after the next start, or by another replica."""
         await self.repository.database.close()
 
 

@@ -98,6 +98,7 @@ def _find_first_steps(
     generic: dict[Condition, Target],
     modifiers: dict[str, set[str]],
 ) -> dict[_Key, int]:
+    """Return the step of the first call of a run that each condition with each modifier matches."""
     first: dict[_Key, int] = {}
     targets = {source: Target(source) for sources in modifiers.values() for source in sources}
     for call in replay:

@@ -123,7 +123,7 @@ class Database:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             result = cursor.fetchone()
         if result is None or result[0]:
-            raise build_unavailable_error(self.name, "has readers that hold its log")
+            raise build_unavailable_error(self.name, "has readers that prevent truncating its write-ahead log")
 
     def _require_open(self) -> None:
         if self._is_closed or not self._is_open:

@@ -25,11 +25,11 @@ class StepCall(Protocol):
 
     @property
     def id(self) -> str:
-        """Return the name of the call within its trajectory, or an empty text."""
+        """Return the id of the call, which its result repeats, or an empty text."""
 
     @property
     def name(self) -> str:
-        """Return the tool."""
+        """Return the name of the tool."""
 
     @property
     def arguments(self) -> str:

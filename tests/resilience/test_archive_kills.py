@@ -92,7 +92,7 @@ def test_learning_goes_on_while_the_archive_is_killed(system: systems.System) ->
         for _ in range(KILLS):
             learners.wait_for_more(LEARNED_BETWEEN_KILLS)
             system.kill("evidence")
-            # The archive is away, and learning goes on.
+            # The archive is unavailable, and learning continues.
             learners.wait_for_more(LEARNED_BETWEEN_KILLS)
             system.start("evidence")
             system.wait_until_started("evidence")

@@ -80,13 +80,13 @@ def create_older_contract(is_unknown: Callable[[str], bool], needed: Container[s
 def create_newer_contract() -> Contract:
     """Return a contract in which every message has a field that this release does not have; `fill` sets them all."""
 
-    def grow(message: DescriptorProto, name: str) -> None:
+    def add_field(message: DescriptorProto, name: str) -> None:
         kind, once = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.LABEL_OPTIONAL
         message.field.add(name=ADDED, number=ADDED_NUMBER, type=kind, label=once, json_name=ADDED)
 
     files = installed_files()
     for file in files:
-        _change(file, grow)
+        _change(file, add_field)
     return Contract(files)
 
 

@@ -29,7 +29,9 @@ async def curator_and_search(
     search_folder: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[PeerChannel]:
-    """A channel to both, or to the curator `alone`; `embedding` are the settings of the embedding model."""
+    """Yield a channel to a curator and a search service, or to the curator `alone`.
+
+    `embedding` are the settings of the embedding model."""
     opened: list[chassis.Peers] = []
     curating = {"llm_provider": "offline", "playbook_data_dir": str(folder), **embedding, **settings}
     data_folder = search_folder or folder

@@ -45,7 +45,9 @@ def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
 
 @contextmanager
 def two_tenants(form: str, data: Path) -> Iterator[Gate]:
-    """A gate in one of the forms of hansei, " on PostgreSQL" or not, with its databases in the folder `data`."""
+    """Yield a running hansei with two tenants and their API keys, and its databases in the folder `data`.
+
+    `form` is a key of `systems.FORMS`, with or without " on PostgreSQL"."""
     http = f"127.0.0.1:{systems.free_port()}"
     environment = {
         "GATEWAY_API_TOKEN": "root",

@@ -31,7 +31,7 @@ def build_verdict_reply(event: HookEvent, verdict: CallVerdict) -> Reply:
         return build_context_reply(event, verdict.text)
     permission, reason = _PERMISSIONS[verdict.decision], verdict.text
     if event.agent is Agent.CODEX and permission == "ask":
-        # Codex parses "ask" and then goes on; a refusal makes the model ask the person.
+        # Codex parses "ask" and then makes the call; a refusal makes the model ask the person.
         permission, reason = "deny", _NEEDS_PERSON + reason
     if event.agent is Agent.CURSOR:
         return {"permission": permission, "user_message": reason, "agent_message": reason}

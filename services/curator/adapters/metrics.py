@@ -17,7 +17,7 @@ _votes = meter.create_counter("hansei.playbook.votes", unit="{vote}", descriptio
 _embeddings = meter.create_counter(
     "hansei.playbook.embeddings",
     unit="{text}",
-    description="New texts committed with and without their vector",
+    description="New texts committed, by whether their embedding was committed with them",
 )
 _pending: dict[PendingState, int] = {}
 

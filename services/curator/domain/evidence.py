@@ -1,6 +1,7 @@
-"""Evidence from the tool calls of many runs, one record for each operation.
+"""Evidence from the tool calls of many trajectories, one record for each operation.
 
-What one run shows may be chance, so it waits here. `general_lessons` derives the lessons that several tasks support.
+One trajectory may show something by chance, so its calls wait here. `general_lessons` derives the lessons that several
+tasks support.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MAX_OBSERVATIONS = 24
 """Observations of a record; the oldest ones give way."""
 MAX_EXAMPLES = 3
 MAX_OPERATIONS = 24
-"""Operations of one run that are recorded."""
+"""Operations of one trajectory that are recorded."""
 _MAX_SUCCESSES = 2
 _MAX_CALLS_SHOWN = 8
 _REQUEST_CHARS = 160
@@ -26,11 +27,11 @@ _ARGUMENTS_CHARS = 160
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One call of an operation in one run.
+    """One call of an operation in one trajectory.
 
-    `passed` is the outcome of the run, None if only the agent reports it. A failed call has its `error`; if a later
-    call repaired it, `repair` has the arguments of that call, `repaired_with` its operation, and `between` the
-    operations that worked before it. `others` are the other operations that worked in the run.
+    `passed` is the outcome of the trajectory, None if only the agent reports it. A failed call has its `error`; if a
+    later call repaired it, `repair` has the arguments of that call, `repaired_with` its operation, and `between` the
+    operations that worked before it. `others` are the other operations that worked in the trajectory.
     """
 
     task: str
@@ -52,7 +53,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The request of a run that passed, and its calls without the failed ones."""
+    """The request of a trajectory that passed, and its calls without the failed ones."""
 
     task: str
     trajectory: str
@@ -90,8 +91,8 @@ def list_operations(reflection: Reflection) -> list[str]:
     return list(dict.fromkeys(call.operation for call in reflection.calls))[:MAX_OPERATIONS]
 
 
-def add_run(evidence: Evidence, reflection: Reflection) -> Evidence:
-    """Return the record with the calls of one more run, unless it has them."""
+def add_trajectory(evidence: Evidence, reflection: Reflection) -> Evidence:
+    """Return the record with the calls of one more trajectory, unless it has them."""
     if reflection.trajectory_id in evidence.trajectories:
         return evidence
     observations = (*evidence.observations, *_build_observations(evidence.operation, reflection))

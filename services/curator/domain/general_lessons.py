@@ -1,8 +1,8 @@
-"""Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed runs, examples.
+"""Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed trajectories, examples.
 
 A lesson states what is constant as a value, and shows what varies by calls that worked, or by the argument that decides
-it. A repair counts if two tasks show it and no call contradicts it. A difference between passed and failed runs counts
-if it is significant over all that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
+it. A repair counts if two tasks show it and no call contradicts it. A difference between passed and failed trajectories
+counts if it is significant over all that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class GeneralLesson:
     section: str
     sources: tuple[Source, ...]
     other_operation: str = ""
-    """The operation whose presence or absence separates failed runs; `chance` is the probability by chance."""
+    """The operation whose presence or absence separates failed trajectories; `chance` is the probability by chance."""
     chance: float = 1.0
     example: str = ""
-    """The text of an example without its heading: one run may be the example of several operations."""
+    """The text of an example without its heading: one trajectory may be the example of several operations."""
 
 
 def derive_lessons(evidence: Evidence) -> list[GeneralLesson]:
@@ -85,7 +85,7 @@ def _explain_errors(evidence: Evidence) -> Iterator[GeneralLesson]:
 
 
 def _is_repair(item: Observation) -> bool:
-    """Return whether a repair is evidence: not of a failed run, and with a new option only of one proven to succeed."""
+    """Return whether a repair is evidence: its trajectory did not fail, and succeeded if it has a new option."""
     if not item.error or item.repair is None or item.passed is False:
         return False
     return item.passed is True or not {*_OPTION.findall(item.repair)} - {*_OPTION.findall(item.arguments)}
@@ -148,7 +148,10 @@ def _count_most_tasks(pairs: Iterable[tuple[str, str]]) -> int:
 
 
 def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
-    """Yield the arguments whose value or form only failed runs have, in two tasks with a passed run, if significant."""
+    """Yield the arguments whose value or form only failed trajectories have, if that is significant.
+
+    At least two of their tasks must also have a passed trajectory.
+    """
     worked = [item for item in evidence.observations if not item.error]
     passed = [item for item in worked if item.passed is True]
     failed = [item for item in worked if item.passed is False]
@@ -229,11 +232,11 @@ def _count_varying_tasks(name: str, items: Iterable[Observation]) -> int:
 
 
 def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
-    """Yield the other operations that every passed run called, or none, if that separates failed runs."""
-    runs = {item.trajectory: item for item in evidence.observations if item.passed is not None}
-    passed = [item for item in runs.values() if item.passed]
-    failed = [item for item in runs.values() if not item.passed]
-    names = sorted({name for item in runs.values() for name in item.others})
+    """Yield the other operations that all or no passed trajectories called, if that separates failed trajectories."""
+    trajectories = {item.trajectory: item for item in evidence.observations if item.passed is not None}
+    passed = [item for item in trajectories.values() if item.passed]
+    failed = [item for item in trajectories.values() if not item.passed]
+    names = sorted({name for item in trajectories.values() for name in item.others})
     chances: dict[str, float] = {}
     for name in names:
         failing, passing = (sum(name in item.others for item in side) for side in (failed, passed))
@@ -245,12 +248,15 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
         is_missed = all(name in item.others for item in passed)
         heading = f"`{evidence.operation}`: {'also call' if is_missed else 'do not call'} `{name}`"
         reason = "trajectories without it failed" if is_missed else "trajectories with it failed"
-        sources = _build_sources(list(runs.values()))
+        sources = _build_sources(list(trajectories.values()))
         yield GeneralLesson(heading, f"{heading}; {reason}.", STRATEGIES, sources, name, chances[name])
 
 
 def _calculate_chance(bad_failed: int, good_failed: int, good_passed: int) -> float:
-    """Return the probability that all `bad_failed` runs fail by chance, where no bad run passed (Fisher's exact)."""
+    """Return the probability that all `bad_failed` trajectories fail by chance (Fisher's exact test).
+
+    No bad trajectory passed.
+    """
     return comb(bad_failed + good_failed, bad_failed) / comb(bad_failed + good_failed + good_passed, bad_failed)
 
 

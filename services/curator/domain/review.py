@@ -43,7 +43,7 @@ class PendingChange:
 
 
 def build_evidence_id(dataset: str, operation: str) -> str:
-    """Return the id of the record of an operation."""
+    """Return the id of the pending change that stores the evidence on an operation."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dataset}/evidence/{operation}"))
 
 

@@ -359,7 +359,7 @@ async def test_a_lesson_that_waits_since_is_in_the_neighbourhood(store: SqlPlayb
     assert curator.waiting == [0, 1]
 
 
-async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlaybookStore) -> None:
+async def test_a_served_bullet_is_not_learned_from_its_trajectory(store: SqlPlaybookStore) -> None:
     await with_one(store)
     agent = agent_of(Scripted(edits_of(delta("ADD", "one"))), store)
     curation = await agent.run(reflection(served=frozenset({"gene-00001"})), "d")
@@ -367,7 +367,7 @@ async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlay
     assert (await bullets(store))[0].sources == ()
 
 
-async def test_what_a_trajectory_was_given_is_not_learned_in_other_words(store: SqlPlaybookStore) -> None:
+async def test_a_served_bullet_is_not_learned_in_other_words(store: SqlPlaybookStore) -> None:
     served_bullet = "Check the refund policy of the airline before cancelling a reservation"
     echo = "Before cancelling a reservation, check the airline's refund policy"
     agent = agent_of(Scripted(*(edits_of(delta("ADD", text)) for text in (served_bullet, echo, echo))), store)

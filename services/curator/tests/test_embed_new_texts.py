@@ -85,7 +85,7 @@ async def test_a_write_waits_half_of_its_callers_time_at_most() -> None:
     assert model.embedded in ([], [["a"]])
 
 
-async def test_what_was_embedded_before_the_model_failed_is_stored() -> None:
+async def test_vectors_made_before_the_model_failed_are_stored() -> None:
     class Failing(Model):
         async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
             vectors = await super().embed(texts, queries=queries)
@@ -139,7 +139,7 @@ class NoSections:
         return ()
 
 
-async def test_what_a_model_words_is_embedded_before_it_is_committed_and_stored_with_it(
+async def test_texts_of_a_model_are_embedded_before_the_commit_and_stored_with_it(
     store: SqlPlaybookStore,
 ) -> None:
     embedded: list[tuple[Sequence[str], int]] = []

@@ -149,7 +149,7 @@ async def test_a_start_beyond_the_newest_revision_is_refused(fixture: FeedFixtur
         await anext(fixture.events(1))
 
 
-async def test_what_another_process_commits_is_found_by_polling(fixture: FeedFixture, database_url: str) -> None:
+async def test_commits_of_another_process_are_found_by_polling(fixture: FeedFixture, database_url: str) -> None:
     polls: asyncio.Queue[None] = asyncio.Queue()
     fixture.feed = RevisionFeed(fixture.store, poll_seconds=1, sleep=lambda _: polls.get())
     fixture.watch = Watch(fixture.store, fixture.feed, progress_seconds=30, max_lag=10)

@@ -103,7 +103,7 @@ def test_the_format_is_detected_by_the_content(text: str, form: PlaybookFormat) 
         ('{"bullets": "x"}', PlaybookFormat.JSON, "bullets: "),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, form: PlaybookFormat, named: str) -> None:  # C-15
+def test_an_error_names_the_unreadable_line(text: str, form: PlaybookFormat, named: str) -> None:  # C-15
     with pytest.raises(UnreadablePlaybook) as caught:
         formats.parse_playbook(text, form)
     assert caught.value.message.startswith(named)
@@ -118,6 +118,6 @@ def test_a_bullet_out_of_bounds_is_named() -> None:
     "odd",
     [bullet("a]b", "s", "c"), bullet("a\nb", "s", "c"), bullet("a", "two\nlines", "c"), bullet("a", "OTHERS", "c")],
 )
-def test_what_text_cannot_hold_is_refused_not_bent(odd: Bullet) -> None:
+def test_bullets_that_text_cannot_represent_are_refused_unchanged(odd: Bullet) -> None:
     with pytest.raises(NotWritableAsText, match="export as JSON"):
         formats.encode_playbook(Playbook(bullets=[odd]), PlaybookFormat.PLAIN)

@@ -10,7 +10,7 @@ import pytest
 
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import OFFLINE_MODEL, SELF_REPORT, EvidenceCall, Lesson, Reflection
-from services.curator.domain.evidence import MAX_OBSERVATIONS, Evidence, add_run
+from services.curator.domain.evidence import MAX_OBSERVATIONS, Evidence, add_trajectory
 from services.curator.domain.general_lessons import derive_lessons, find_shape
 from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.review import PendingState
@@ -46,7 +46,7 @@ def pays(name: str, before: str, after: str) -> Reflection:
 def texts(operation: str, *runs: Reflection) -> list[str]:
     record = Evidence(operation)
     for reflection in runs:
-        record = add_run(record, reflection)
+        record = add_trajectory(record, reflection)
     return [lesson.text for lesson in derive_lessons(record) if not lesson.example]
 
 
@@ -64,7 +64,7 @@ def test_two_trajectories_of_one_task_are_one_task() -> None:
     assert texts("pay_fee", *same) == []
 
 
-def test_what_is_constant_is_stated_as_a_value() -> None:
+def test_a_constant_argument_is_stated_as_a_value() -> None:
     runs = [
         run(case, call("assign", "U19", 1, case=case, unit=unit), call("assign", case=case, unit="Q7"))
         for case, unit in (("c-1", "billing"), ("c-2", "B"))
@@ -205,7 +205,7 @@ def test_an_operation_that_completes_no_task_has_no_example() -> None:
     runs = [run(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
     records = {name: Evidence(name) for name in ("look", "close")}
     for reflection in runs:
-        records = {name: add_run(record, reflection) for name, record in records.items()}
+        records = {name: add_trajectory(record, reflection) for name, record in records.items()}
     examples = {name: [lesson.example for lesson in derive_lessons(record)] for name, record in records.items()}
     assert examples["look"] == []
     assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
@@ -214,9 +214,9 @@ def test_an_operation_that_completes_no_task_has_no_example() -> None:
 def test_a_record_is_bounded_and_counts_each_trajectory_once() -> None:
     record = Evidence("send")
     for number in range(100):
-        record = add_run(record, siblings(f"t-{number}", "a", "b")[0])
+        record = add_trajectory(record, siblings(f"t-{number}", "a", "b")[0])
     assert len(record.observations) == MAX_OBSERVATIONS
-    assert add_run(record, siblings("t-99", "a", "b")[0]) == record
+    assert add_trajectory(record, siblings("t-99", "a", "b")[0]) == record
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def curate(store: SqlPlaybookStore, *runs: Reflection) -> list[str]:
     return [bullet.content for bullet in (await store.load("d")).bullet_list]
 
 
-async def test_what_one_task_shows_waits_as_evidence_and_a_second_updates_the_bullet(store: SqlPlaybookStore) -> None:
+async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPlaybookStore) -> None:
     text = 'Before `pay_fee`: check what it needs, or `pay_fee` fails with "Error: E41".'
     lesson = Lesson("r", "e", "c", "a", text, (1,), "troubleshooting_and_pitfalls")
     first = replace(pays("a", "45.00", "4500"), insights=(lesson,))

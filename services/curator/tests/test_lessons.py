@@ -104,7 +104,7 @@ def test_do_and_do_not_are_different_lessons(do: str) -> None:
     assert not WORDS.is_same(do, f"never {do}")
 
 
-def test_what_is_quoted_does_not_negate() -> None:
+def test_a_negation_inside_quotes_does_not_negate() -> None:
     assert not WORDS.contradicts(LIMIT, LIMIT.replace("429 Too Many", "not"))
 
 

@@ -105,7 +105,7 @@ async def test_rewrite_merge_and_retire_are_deltas(store: SqlPlaybookStore) -> N
     assert list_sources(merged) == [("run-1", (7,)), ("run-2", (7,))]
 
 
-async def test_what_was_not_shown_or_does_not_exist_is_declined(store: SqlPlaybookStore) -> None:
+async def test_edits_of_hidden_or_missing_bullets_are_declined(store: SqlPlaybookStore) -> None:
     await curate(store, "run-1", add("one"), add("two", lesson=2))
     curation = await curate(
         store,

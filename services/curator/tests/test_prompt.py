@@ -85,7 +85,7 @@ def test_the_prompt_holds_what_it_is_given(  # C-78
         assert f"- {name} (" in prompt
 
 
-def test_a_lesson_is_told_whole_with_question_outcome_and_what_waits() -> None:
+def test_the_prompt_has_the_whole_lesson_its_query_outcome_and_waiting_changes() -> None:
     lesson = Lesson("r", "it failed", "no check", "check first", "Check {x}.", (3, 5), "", "mistake", "a", "b")
     data = material([lesson], query="Cancel it", signal="reward", waiting={"w-1": change("It waits.")})
     prompt = build(data, ENGLISH)

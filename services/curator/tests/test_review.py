@@ -48,7 +48,7 @@ async def propose_change(store: SqlPlaybookStore) -> str:
     return change.id
 
 
-async def test_what_nobody_decides_in_its_time_expires_and_is_counted(store: SqlPlaybookStore, clock: Clock) -> None:
+async def test_undecided_changes_expire_and_are_counted(store: SqlPlaybookStore, clock: Clock) -> None:
     waiting = await propose_change(store)
     clock.now += timedelta(days=3) - timedelta(microseconds=1)
     assert await store.expire_pending() == 0

@@ -80,7 +80,7 @@ def add(content: str) -> dict[str, Any]:
     return {"type": "ADD", "content": content}
 
 
-async def test_what_a_model_adds_waits_for_a_second_trajectory(store: SqlPlaybookStore) -> None:
+async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlaybookStore) -> None:
     first = await curate(store, "a", add(LESSON))
     assert [change.waits_because for change in first.pending] == [WAITS_FOR_A_SECOND]
     again = await curate(store, "a", add(IN_OTHER_WORDS))

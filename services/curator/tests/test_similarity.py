@@ -72,7 +72,7 @@ def by_vectors(model: Known | None = None, same_meaning: float | None = None) ->
     return EmbeddingSource(TextEmbedder(model or Known()), same_meaning)
 
 
-async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how() -> None:
+async def test_equal_lessons_by_vectors_are_confirmed_with_the_reason() -> None:
     curator = RuleCurator(by_vectors())
     confirmed, added = (await curator.propose(reflection(AUTO, BOAT), playbook(CAR), [])).proposals
     assert (confirmed.confirmed_id, confirmed.delta.reasoning) == (

@@ -32,8 +32,10 @@ class CorroborationRule:
         self._store = store
         self._source = source
 
-    async def apply(self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str) -> tuple[Proposal, ...]:
-        """Return the proposals, with the reason to wait or to decline where one applies."""
+    async def mark_uncorroborated(
+        self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str
+    ) -> tuple[Proposal, ...]:
+        """Return all proposals; those that must not be committed yet have the reason."""
         proposals = tuple(hold_instruction(proposal) for proposal in proposals)
         uncorroborated = [proposal for proposal in proposals if _is_uncorroborated(proposal, reflection)]
         if reflection.is_reliable or not uncorroborated:

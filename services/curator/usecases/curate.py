@@ -250,7 +250,9 @@ class CuratorAgent:
         if reflection.insights:
             sections = await self._sections.read(snapshot.dataset)
             edits = await self._curator.propose(reflection, snapshot, sections, waiting)
-            proposals = await self._corroboration_rule.apply(edits.proposals, reflection, snapshot.dataset)
+            proposals = await self._corroboration_rule.mark_uncorroborated(
+                edits.proposals, reflection, snapshot.dataset
+            )
             edits = replace(edits, proposals=proposals)
         if self._uses_model or not reflection.calls:
             return edits
@@ -268,7 +270,9 @@ class CuratorAgent:
         is_repeatable: bool,
         checked: int | None = None,
     ) -> tuple[Curation, bytes | None]:
-        """Commit the edits; with `checked` only if that is still the newest revision.
+        """Commit the edits; with `checked`, a revision, only if no newer one exists.
+
+        With `is_repeatable` conflicts raise _PlaybookChanged, so that the caller proposes the edits again.
 
         Raises _NewerRevision, _PlaybookChanged.
         """

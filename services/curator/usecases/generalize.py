@@ -1,4 +1,4 @@
-"""Generalize: record the calls of a run as evidence, and propose the lessons that several tasks now support."""
+"""Generalize: record the calls of a trajectory as evidence, and propose the lessons that several tasks now support."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Reflection
-from services.curator.domain.evidence import Evidence, add_run, list_operations
+from services.curator.domain.evidence import Evidence, add_trajectory, list_operations
 from services.curator.domain.general_lessons import EXAMPLES, GeneralLesson, derive_lessons
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.similarity import Subject, find_subject
@@ -21,19 +21,19 @@ CONTRADICTED = "later trajectories contradict it"
 
 @dataclass(frozen=True, slots=True)
 class EvidenceUpdate:
-    """The records of the operations of a run: as they were read (`base`), and as they become."""
+    """The records of the operations of a trajectory: as read (`base`), and with the new calls (`records`)."""
 
     reflection: Reflection
     base: Mapping[str, Evidence] = field(default_factory=dict)
     records: Mapping[str, Evidence] = field(default_factory=dict)
     proposals: tuple[Proposal, ...] = ()
     subjects: frozenset[Subject] = frozenset()
-    """The subjects of the lessons that hold now; the lesson of one run on such a subject adds nothing."""
+    """The subjects of the lessons that hold now; the lesson of one trajectory on such a subject adds nothing."""
 
     def store(self, dataset: DatasetTransaction, *, must_match: bool) -> bool:
-        """Store the records; return False, unless `must_match` is False, if another run changed them meanwhile.
+        """Store the records; return False, unless `must_match` is False, if another trajectory changed them meanwhile.
 
-        Without `must_match` the run is added to the newest records, and the next run proposes what they support.
+        Without `must_match` the trajectory is added to the newest records; the next one leads to their lessons.
         """
         stored = dataset.evidence(list(self.records))
         if stored == self.base:
@@ -43,12 +43,14 @@ class EvidenceUpdate:
             return True
         if must_match:
             return False
-        dataset.store_evidence(add_run(stored.get(name) or Evidence(name), self.reflection) for name in self.records)
+        dataset.store_evidence(
+            add_trajectory(stored.get(name) or Evidence(name), self.reflection) for name in self.records
+        )
         return True
 
 
 async def generalize(store: PlaybookStore, reflection: Reflection, playbook: Snapshot) -> EvidenceUpdate:
-    """Return the records with the calls of the run, and the proposals that they support."""
+    """Return the records with the calls of the trajectory, and the proposals that they support."""
     operations = list_operations(reflection)
     if not operations:
         return EvidenceUpdate(reflection)
@@ -59,7 +61,7 @@ async def generalize(store: PlaybookStore, reflection: Reflection, playbook: Sna
 def _build_update(
     reflection: Reflection, base: Mapping[str, Evidence], operations: Sequence[str], playbook: Snapshot
 ) -> EvidenceUpdate:
-    records = {name: add_run(base.get(name) or Evidence(name), reflection) for name in operations}
+    records = {name: add_trajectory(base.get(name) or Evidence(name), reflection) for name in operations}
     lessons = {name: derive_lessons(record) for name, record in records.items()}
     best = _select_most_significant(lesson for group in lessons.values() for lesson in group)
     proposals: list[Proposal] = []
@@ -75,7 +77,7 @@ def _build_update(
 
 
 def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLesson]:
-    """Return the most significant lesson on each operation that separates failed runs."""
+    """Return the most significant lesson on each operation that separates failed trajectories."""
     best: dict[str, GeneralLesson] = {}
     for lesson in lessons:
         present = best.setdefault(lesson.other_operation, lesson)
@@ -98,7 +100,7 @@ def _propose(
         before = published.get(lesson.heading)
         if before == lesson.text or (lesson.example and lesson.example in examples):
             continue
-        bullet = by_content.get(before) if before else _find_of_one_run(lesson, bullets)
+        bullet = by_content.get(before) if before else _find_bullet_of_one_trajectory(lesson, bullets)
         if before is None or bullet is not None:
             proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
             published[lesson.heading] = lesson.text
@@ -117,8 +119,8 @@ def _propose(
     return proposals, replace(record, published=published)
 
 
-def _find_of_one_run(lesson: GeneralLesson, bullets: Sequence[Bullet]) -> Bullet | None:
-    """Return the bullet that one run taught about the same message of the same operation."""
+def _find_bullet_of_one_trajectory(lesson: GeneralLesson, bullets: Sequence[Bullet]) -> Bullet | None:
+    """Return the bullet that one trajectory taught about the same message of the same operation."""
     subject = find_subject(lesson.text)
     if subject is None:
         return None

@@ -8,10 +8,10 @@ from chassis.telemetry import meter
 from services.evidence.domain.trials import BulletDecision
 
 _servings = meter.create_counter(
-    "hansei.evidence.servings", unit="{serving}", description="Recalls, by whether bullets were assigned at random."
+    "hansei.evidence.servings", unit="{serving}", description="Servings, by whether bullets were assigned at random."
 )
 _reports = meter.create_counter(
-    "hansei.evidence.reports", unit="{report}", description="Reported outcomes, by whether they count."
+    "hansei.evidence.reports", unit="{report}", description="Reported outcomes, by whether the trials count them."
 )
 _decisions = meter.create_counter(
     "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."

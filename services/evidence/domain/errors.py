@@ -40,7 +40,7 @@ class DecisionNotCurrent(FailedPrecondition):
     def __init__(self, dataset: str, number: int, bullet_id: str) -> None:
         super().__init__(
             f"decision {number} of dataset '{dataset}' is not the newest one about bullet '{bullet_id}',"
-            " or all measurements began anew since: undo the newest one"
+            " or all measurements were restarted since: undo the newest one"
         )
 
 

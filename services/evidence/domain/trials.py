@@ -199,7 +199,7 @@ class DatasetTrials:
         return list(changed.values()), decisions
 
     def undo(self, trial: BulletTrial, now: datetime) -> BulletDecision:
-        """Put a bullet back on trial; return the decision that says so."""
+        """Put a bullet back on trial; return the new decision."""
         decisions: list[BulletDecision] = []
         self._change(trial, BulletState.TRIAL, now, decisions)
         self.decisions += 1

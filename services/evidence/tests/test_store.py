@@ -189,7 +189,7 @@ def test_lost_reports_of_one_arm_stop_decisions(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_is_served_after_the_report_is_not_measured(tmp_path: Path) -> None:
+def test_servings_after_the_report_are_not_measured(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))

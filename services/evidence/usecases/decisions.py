@@ -35,7 +35,7 @@ class DecisionPublisher:
         self._playbooks = playbooks
 
     async def publish(self) -> int:
-        """Remove the bullets of the decisions that wait for it; return their number.
+        """Remove from the playbooks the bullets that were decided to be harmful; return the number of removals.
 
         While the curator is unavailable the decisions wait. Raises `HanseiError` if the store is unavailable.
         """

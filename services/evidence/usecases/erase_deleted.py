@@ -39,5 +39,5 @@ class EraseDeletedDatasets:
             if self._erased.get(dataset) == deleted_at:
                 continue
             if any([await eraser.erase(dataset, deleted_at) for eraser in self._erasers]):
-                _log.info("erased what belonged to a deleted dataset", dataset=dataset)
+                _log.info("data of a deleted dataset erased", dataset=dataset)
             self._erased[dataset] = deleted_at

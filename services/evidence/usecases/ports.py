@@ -103,9 +103,10 @@ class EvidenceStore(Protocol):
         """Return a decision. Raises `DecisionNotFound`."""
 
     async def undo_decision(self, dataset: str, number: int) -> tuple[int, BulletDecision]:
-        """Put the bullet of a decision back on trial; return the decision that says so, with its number.
+        """Put the bullet of a decision back on trial; return the new decision, with its number.
 
-        A repeated call returns that of the first. Raises `DecisionNotFound`, `DecisionNotCurrent`.
+        A repeated call changes nothing and returns the decision of the first call. Raises `DecisionNotFound`,
+        `DecisionNotCurrent`.
         """
 
     async def list_unpublished_removals(self, limit: int) -> list[tuple[str, int, BulletDecision]]:

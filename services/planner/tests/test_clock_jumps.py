@@ -49,7 +49,7 @@ async def test_a_clock_jump_ends_no_lease_of_a_live_holder(tmp_path: Path, jump:
     assert (tool.queries, idle.queries) == (["s1", "s2", "s3"], [])
 
 
-async def test_who_died_with_a_clock_that_ran_ahead_is_followed_after_a_lease(tmp_path: Path) -> None:
+async def test_a_replica_that_died_with_a_fast_clock_is_replaced_after_a_lease(tmp_path: Path) -> None:
     entered = asyncio.Event()
 
     async def dies(_: Any) -> ToolResult:

@@ -292,7 +292,7 @@ async def test_notifications_reach_people_and_the_log() -> None:  # P-81
     assert [line.message for line in lines] == notified
 
 
-async def test_what_looks_like_a_template_in_an_output_stays_text() -> None:  # P-135
+async def test_a_template_in_an_output_stays_text() -> None:  # P-135
     nasty = "{query} ${1} __import__('os') {{7*7}} [Step 1]"
     agent, reasoning = ScriptedTool({"s1": answer(nasty)}), ScriptedTool(name="reasoning")
     reasoning.scripts = {"q": ToolResult(success=True, output="ok", confidence_factors={"llm_self_confidence": 1.0})}

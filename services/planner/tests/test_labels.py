@@ -88,7 +88,7 @@ def test_a_missing_label_does_not_hide_a_change() -> None:
     assert found == (None, 1)
 
 
-def test_what_was_decided_before_a_revocation_proves_nothing_after_it() -> None:
+def test_labels_of_decisions_before_a_revocation_prove_nothing_after_it() -> None:
     queue = make_queue()
     for number in range(60):
         learn_one(queue, f"right {number}", False)

@@ -88,7 +88,7 @@ async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:
     assert sum(tool.queries.count("s3") for tool in tools) == 25
 
 
-async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
+async def test_a_replica_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
     """A replica stopped in the middle of a call and woken after another one took over commits nothing."""
     clock, entered, woken = MachineClock(), asyncio.Event(), asyncio.Event()
 

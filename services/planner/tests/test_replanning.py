@@ -50,7 +50,7 @@ def context(trigger: ReplanTrigger, step_id: int | None = None, **changes: Any) 
         (result(confidence=0.4), 0, False, None),
     ],
 )
-def test_what_triggers_a_replan(
+def test_failed_steps_and_timeouts_trigger_a_replan(
     given_result: StepResult, count: int, timed_out: bool, expected: ReplanTrigger | None
 ) -> None:  # P-93
     assert ReplanManager().should_replan(given_result, count, timed_out=timed_out) is expected

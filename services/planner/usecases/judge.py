@@ -155,7 +155,7 @@ class StepJudge:
             value = float(reply.text.strip())
             return clamp01(value) if value == value else _UNKNOWN
         except Exception as error:  # P-69: an error counts as the middle, and as supplied
-            _log.warning("evaluation failed", error=shorten(str(error)))
+            _log.warning("model did not rate an answer; using the middle score", error=shorten(str(error)))
             return _UNKNOWN
 
 

@@ -20,7 +20,7 @@ _COMPARED_CHARS = 2_000
 def find_tool_errors(actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     """Yield one finding for each kind of error of each operation, with the repaired occurrence if there is one.
 
-    An error after which the same call worked is a fault of the moment, and no finding.
+    An error after which the same call worked is transient, and no finding.
     """
     repairs = find_repairs(actions)
     positions_by_kind: dict[str, list[int]] = {}

@@ -38,7 +38,7 @@ def find_answer_errors(
     """Yield the errors in how a failed trajectory ended; nothing for a successful one."""
     if outcome.is_success:
         return
-    yield from _run_error(trajectory, actions)
+    yield from _find_final_error(trajectory, actions)
     last = _find_last_messages(trajectory.transcript)
     false_claims = list(_find_false_claim(last, actions))
     yield from false_claims
@@ -53,7 +53,7 @@ def _find_last_messages(steps: Sequence[Step]) -> list[Step]:
     return [step for step, _ in zip(spoken, range(_LAST_WORDS), strict=False)]
 
 
-def _run_error(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
+def _find_final_error(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
     """Yield the final error of the trajectory, unless a failed call has reported it."""
     message = shorten_text(trajectory.error_message or "", 200)
     if message and not any(action.error is not None and action.message in message for action in actions):

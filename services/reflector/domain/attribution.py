@@ -229,14 +229,14 @@ def _extract_values(last: Sequence[Step]) -> tuple[str, ...]:
     for text in map(_read, last):
         marked = (found for groups in _MARKED.findall(text) for found in groups)
         numbers = (number for number in _NUMBER.findall(text) if len(number) > 1)
-        values.update(dict.fromkeys(_strip_markup(value) for value in (*marked, *numbers) if value.strip()))
+        values.update(dict.fromkeys(_normalize_value(value) for value in (*marked, *numbers) if value.strip()))
     return tuple(values)[:_MAX_VALUES]
 
 
 def _holds_any(text: str, values: Sequence[str]) -> bool:
-    plain = _strip_markup(text)
+    plain = _normalize_value(text)
     return any(value in plain for value in values)
 
 
-def _strip_markup(text: str) -> str:
+def _normalize_value(text: str) -> str:
     return text.strip().lower().replace(",", "")

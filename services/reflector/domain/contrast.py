@@ -29,7 +29,7 @@ def find_contrast(
 
     The finding names a step of the reflected trajectory, which is the failed one if `reflects_failed`.
     """
-    divergence = _find_divergence(_select_effective(failed), _select_effective(worked))
+    divergence = _find_divergence(_select_successful(failed), _select_successful(worked))
     if divergence is None:
         return None
     own, reflected = (divergence.failed, failed) if reflects_failed else (divergence.worked, worked)
@@ -45,7 +45,7 @@ def find_contrast(
     return TrajectoryFinding("contrast", select_steps([action.call_step] if action else []), facts)
 
 
-def _select_effective(actions: Sequence[ToolUse]) -> list[ToolUse]:
+def _select_successful(actions: Sequence[ToolUse]) -> list[ToolUse]:
     return [action for action in actions if action.is_success]
 
 

@@ -46,7 +46,7 @@ def test_texts_that_differ_in_a_number_are_reported(text: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["update_stock", "http POST", "bash", "python", "sell"])
-def test_what_may_have_changed_in_between_contradicts_nothing(tool: str) -> None:
+def test_a_write_between_two_reads_explains_their_difference(tool: str) -> None:
     between = ask(tool, "done", x=1)
     log = [*ask("get_stock", STOCK, id="p-1"), *between, *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
     assert find_in(*log) == []
@@ -76,7 +76,7 @@ def test_a_call_that_broke_off_may_have_changed_something_too() -> None:
         ({"hits": [{"id": "a", "n": 1}, {"id": "b", "n": 2}]}, {"hits": [{"id": "b", "n": 2}, {"id": "a", "n": 1}]}),
     ],
 )
-def test_what_changes_by_itself_or_only_reads_otherwise_contradicts_nothing(first: object, second: object) -> None:
+def test_volatile_values_and_other_notations_contradict_nothing(first: object, second: object) -> None:
     assert find_in(*ask("get_x", first, q="x"), *ask("get_x", second, q="x")) == []
 
 

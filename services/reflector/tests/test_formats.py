@@ -74,7 +74,7 @@ class TestAtif:
             ("create_order", '{"customer": 7, "pens": 2}', True),
         ]
 
-    def test_who_asked_what_and_how_it_ended(self) -> None:
+    def test_query_answer_and_outcome_are_read(self) -> None:
         run = read(load("atif.json"), "atif")
         trajectory = run.trajectory
         assert trajectory.id == "5c1f0c3e-7d2b-4f7c-9a51-0d9f6e2b8a11"
@@ -90,7 +90,7 @@ class TestAtif:
         later["steps"][1]["message"] = [{"type": "text", "text": "Order two pens"}, {"type": "image", "source": {}}]
         assert read(later, "atif").trajectory.query == "Order two pens"
 
-    def test_what_breaks_the_format_is_named(self) -> None:
+    def test_an_error_names_the_field_that_breaks_the_format(self) -> None:
         out_of_order, nobody = load("atif.json"), load("atif.json")
         out_of_order["steps"][1]["step_id"] = 7
         nobody["steps"][1]["source"] = "robot"

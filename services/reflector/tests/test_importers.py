@@ -137,7 +137,7 @@ def test_labels_never_reach_the_trajectory() -> None:
         read_labelled(json.dumps({**LOG, "mistake_step": "-1"}).encode())
 
 
-def test_what_the_contract_writes_as_json_is_our_own_form_too() -> None:
+def test_json_of_the_contract_is_read_as_the_own_format() -> None:
     """The answer of ParseTrajectories and the body of Learn: what was read can be read again."""
     steps = [{**step, "role": f"STEP_ROLE_{str(step['role']).upper()}", "source": ""} for step in OWN["steps"]]
     outcome = {name: OWN[name] for name in ("ground_truth", "test_report")}
@@ -203,7 +203,7 @@ def encode(value: object) -> bytes:
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_place_value_and_rule(content: bytes, complaint: str) -> None:
+def test_unreadable_content_is_refused_with_field_value_and_rule(content: bytes, complaint: str) -> None:
     assert complaint in refusal(content)
     assert len(refusal(content)) < 1_000
 

@@ -142,7 +142,7 @@ def test_a_reflection_result_counts_one_iteration_by_default() -> None:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_what_breaks_a_bound_is_refused(fields: dict[str, Any]) -> None:
+def test_a_value_out_of_bounds_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         run(**fields)
 

@@ -189,7 +189,7 @@ class TestOtel:
             ),
         ],
     )
-    def test_what_breaks_the_format_is_named(self, span: dict[str, Any], complaint: str) -> None:
+    def test_an_error_names_the_field_that_breaks_the_format(self, span: dict[str, Any], complaint: str) -> None:
         assert complaint in refusal({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
 
     @pytest.mark.parametrize("top", ["0", "nobody"])

@@ -100,7 +100,7 @@ def test_every_variable_is_filled(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_empty_has_its_placeholder(tmp_path: Path) -> None:
+def test_empty_fields_have_their_placeholders(tmp_path: Path) -> None:
     template = "{used_bullets}|{previous_insights}|{reasoning_steps}|{siblings}|{playbook}"
     text = fill_template(template, tmp_path, transcript=Transcript(""))
     assert text == "(Bulletはありません)|||(なし)|(Bulletはありません)"
@@ -179,7 +179,7 @@ def test_braces_code_and_json_never_break_a_prompt(answer: str, report: str, con
         assert part in prompt
 
 
-def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+def test_the_prompt_lists_omitted_and_shortened_steps(tmp_path: Path) -> None:
     text = fill_template(
         "{reasoning_steps}", tmp_path, transcript=Transcript("[0] x", shortened=(3,), omitted=(1, 2, 5))
     )

@@ -26,7 +26,7 @@ def test_a_repair_is_the_later_call_that_worked_and_what_differed() -> None:
     assert repair.operations_between == ("list_cards",)
 
 
-def test_what_happened_in_between_is_the_repair_of_an_unchanged_call() -> None:
+def test_operations_in_between_repair_an_unchanged_call() -> None:
     commit = {"command": "git commit -m 'x'"}
     log = [
         calls("git", commit),

@@ -67,7 +67,7 @@ class ReflectorAgent:
                 return await self._build_result(request, actions, progress)
             problem = join_problems(progress.problems)
         except Exception as error:
-            _log.exception("reflection failed; the rules reflect instead")
+            _log.exception("reflection with the model failed; reflecting with the rules")
             problem = _describe(error)
         result = await asyncio.to_thread(reflect_by_rules, request)
         return result.model_copy(update={"error": RULES_INSTEAD.format(model=self._model.name, problem=problem)})

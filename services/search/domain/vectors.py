@@ -42,7 +42,7 @@ def scale_to_unit(vectors: Floats) -> Floats:
 
 
 def quantize(units: Float32s) -> tuple[Int8s, Float32s]:
-    """Return the codes of unit vectors of shape (N, d), and of each row the scale and the bound, shape (N, 2)."""
+    """Return the codes of unit vectors of shape (N, d), and the scale and error bound of each row, shape (N, 2)."""
     bounds = np.empty((len(units), 2), np.float32)
     scales = bounds[:, :1]
     np.divide(np.abs(units).max(axis=1, keepdims=True, initial=0.0), np.float32(LARGEST_CODE), out=scales)

@@ -178,7 +178,7 @@ class IndexView(Generic[ItemT]):
         return ranked._replace(rows=pool[ranked.rows])
 
     def _select_indexed(self, terms: Sequence[str]) -> list[str]:
-        """Return the distinct terms that have a list, in order."""
+        """Return the distinct terms that have a posting list, in order."""
         return [term for term in dict.fromkeys(terms) if self.words.find_numbers([term])]
 
     def _weigh(self, terms: Sequence[str], candidates: Candidates) -> WeightedTerms:

@@ -46,5 +46,5 @@ class DropDeletedPlaybooks:
                 for dataset, revision in (await self._source.list_deletions()).items():
                     await self._pool.run(self._snapshots.delete_before, dataset, revision)
             except HanseiError as error:
-                log.info("deleted playbooks are unknown; trying again later", error=str(error))
+                log.info("list of deleted playbooks could not be read; trying again later", error=str(error))
             await self._sleep(self._seconds)

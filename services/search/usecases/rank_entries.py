@@ -104,7 +104,7 @@ class RankEntries:
         return model.thresholds.query_match
 
     def with_embedder(self, embedder: TextEmbedder) -> RankEntries:
-        """Return the same with another embedder."""
+        """Return a ranking with the same settings and another embedder."""
         if embedder is self._embedder:
             return self
         return RankEntries(embedder, self._tokenize, self._weight, self._method, self._pool)

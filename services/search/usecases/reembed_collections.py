@@ -67,10 +67,13 @@ class ReembedCollections:
         try:
             await self._embed_and_cut_over(collection)
         except CollectionNotFound:
-            log.info("embedding stopped: another replica finished it, or it was deleted", collection=collection.name)
+            log.info(
+                "re-embedding stopped: another replica finished it, or the collection was deleted",
+                collection=collection.name,
+            )
         except HanseiError as error:
             log.warning(
-                "embedding a collection again failed; trying again later", collection=collection.name, error=str(error)
+                "re-embedding of a collection failed; trying again later", collection=collection.name, error=str(error)
             )
             return False
         return True

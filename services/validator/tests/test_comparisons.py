@@ -75,7 +75,9 @@ def test_failed_comparisons_count_for_no_team() -> None:
         (wins("a", "b", 2, 1) + wins("b", "c", 1, 0), BARE, "no finite estimate"),
     ],
 )
-def test_what_is_not_identifiable_is_refused(comparisons: list[Comparison], options: RankingOptions, why: str) -> None:
+def test_comparisons_without_an_identifiable_ranking_are_refused(
+    comparisons: list[Comparison], options: RankingOptions, why: str
+) -> None:
     with pytest.raises(NotIdentifiable, match=why):
         rank_comparisons(comparisons, options)
 

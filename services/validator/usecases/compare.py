@@ -140,7 +140,7 @@ class CompareSubmissions:
             preference = Preference(judged.preference)
         except JudgeFailed as failed:
             log.warning(
-                "comparison failed; recording it as unmeasured",
+                "judge failed; recording the comparison without a preference",
                 first=pair.first.id,
                 second=pair.second.id,
                 error=str(failed),

@@ -194,7 +194,7 @@ class TestOpenAI:
         after = lesson(stack, memory)
         assert (after.helpful, after.harmful) == (before.helpful, before.harmful)
 
-    def test_what_is_not_wrapped_is_the_clients_own(self, stack: Client, memory: str, openai: OpenAI) -> None:
+    def test_unwrapped_methods_are_those_of_the_client(self, stack: Client, memory: str, openai: OpenAI) -> None:
         with AgentSession(openai, stack, memory) as session:
             assert [model.id for model in session.models.list()] == ["scripted"]
         assert session.learn_response is None
@@ -352,7 +352,7 @@ class TestLangChain:
         assert any("auto-detect email" in text for text in errors)
         assert learned.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
 
-    def test_what_a_retriever_gave_was_served_and_what_the_answer_names_is_cited(
+    def test_retrieved_bullets_are_served_and_named_ones_are_cited(
         self, stack: Client, memory: str, model: OpenAIServer
     ) -> None:
         bullet = lesson(stack, memory)

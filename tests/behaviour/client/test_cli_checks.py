@@ -171,7 +171,7 @@ def test_retrieval_is_measured_beside_named_variants(hansei: Hansei, tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"docs": {}, "queries": {}, "qrels": {}}'])
-def test_what_is_no_retrieval_set_is_refused(hansei: Hansei, tmp_path: Path, content: str) -> None:
+def test_an_invalid_retrieval_set_is_refused(hansei: Hansei, tmp_path: Path, content: str) -> None:
     file = tmp_path / "set.json"
     file.write_text(content, encoding="utf-8")
     outcome = hansei("eval", "retrieval", file)

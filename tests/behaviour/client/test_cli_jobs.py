@@ -35,7 +35,7 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     assert hansei("jobs", "cancel", job["job_id"], "--json").document["learned"] == 3
 
 
-def test_what_cannot_be_read_submits_nothing(hansei: Hansei, dataset: str, tmp_path: Path) -> None:  # noqa: F811
+def test_an_unreadable_file_submits_nothing(hansei: Hansei, dataset: str, tmp_path: Path) -> None:  # noqa: F811
     broken = tmp_path / "broken.json"
     broken.write_text("no run at all")
 

@@ -19,7 +19,9 @@ from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei, 
 __all__ = ["dataset", "hansei"]  # fixtures
 
 
-def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+def test_lessons_learned_from_a_file_are_found_and_used_in_answers(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
     (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
     learned = hansei("learn", file, "--verbose")
     assert learned.code == 0, learned.err

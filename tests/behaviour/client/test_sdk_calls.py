@@ -269,7 +269,7 @@ async def test_the_client_raises_the_class_and_details_of_the_servers_error(ask:
     assert raised.value.retry_after == 1.5
 
 
-async def test_what_breaks_a_rule_of_the_contract_is_an_invalid_argument_with_its_field(ask: Ask) -> None:
+async def test_a_broken_contract_rule_is_an_invalid_argument_with_its_field(ask: Ask) -> None:
     with pytest.raises(errors.InvalidArgument) as raised:
         await ask(lambda client: client.playbooks.get(dataset="no such name!"))
     assert [violation.field for violation in raised.value.violations] == ["dataset"]

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples/trajectories"
 RUN = "git-push-rebased"
 
 
-def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_path: Path) -> None:
+def test_local_lessons_are_found_and_survive_a_restart(tmp_path: Path) -> None:
     settings = build_temp_settings(tmp_path)
     before = {name: os.environ.get(name) for name in settings}
     with Client.local(**settings) as client:

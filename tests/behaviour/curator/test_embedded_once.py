@@ -119,7 +119,7 @@ async def test_lessons_and_edits_are_committed_while_search_is_unavailable(
     assert embedded_texts(models) == [[LESSON], ["Moor the boat"], ["a question"]]
 
 
-async def test_what_is_done_is_not_embedded_again(tmp_path: Path, models: OpenAIServer) -> None:
+async def test_a_repeated_request_embeds_nothing_again(tmp_path: Path, models: OpenAIServer) -> None:
     async with writing(tmp_path, models) as (playbooks, _):
         request = add_request(LESSON)
         first = await playbooks.ApplyDeltas(request)

@@ -288,7 +288,7 @@ async def test_revoking_a_trajectory_removes_lessons_of_it_alone(stub: Stub) -> 
     ]
 
 
-async def test_what_others_built_upon_is_reported_not_removed(stub: Stub) -> None:
+async def test_bullets_that_others_edited_are_reported_not_removed(stub: Stub) -> None:
     await apply(stub, add("bad idea"), trajectory="bad")
     await apply(stub, update("gene-00001", "good idea"), trajectory="good")
     request = service_pb.RevokeTrajectoryRequest(request_id=new_id(), dataset="d", trajectory_id="bad")

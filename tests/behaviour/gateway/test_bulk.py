@@ -132,7 +132,7 @@ def test_jobs_are_listed_newest_first_and_in_pages(jobs: Jobs, dataset: str) -> 
     assert failed_call(jobs.stub.ListJobs, wrong)[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retried(
+def test_a_failed_trajectory_is_a_dead_letter_with_a_reason_and_can_be_retried(
     system: systems.System, tmp_path: Path, dataset: str
 ) -> None:
     peers = dict.fromkeys(systems.PEERS, system.address)

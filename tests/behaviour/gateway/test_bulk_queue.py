@@ -81,7 +81,7 @@ async def test_each_batch_runs_once_and_as_many_of_a_dataset_as_it_may(tmp_path:
     assert max(runner.most.values()) <= 2
 
 
-async def test_what_runs_when_it_closes_runs_again_when_it_opens(tmp_path: Path) -> None:
+async def test_batches_running_at_close_run_again_after_reopening(tmp_path: Path) -> None:
     stuck = Runner(free=False)
     async with open_queue(tmp_path, stuck) as queue:
         await queue.put([batch(number) for number in range(3)])

@@ -145,7 +145,7 @@ def test_an_administrator_of_a_tenant_makes_keys_of_that_tenant_alone(gate: Gate
         assert client.access.who_am_i().tenant == "acme"
 
 
-def test_what_all_tenants_share_is_the_operators(gate: Gate) -> None:
+def test_only_operators_change_state_that_tenants_share(gate: Gate) -> None:
     with gate.client("acme") as client, pytest.raises(PermissionDenied) as caught:
         client.planner.submit_feedback(confidence=0.9, correct=True)
     assert caught.value.reason == "OPERATOR_ONLY"

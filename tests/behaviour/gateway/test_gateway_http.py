@@ -150,7 +150,7 @@ def learned_reply(content: str) -> Answer:
     return chat_json({"lessons": [lesson], "operations": [operation]})
 
 
-def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer) -> None:
+def test_learned_bullets_are_searched_and_read(front: Front, model: OpenAIServer) -> None:
     dataset = LEARN["dataset"]
     model.answer_with(learned_reply(LESSON))
     with front.client() as client:

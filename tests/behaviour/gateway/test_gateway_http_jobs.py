@@ -96,7 +96,7 @@ def test_a_job_with_a_wrong_trajectory_is_taken_not_at_all(client: httpx.Client,
     assert (gone.status_code, gone.json()["reason"]) == (404, "JOB_NOT_FOUND")
 
 
-def test_what_could_not_be_learned_is_listed_and_retried(stack: Stack, tmp_path: Path, dataset: str) -> None:
+def test_dead_letters_are_listed_and_retried(stack: Stack, tmp_path: Path, dataset: str) -> None:
     address = f"127.0.0.1:{systems.free_port()}"
     alone = {
         **dict.fromkeys(systems.PEERS, stack.system.address),

@@ -212,7 +212,7 @@ def test_a_submission_that_takes_too_long_is_cut_off(call: Caller) -> None:
         ({"max_rounds": 11}, "max_rounds"),
     ],
 )
-def test_what_cannot_be_run_is_refused(call: Caller, fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_round_is_refused(call: Caller, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         call.run("alpha", **fields)
     refused: Any = caught.value

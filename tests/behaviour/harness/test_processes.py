@@ -110,7 +110,7 @@ def test_one_that_fails_writes_its_traceback(start_program: StartProgram) -> Non
     assert process.wait() == 1
 
 
-def test_what_is_read_at_imports_is_not_forked(tmp_path: Path) -> None:
+def test_variables_read_by_the_interpreter_start_a_new_process(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import sys; print(sys.flags.hash_randomization)", encoding="utf-8")
     with (tmp_path / "out").open("w+b") as output:
         for variables, kind in (({}, ForkedProcess), ({"PYTHONHASHSEED": "0"}, subprocess.Popen)):

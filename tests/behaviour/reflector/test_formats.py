@@ -62,7 +62,7 @@ def encode(form: str, messages: list[BaseMessage]) -> str:
 
 
 @pytest.mark.parametrize("form", ["dumps", "messages_to_dict", "state"])
-def test_what_langchain_said_is_learned(
+def test_langchain_messages_are_learned(
     hansei: Hansei, dataset: str, messages: list[BaseMessage], form: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "conversation.json"

@@ -89,7 +89,7 @@ def commit_without_identity(call: Caller, dataset: str) -> reflector_service_pb2
     return call.parse((EXAMPLES / "git-commit-identity.json").read_bytes(), dataset)
 
 
-def test_what_was_learned_is_found_by_the_next_query(
+def test_lessons_are_found_by_the_next_query(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     learned = call.learn(commit_without_identity)

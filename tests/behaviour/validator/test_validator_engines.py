@@ -39,7 +39,7 @@ def submission(team: str, number: int, score: float) -> Submission:
     return Submission(RoundKey("e1", team, number), team.upper(), "案 🏆", score)
 
 
-async def test_what_one_writes_the_other_reads(replicas: list[LeaderBoardStore]) -> None:  # V-68, V-70
+async def test_replicas_read_the_writes_of_each_other(replicas: list[LeaderBoardStore]) -> None:  # V-68, V-70
     first, second = replicas
     written = await first.upsert(request(), submission("t1", 1, 80))
     assert await second.entries("e1", None, 10) == [written]

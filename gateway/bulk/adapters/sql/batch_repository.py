@@ -154,7 +154,7 @@ class BatchRepository:
             queries.update_job(connection, key, dead=row.dead + 1, **self._subtract_from_counts(row, before.bytes))
 
     def _subtract_from_counts(self, row: Any, size: int) -> dict[str, Any]:
-        """Return the counts of a job of which one trajectory waits no more."""
+        """Return the counts of a job without one of its waiting trajectories."""
         counts: dict[str, Any] = {"waiting": row.waiting - 1, "waiting_bytes": row.waiting_bytes - size}
         return counts | {"ended_at": self._clock()} if row.waiting == 1 else counts
 

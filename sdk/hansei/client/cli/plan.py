@@ -82,7 +82,7 @@ def create(
 def refine(
     client: Client,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A plan as JSON, from `plan create --json`.")],
-    feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help="The change, in words.")],
+    feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help="The change that the plan needs, as text.")],
     prefix: Prefix = "",
 ) -> object:
     """Change a plan by feedback; --json prints it in the form that `plan run` reads.

@@ -81,7 +81,7 @@ def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[st
         token = os.environ.get("HANSEI_TOKEN", "")
         headers, body = post_json(url, json.dumps(event).encode(), token, deadline)
     except PostFailed as failure:
-        return _go_on(agent, document, f"hansei: {options['--url']}: {failure}; going on without lessons")
+        return _skip_lessons(agent, document, f"hansei: {options['--url']}: {failure}; going on without lessons")
     if serving := headers.get(SERVING_HEADER):
         from hansei.client.hooks.servings import store_serving
 
@@ -89,8 +89,10 @@ def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[st
     return body.decode("utf-8")
 
 
-def _go_on(agent: HookAgent, document: dict[str, object], notice: str) -> str:
-    """Return the output that changes nothing, and tell the user on one line; before each tool call only the log."""
+def _skip_lessons(agent: HookAgent, document: dict[str, object], notice: str) -> str:
+    """Return output with which the agent works on without lessons, and with the notice for the user.
+
+    If the agent does not show messages for this event, write the notice to its log."""
     name = document.get("hook_event_name")
     if agent.shows_messages and name in (agent.start, agent.prompt):
         return json.dumps({"systemMessage": notice})

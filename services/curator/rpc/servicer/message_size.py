@@ -35,7 +35,7 @@ class MessageSize:
 
     @property
     def max_message(self) -> int:
-        """Return the size of a response or event that a service sends, with room for its other fields."""
+        """Return the largest size of a part of a response or event; the rest is for its other fields."""
         return self.limit * 15 // 16
 
     def fill_page(self, messages: Iterable[M], most: int | None = None) -> list[M]:

@@ -165,7 +165,7 @@ class ArchiveRepository:
         await self._database.write(work, key=dataset)
 
     async def delete_expired(self, dataset: str, default: Retention) -> int:
-        """Delete what is beyond the retention of a dataset; return the number."""
+        """Delete the trajectories beyond the retention of a dataset; return their number."""
         now = self._clock()
 
         def work(connection: Connection) -> tuple[int, bool]:

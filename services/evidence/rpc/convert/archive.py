@@ -119,7 +119,7 @@ def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTra
 
 
 def encode_retention(retention: Retention) -> archive_pb2.RetentionPolicy:
-    """Return a retention."""
+    """Return the message of a retention."""
     return archive_pb2.RetentionPolicy(max_age_days=retention.max_age_days, max_bytes=retention.max_bytes)
 
 

@@ -59,7 +59,8 @@ def encode_effects(measured: Sequence[EffectStatistics], probability: float) -> 
         return []
     columns = EffectStatistics(*(np.array(column) for column in zip(*measured, strict=True)))
     lowers, uppers = compute_interval(columns, probability, INTERVAL_ERROR)
-    return [_encode_effect(*each) for each in zip(measured, map(Interval, lowers, uppers), strict=True)]
+    intervals = map(Interval, lowers, uppers)
+    return [_encode_effect(effect, interval) for effect, interval in zip(measured, intervals, strict=True)]
 
 
 def _encode_effect(statistics: EffectStatistics, interval: Interval) -> evidence_pb2.Effect:

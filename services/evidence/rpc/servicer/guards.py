@@ -59,7 +59,7 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         )
 
     async def BacktestTarget(self, request: pb.BacktestTargetRequest, context: Any) -> pb.BacktestTargetResponse:
-        """Return what a target would have done in recorded runs."""
+        """Count the firings of a target in recorded runs, failing and passing."""
         try:
             target = Target(request.expression)
         except InvalidTarget as error:

@@ -42,12 +42,12 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
         payload = row.payload if isinstance(row.payload, bytes) else b""
         expected = _compute_chain_hash(previous, execution_id, row.sequence, row.created_at, row.kind, payload)
         if row.sequence != number or row.hash != expected:
-            raise CorruptLog(f"Run {execution_id}: event {number} does not fit its chain of hashes")
+            raise CorruptLog(f"Execution {execution_id}: event {number} does not fit its chain of hashes")
         previous = row.hash
         try:
             event = EVENT.validate_python({**json.loads(row.payload), "kind": row.kind})
         except (ValidationError, ValueError) as error:
-            raise CorruptLog(f"Run {execution_id}: event {number} cannot be read") from error
+            raise CorruptLog(f"Execution {execution_id}: event {number} cannot be read") from error
         created_at = from_microseconds(row.created_at)
         recorded.append(Recorded(sequence=number, created_at=created_at, event=event, hash=row.hash))
     return recorded

@@ -94,7 +94,7 @@ def _find_branch(leaf: _Line, by_uuid: dict[str, _Line]) -> list[_Line]:
     seen = {leaf.uuid}
     while (parent := by_uuid.get(branch[-1].parent)) is not None:
         if parent.uuid in seen:
-            raise branch[-1].record.error("parentUuid", "leads back to the line itself")
+            raise branch[-1].record.error("parentUuid", "must not form a circle of parents")
         seen.add(parent.uuid)
         branch.append(parent)
     return branch[::-1]

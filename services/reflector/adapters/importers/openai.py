@@ -13,7 +13,7 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
     for message in record.require_records("messages")[:1]:
         if "role" not in message.value:
-            raise MalformedTrajectory(message.field_path("role"), None, "must say who speaks")
+            raise MalformedTrajectory(message.field_path("role"), None, "is missing; it names the speaker of a message")
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:

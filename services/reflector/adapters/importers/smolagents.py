@@ -26,7 +26,7 @@ def check_format(record: Record) -> None:
         return
     for name in ("step_number", "timing"):
         if not record.has(name):
-            raise record.error(name, "must be there: an action step of smolagents has it")
+            raise record.error(name, "is missing; each action step of smolagents has it")
 
 
 def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:

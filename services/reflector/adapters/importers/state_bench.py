@@ -26,7 +26,7 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no result of STATE-Bench."""
     first = record.require_records("conversation")[0]
     if "role" not in first.value:
-        raise first.error("role", "must say who speaks")
+        raise first.error("role", "is missing; it names the speaker of a turn")
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:

@@ -31,7 +31,7 @@ def check_format(record: Record) -> None:
         return
     record.require_list("messages")
     if "reward_info" not in record.value:
-        raise record.error("reward_info", "must be there: a simulation of tau2-bench has it")
+        raise record.error("reward_info", "is missing; each simulation of tau2-bench has it")
 
 
 def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:

@@ -47,7 +47,7 @@ async def create_collection(store: CollectionRepository) -> Collection:
     return await store.create("c", Backend.HYBRID, Chunking(100, 10), "model")
 
 
-async def test_what_was_written_is_read_back(store: CollectionRepository) -> None:
+async def test_written_documents_are_read_back(store: CollectionRepository) -> None:
     collection = await create_collection(store)
     assert (collection.created_at, collection.chunking) == (NOW, Chunking(100, 10))
     stored = await store.write_documents(collection, [chunk("a", "日本語の本文"), chunk("b")])

@@ -79,7 +79,7 @@ async def test_it_replaces_nothing_before_it_is_complete(store: CollectionReposi
     assert [w.document_id for w in await store.read_revisions(await store.get("c"), 0)] == ["b", "c", "a", "d"]
 
 
-async def test_what_was_written_again_meanwhile_comes_later(
+async def test_documents_rewritten_during_a_copy_are_copied_later(
     store: CollectionRepository, collection: Collection
 ) -> None:
     generation = await store.begin_generation(collection, "new")

@@ -125,5 +125,5 @@ def test_compute_latin_share(text: str, share: float) -> None:
 
 
 @given(st.from_regex(r"[a-z0-9]{0,12}[0-9]", fullmatch=True))
-def test_what_ends_in_a_digit_is_its_own_stem(word: str) -> None:
+def test_a_word_that_ends_in_a_digit_is_its_own_stem(word: str) -> None:
     assert tokenize_mixed(word) == [Stemmer.Stemmer("english").stemWord(word)] == [word]

@@ -12,7 +12,7 @@ from libs.embedding.errors import EmbeddingFailed
 from tests.behaviour.search.collections.service import HASHING, TEXTS, Searching, chunk, direction, document
 
 
-async def test_what_is_put_is_found_by_meaning_and_by_words_in_two_languages(searching: Searching) -> None:
+async def test_documents_are_found_by_meaning_and_by_words_in_two_languages(searching: Searching) -> None:
     stored = await searching.put(*map(document, TEXTS))
     assert (stored.stored, stored.unchanged, stored.chunks, stored.revision) == (4, 0, 4, 4)
     for text, best in (("retrying calls", "retry"), ("冪等でない再試行", "saisei"), ("sleeping in a test", "sleep")):

@@ -21,12 +21,12 @@ HEADINGS = {
 
 
 def render_heading(chapter: Chapter) -> RenderableType:
-    """Show the heading of the chapters of one kind."""
+    """Show the heading of the chapters of one kind in the demo."""
     return Group(Rule(Text(HEADINGS[type(chapter)], "bold"), align="left", style=FAINT), Text())
 
 
 def render_chapter(chapter: Chapter) -> RenderableType:
-    """Show a chapter."""
+    """Show a chapter of the demo."""
     match chapter:
         case LearnOutcome():
             return outcomes.render_outcome(chapter)
