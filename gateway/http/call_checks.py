@@ -11,7 +11,7 @@ from starlette.requests import Request
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from gateway.http.calls import ContractCalls
-from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent
 from hansei.evidence.v1 import guard_service_pb2 as guards
 
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 class CallCheck(Protocol):
     """Checks tool calls against the lessons of a dataset, and keeps what a session did before."""
 
-    async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
+    async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
         """Return the verdict on the call of an event, as far as the caller of `request` may see it.
 
         Raises HanseiError.
@@ -49,21 +49,21 @@ class GuardedCalls:
     def __init__(self, calls: ContractCalls) -> None:
         self._calls = calls
 
-    async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
+    async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
         """Return the verdict; a call with too long arguments, or while the guards cannot be asked, is allowed."""
         call = _encode_call(event)
         if call is None or event.agent is not Agent.CLAUDE_CODE:
-            return CallVerdict()
+            return HookVerdict()
         message = guards.CheckCallRequest(dataset=dataset, session_id=event.session_id, call=call)
         try:
             response = await self._calls.unary(_METHODS["CheckCall"], request, message)
         except HanseiError as error:
             _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
-            return CallVerdict()
+            return HookVerdict()
         checked = guards.CheckCallResponse.FromString(response)
         texts = [match.text for match in checked.matches if not match.is_withheld]
         decision = _DECISIONS.get(checked.decision, CallDecision.ALLOW)
-        return CallVerdict(decision, "\n".join(texts) if decision is not CallDecision.ALLOW else "")
+        return HookVerdict(decision, "\n".join(texts) if decision is not CallDecision.ALLOW else "")
 
     async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
         """Add the prompt or the result of an event to its session, as far as guards need it."""

@@ -41,6 +41,8 @@ VALUES = {
     "dataset": "d",
     "execution_id": "0a1b2c3d4e5f",
     "bullet_id": "b-1",
+    "trajectory_id": "t-1",
+    "number": "3",
     "key_id": "0123456789abcdef",
     "job_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c01",
 }

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from chassis.errors import Unavailable
-from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
 from gateway.orchestrator.hooks.events import HookEvent
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
@@ -161,10 +161,10 @@ class ScriptedCheck:
     """Answers with one verdict."""
 
     def __init__(self, decision: CallDecision) -> None:
-        self.verdict = CallVerdict(decision, "run pnpm add")
+        self.verdict = HookVerdict(decision, "run pnpm add")
         self.calls: list[tuple[str, str, Any]] = []
 
-    async def check(self, request: Request, dataset: str, event: HookEvent) -> CallVerdict:
+    async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
         self.calls.append((dataset, event.tool, event.arguments))
         return self.verdict
 

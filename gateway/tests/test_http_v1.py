@@ -173,6 +173,7 @@ async def test_the_document_describes_every_endpoint() -> None:
         ("GET", "/health"),
         ("GET", "/v1/services"),
         ("POST", "/workflow/run"),
+        ("POST", "/v1/hooks/{agent}"),
         ("POST", "/api/organizer/run"),
         ("POST", "/api/advisor/run"),
         ("POST", "/api/proposal-quality/validate"),

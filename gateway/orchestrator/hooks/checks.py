@@ -18,7 +18,7 @@ class CallDecision(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CallVerdict:
+class HookVerdict:
     """The decision about a call, and the text of the lessons behind it."""
 
     decision: CallDecision = CallDecision.ALLOW

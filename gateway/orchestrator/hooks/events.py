@@ -67,7 +67,7 @@ class HookEvent:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     result: Any = None
     has_failed: bool = False
-    """Whether the call of a result failed."""
+    """True if the call of the result failed."""
 
 
 def read_event(agent: Agent, document: Mapping[str, Any]) -> HookEvent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.orchestrator.hooks.checks import CallDecision, CallVerdict
+from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent, Moment
 
 Reply = Mapping[str, Any]
@@ -23,7 +23,7 @@ def build_context_reply(event: HookEvent, text: str) -> Reply:
     return _wrap(event, {"additionalContext": text})
 
 
-def build_verdict_reply(event: HookEvent, verdict: CallVerdict) -> Reply:
+def build_verdict_reply(event: HookEvent, verdict: HookVerdict) -> Reply:
     """Return the reply with a verdict. An allowed call gets none: the agent's own permissions still apply."""
     if verdict.decision is CallDecision.ALLOW:
         return {}

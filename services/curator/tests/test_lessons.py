@@ -184,7 +184,7 @@ async def test_a_second_trajectory_confirms_a_pending_lesson(store: SqlPlaybookS
     )
     [remaining] = (await store.load("d")).bullet_list
     assert (remaining.content, [source.trajectory for source in remaining.sources]) == (HABIT, ["a", "b"])
-    assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 1
+    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
 
 
 async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> None:

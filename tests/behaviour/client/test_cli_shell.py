@@ -30,7 +30,7 @@ from tests.support.commands import EXAMPLES, Hansei, copy_runs, runner
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
 PATHS = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
-WRITE_THEIR_OWN_STDOUT = {"up", "mcp"}
+WRITE_THEIR_OWN_STDOUT = {"up", "mcp", "hook", "hooks install", "hooks uninstall"}
 
 
 def environment(**own: str) -> dict[str, str]:
@@ -213,7 +213,13 @@ def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_
         assert "hansei learn" in banner["try"]
         command = [*HANSEI, "learn", str(EXAMPLES), "--addr", banner["grpc"]]
         for _ in range(2):
-            ran = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+            ran = subprocess.run(
+                command,
+                cwd=tmp_path,
+                env=environment(HANSEI_DATA_DIR=str(tmp_path / "books")),
+                capture_output=True,
+                text=True,
+            )
             assert ran.returncode == 0, ran.stderr
         process.send_signal(signal.SIGINT)
         # Not `communicate`, which ignores the lines that `readline` has buffered.

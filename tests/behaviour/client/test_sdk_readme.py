@@ -45,7 +45,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_the_python_blocks_run(checkout: Path, model: None, capsys: pytest.CaptureFixture[str]) -> None:
     found = blocks("python")
-    assert len(found) == 8
+    assert len(found) == 9
     for block in found:
         exec(compile(block, "sdk/README.md", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out, block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,13 @@ def test_langchain_messages_are_learned(
 def test_a_folder_of_files_of_several_formats_is_learned(
     hansei: Hansei, dataset: str, name: str, error: str, tmp_path: Path
 ) -> None:
-    learned = hansei("learn", FILES, "--dataset", dataset, "--json")
+    names = {"swe_agent.traj", "atif.json", "anthropic.json"}
+    for file in names:
+        shutil.copy(FILES / file, tmp_path / file)
+    learned = hansei("learn", tmp_path, "--dataset", dataset, "--json")
     assert learned.code == 0, learned.err
     by_source = {Path(line["source"]).name: line["response"]["reflection"] for line in learned.lines}
-    assert set(by_source) == {"swe_agent.traj", "atif.json", "anthropic.json"}
+    assert set(by_source) == names
     assert any(error in insight["error_identification"] for insight in by_source[name]["insights"])
 
 
