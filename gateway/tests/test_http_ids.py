@@ -32,6 +32,8 @@ HOSTILE = [
 ]
 CASES = [(binding, name) for binding in BINDINGS for name in binding.variables]
 FREE = {
+    "hansei.evidence.v1.ArchiveService.DeleteTrajectory": "trajectory_id",
+    "hansei.evidence.v1.ArchiveService.GetTrajectory": "trajectory_id",
     "hansei.playbook.v1.PlaybookService.GetBulletHistory": "bullet_id",
     "hansei.validator.v1.LeaderboardService.GetBestSubmission": "execution_id",
     "hansei.validator.v1.LeaderboardService.GetRanking": "execution_id",
@@ -55,6 +57,8 @@ async def test_a_hostile_id_is_the_methods_or_breaks_its_contract(value: str) ->
             response = await client.request(**request)
             if FREE.get(binding.method.full_name) == name:
                 assert (response.status_code, getattr(peers.requests[0], name)) == (200, value)
+            elif name == "number":
+                assert (response.status_code, peers.requests) == (400, []), request
             else:
                 status = 404 if name == "execution_id" else 400
                 assert (response.status_code, response.headers["content-type"]) == (status, PROBLEM), request

@@ -219,7 +219,7 @@ async def test_every_method_is_answered(binding: Binding) -> None:
     assert response.status_code == 200, response.text
     if binding.method.containing_service.name != "GatewayService":  # which is a chain of other calls
         assert peers.requests[0].DESCRIPTOR is binding.method.input_type
-        assert {name: getattr(peers.requests[0], name) for name in binding.variables} == {
+        assert {name: str(getattr(peers.requests[0], name)) for name in binding.variables} == {
             name: VALUES[name] for name in binding.variables
         }
 
