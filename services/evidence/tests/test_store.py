@@ -300,7 +300,7 @@ def test_failed_checks_are_counted_while_trials_run(tmp_path: Path) -> None:
         async with open_store(tmp_path) as store:
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.5))
             recall = Recall(FixedSearch(), store)
-            for number in range(100):
+            for number in range(250):
                 recalled = await recall(RecallQuery(DATASET, f"s{number}", "q"))
                 if recalled.results:  # sessions without a playbook never report
                     await store.report(DATASET, OutcomeReport(recalled.serving_id, 1.0, False))
