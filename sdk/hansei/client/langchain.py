@@ -22,24 +22,27 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    BaseCallbackHandler,
-    CallbackManagerForRetrieverRun,
-)
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
-from langchain_core.outputs import LLMResult
-from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from hansei.client.client import AsyncClient, Client
+from hansei.client.extras import import_from_extra
 from hansei.client.outages import OnError, skip_outage
 from hansei.client.recording import RecordedCall, RecordedMessage, Recording, Role, describe_error, format_error
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchResult
 from hansei.search.v1.search_service_pb2 import SearchResponse
+
+with import_from_extra("langchain", "langchain_core"):
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        BaseCallbackHandler,
+        CallbackManagerForRetrieverRun,
+    )
+    from langchain_core.documents import Document
+    from langchain_core.messages import BaseMessage, ToolMessage
+    from langchain_core.outputs import LLMResult
+    from langchain_core.retrievers import BaseRetriever
 
 MAX_STORED_TRAJECTORIES = 1_000
 _BULLET_ID = "bullet_id"
