@@ -149,6 +149,7 @@ async def measure_size(name: str, trajectories: Trajectories, folder: Path) -> d
         request = archive_pb.StoreTrajectoryRequest(dataset="bench", trajectory=trajectory)
         request.trajectory.dataset = "bench"
         await servicer.StoreTrajectory(request, None)
+    await archive.maintain()
     totals = await archive.find_totals("bench")
     await store.database.vacuum()
     size = file.stat().st_size - empty
