@@ -16,9 +16,10 @@ import pytest
 from sqlalchemy import Connection, select
 
 from chassis.errors import HanseiError
-from hansei.evidence.v1 import archive_pb2
+from hansei.evidence.v1 import archive_pb2, evidence_service_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
+from libs.storage.idempotency import IdempotencyKey
 from services.evidence.adapters.bodies import ObjectStore, compress, decompress
 from services.evidence.adapters.sql import archive_packs
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
@@ -33,9 +34,12 @@ from services.evidence.domain.archive_errors import (
     TrajectoryNotFound,
     TrajectoryRefused,
 )
+from services.evidence.domain.policy import TrialPolicy
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.usecases.archive import Archive, ArchiveLimits
 from services.evidence.usecases.archive_ports import NewPack, PackMember, StoredPack
+from services.evidence.usecases.ports import OutcomeReport, RankedBullet
+from services.evidence.usecases.report_servings import ReportServings
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 DATASET = "devtools"
@@ -58,7 +62,8 @@ async def open_archive(
     path: Path, limits: ArchiveLimits = LIMITS, objects: Path | None = None
 ) -> AsyncIterator[tuple[ArchiveServicer, Archive, Clock]]:
     clock = Clock()
-    database = EvidenceRepository(str(path / "evidence.db")).database
+    evidence = EvidenceRepository(str(path / "evidence.db"))
+    database = evidence.database
     await database.open()
     archive = Archive(
         ArchiveRepository(database, clock),
@@ -69,7 +74,8 @@ async def open_archive(
         now=clock,
     )
     try:
-        yield ArchiveServicer(archive, count_stored=lambda is_new: None), archive, clock
+        report_servings = ReportServings(evidence, count_report=lambda is_counted, decisions: None)
+        yield ArchiveServicer(archive, report_servings, count_stored=lambda is_new: None), archive, clock
     finally:
         await database.close()
 
@@ -303,6 +309,33 @@ async def test_retention_deletes_the_oldest(tmp_path: Path) -> None:
         totals = await servicer.GetRetention(pb.GetRetentionRequest(dataset=DATASET), None)
         assert (totals.policy.max_age_days, totals.policy.max_bytes) == (365, 2 * size + 9)
         assert totals.trajectories == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({"reward": 0.25}, 0.25),
+        ({"status": trajectory_pb2.TRAJECTORY_STATUS_SUCCESS, "signal": trajectory_pb2.SIGNAL_STRENGTH_TEST_REPORT}, 1),
+        ({"signal": trajectory_pb2.SIGNAL_STRENGTH_UNSPECIFIED}, 0),  # the ground truth of the request
+        ({"signal": trajectory_pb2.SIGNAL_STRENGTH_SELF_REPORT}, None),
+        ({"status": trajectory_pb2.TRAJECTORY_STATUS_UNSPECIFIED}, None),
+    ],
+)
+async def test_the_outcome_of_a_trajectory_is_reported_for_its_servings(
+    tmp_path: Path, fields: dict[str, Any], outcome: float | None
+) -> None:
+    async with open_archive(tmp_path) as (servicer, _, _):
+        evidence = servicer._report_servings._store  # type: ignore[attr-defined]
+        key = IdempotencyKey.for_message(evidence_service_pb2.StartTrialsRequest(request_id=str(uuid4())))
+        await evidence.start(key, DATASET, TrialPolicy(playbook_holdout=0.0))
+        serving_id, _ = await evidence.serve(DATASET, "session", [RankedBullet("b-1", "0" * 16, None)])
+        for _ in range(2):
+            await store(servicer, serving_ids=[serving_id, "of-other-trials"], **fields)
+        trials = await evidence.find_trials(DATASET)
+        assert trials.reports.total == (outcome is not None)
+        if outcome is not None:
+            repeated = await evidence.report(DATASET, OutcomeReport(serving_id, outcome, is_correction=False))
+            assert (repeated.counted, repeated.outcome) == (True, outcome)
 
 
 async def test_maintenance_packs_bodies_and_every_trajectory_stays_readable(tmp_path: Path) -> None:
