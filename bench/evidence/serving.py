@@ -12,6 +12,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -108,7 +109,7 @@ async def measure_effects(folder: Path) -> dict[str, Any]:
         connection.execute(insert(serving).from_select(["serving_id", *(c.name for c in columns)], copies))
 
     for number in range(COPIES):
-        await store.database.write(lambda connection, number=number: copy(connection, number))
+        await store.database.write(partial(copy, number=number))
     count = await store.database.read(lambda connection: connection.scalar(select(func.count()).select_from(serving)))
     times = []
     for _ in range(9):
