@@ -51,7 +51,7 @@ class NewTrajectory:
 
 
 class PackMember(NamedTuple):
-    """Where the body of a trajectory lies in a pack before compression."""
+    """The span of a trajectory in a pack before compression."""
 
     number: int
     start: int
@@ -59,7 +59,7 @@ class PackMember(NamedTuple):
 
 
 class StoredBody(NamedTuple):
-    """A stored trajectory with its body, or the key of its object; `span` is where a packed body lies in that of its pack."""
+    """A stored trajectory with its body, or the key of its object; a packed body is at `span` of its pack."""
 
     trajectory: ArchivedTrajectory
     body: bytes | None
