@@ -102,8 +102,8 @@ class Archive:
                 raise ObjectStoreUnavailable("HANSEI_EVIDENCE_OBJECT_STORE_URL is not set")
             body = await self._objects.get(found.object_key)
         whole = self._decompress(body)
-        place = found.place
-        return found.trajectory, whole if place is None else whole[place.start : place.start + place.length]
+        span = found.span
+        return found.trajectory, whole if span is None else whole[span.start : span.start + span.length]
 
     async def delete(self, dataset: str, trajectory_id: str) -> datetime:
         """Delete the trajectories with an id; return when. Raises `TrajectoryNotFound`."""

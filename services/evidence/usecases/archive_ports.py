@@ -51,7 +51,7 @@ class NewTrajectory:
 
 
 class PackMember(NamedTuple):
-    """The place of a trajectory's body in a pack before compression."""
+    """The span of a trajectory in a pack before compression."""
 
     number: int
     start: int
@@ -59,12 +59,12 @@ class PackMember(NamedTuple):
 
 
 class StoredBody(NamedTuple):
-    """A stored trajectory with its body, or the key of its object; a packed body is at `place` in that of its pack."""
+    """A stored trajectory with its body, or the key of its object; a packed body is at `span` of its pack."""
 
     trajectory: ArchivedTrajectory
     body: bytes | None
     object_key: str | None
-    place: PackMember | None = None
+    span: PackMember | None = None
 
 
 class StoredPack(NamedTuple):

@@ -13,7 +13,7 @@ from services.evidence.usecases.archive_ports import NewPack, PackMember, Stored
 
 
 def select_body(connection: Connection, row: Row[Any]) -> tuple[bytes | None, PackMember | None]:
-    """Return the compressed body of a trajectory, or that of its pack and the place in it; None for an object."""
+    """Return the compressed body of a trajectory, or that of its pack and the span in it; None for an object."""
     if row.pack_number is None:
         return (None if row.body is None else bytes(row.body)), None
     body = connection.execute(select(archive_pack.c.body).where(archive_pack.c.number == row.pack_number)).scalar_one()
@@ -65,8 +65,8 @@ def insert_packs(connection: Connection, dataset_id: int, packs: Sequence[NewPac
         for member, share in zip(pack.members, _share(len(pack.body), pack.members), strict=True):
             is_member = columns.number == member.number
             added += share - connection.execute(select(columns.bytes).where(is_member)).scalar_one()
-            place = {"pack_number": number, "pack_start": member.start, "pack_length": member.length}
-            connection.execute(update(archive_trajectory).where(is_member).values(body=None, bytes=share, **place))
+            span = {"pack_number": number, "pack_start": member.start, "pack_length": member.length}
+            connection.execute(update(archive_trajectory).where(is_member).values(body=None, bytes=share, **span))
     return added
 
 

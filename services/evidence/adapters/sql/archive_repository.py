@@ -92,8 +92,8 @@ class ArchiveRepository:
             )
             if not rows:
                 return None
-            body, place = packs.select_body(connection, rows[0])
-            return StoredBody(queries.to_trajectory(dataset, rows[0]), body, rows[0].object_key, place)
+            body, span = packs.select_body(connection, rows[0])
+            return StoredBody(queries.to_trajectory(dataset, rows[0]), body, rows[0].object_key, span)
 
         return await self._database.read(work)
 
