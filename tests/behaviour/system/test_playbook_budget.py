@@ -51,5 +51,5 @@ def test_of_a_larger_playbook_the_best_bullets_are_served(client: Client) -> Non
 
 
 def test_a_negative_budget_is_refused(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match="query.budget_tokens"):
+    with pytest.raises(InvalidArgument, match=r"query\.budget_tokens"):
         client.search("any", "branch", budget_tokens=-1)
