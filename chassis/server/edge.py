@@ -24,15 +24,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, logging, status, telemetry
 from chassis.calls import Call, current_call, read_correlation_id
-from chassis.errors import HanseiError, Unavailable
+from chassis.errors import HanseiError, InvalidArgument, Unavailable
 from chassis.guard import AllowAll, Authorization, Guard, Metadata
 from chassis.idempotency import normalize_key
 from chassis.server import validation
@@ -185,6 +185,8 @@ async def _authorize_bytes(request: Any, authorization: Authorization) -> Any:
 
 
 async def _check_message(request: Any, authorization: Authorization) -> Any:
+    if isinstance(request, _UnreadableRequest):
+        raise InvalidArgument(request.description, reason="MALFORMED_MESSAGE")
     validation.check(request)
     return await authorization.request(request)
 
@@ -218,7 +220,28 @@ def _replace_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> An
     """Return the handler with another function behind it."""
     kinds = ("stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming))
     make = getattr(grpc, f"{'_'.join(kinds)}_rpc_method_handler")
-    return make(behaviour, handler.request_deserializer, _choose_serializer(handler.response_serializer))
+    parse = _choose_deserializer(handler.request_deserializer)
+    return make(behaviour, parse, _choose_serializer(handler.response_serializer))
+
+
+class _UnreadableRequest(NamedTuple):
+    """The reason why bytes are no message. gRPC itself answers errors of a deserializer, as UNKNOWN."""
+
+    description: str
+
+
+def _choose_deserializer(parse: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """Return the deserializer of a method's requests, which returns `_UnreadableRequest` instead of raising."""
+    if parse is None:
+        return None
+
+    def parse_request(content: bytes) -> Any:
+        try:
+            return parse(content)
+        except DecodeError as error:
+            return _UnreadableRequest(f"the request cannot be read as protobuf: {error}")
+
+    return parse_request
 
 
 def _choose_serializer(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:

@@ -64,6 +64,25 @@ async def test_each_message_of_a_client_stream_is_checked(start_probe: Serve, co
         await probe.Sum(iter([pb.SumRequest(number=1), pb.SumRequest(number=101)]))
 
 
+@pytest.mark.parametrize("method", ["Echo", "Sum"])
+async def test_bytes_that_are_no_message_are_an_invalid_argument(
+    start_probe: Serve, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    server = await start_probe()
+    path = f"/{pb.DESCRIPTOR.services_by_name['ProbeService'].full_name}/{method}"
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        call: Any = (
+            channel.stream_unary(path, None, None)(iter([b"\xff\xff\xff"]))
+            if method == "Sum"
+            else channel.unary_unary(path, None, None)(b"\xff\xff\xff")
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert str(caught.value.details()).startswith("the request cannot be read as protobuf: ")
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
 async def test_four_hundred_violations_do_not_lose_the_status(start_probe: Serve, connect_probe: Connect) -> None:
     probe = connect_probe((await start_probe()).address)
 
