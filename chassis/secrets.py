@@ -31,6 +31,9 @@ _SECRET_TEXT = re.compile(
     # A member of a JSON object in a text, also where the JSON is itself a member of another one.
     r"|(?P<member>(?:api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|(?:private|access)"
     r"[_-]?key)(?P<quote>\\*\")\s{0,9}:\s{0,9}(?P=quote))(?:(?!(?P=quote)).)+"
+    # An option of a command line, in a text or as JSON: `--api-token abc`, `"--api-token", "abc"`.
+    r"|(?P<option>--(?:[a-z]{1,20}-){0,3}(?:(?:api|access)[_-]?key|token|password|passphrase|secret)"
+    r"(?:\s{1,9}|\\*\"\s{0,9},\s{0,9}\\*\"))[^\s\"'\\-][^\s\"'\\]*"
     r"|(?P<assignment>(?:(?:api|access)[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
     re.IGNORECASE,
 )
@@ -62,7 +65,7 @@ _ANCHORS = (
         "pass",
         "secret",
     ),
-    *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", _URL_ANCHOR),
+    *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", "--", _URL_ANCHOR),
 )
 """The beginning of each match of `_SECRET_TEXT` in lower case, and the `://` of a URL."""
 _SCHEME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789+.-"
@@ -87,8 +90,19 @@ def remove_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
     if depth < _MAX_DEPTH and isinstance(value, dict):
         return {k: remove_secrets(v, k, depth + 1) for k, v in value.items()}
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
-        return [remove_secrets(item, None, depth + 1) for item in value]
+        return [
+            REDACTED if hides else remove_secrets(item, None, depth + 1) for item, hides in mark_option_values(value)
+        ]
     return value
+
+
+def mark_option_values(items: list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, bool]]:
+    """Yield each item of a command line, and whether it is the value of a secret option, such as `--github-token`."""
+    before: Any = None
+    for item in items:
+        is_named = isinstance(before, str) and before.startswith("-") and is_secret(before)
+        yield item, is_named and isinstance(item, str) and bool(item) and not item.startswith("-")
+        before = item
 
 
 def _redact_text(text: str) -> str:

@@ -22,6 +22,23 @@ def test_secrets_that_are_members_of_json_in_a_text(text: str, expected: str) ->
     assert secrets.remove_secrets(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("npx server --api-key abc --port 80", "npx server --api-key [redacted] --port 80"),
+        (
+            '{"git": ["npx", "--token", "abc", "--port", "80"]}',
+            '{"git": ["npx", "--token", "[redacted]", "--port", "80"]}',
+        ),
+        (["npx", "--github-token", "abc", "-v"], ["npx", "--github-token", "[redacted]", "-v"]),
+        (["--token", "--verbose", "x"], ["--token", "--verbose", "x"]),
+        ("the price per-token is low, and a token costs more", "the price per-token is low, and a token costs more"),
+    ],
+)
+def test_values_of_secret_options_of_a_command_line(value: object, expected: object) -> None:
+    assert secrets.remove_secrets(value) == expected
+
+
 _FRAGMENTS = [
     *("Bearer ", "basic ", "sk-", "AIza", "hansei_", "eyJ", "-----BEGIN RSA PRIVATE KEY-----", "-----END", "://"),
     *("https://", "postgresql+psycopg://", "user:pa/ss@host", ":pw@h", "api_key=", "API-KEY", '"password": "x"'),
@@ -41,7 +58,26 @@ _FRAGMENTS = [
         "abcdefgh12345678ABCD",
         "0123456789abcdef_abcdefghijklmnopqrs",
     ),
-    *(".", " ", "\n", "@", '"', "'", "cookie", 'access_key":"v', "x", "9", "ß", "日本", "_", "-", "=", "passphrase="),
+    *(
+        ".",
+        " ",
+        "\n",
+        "@",
+        '"',
+        "'",
+        "cookie",
+        'access_key":"v',
+        "x",
+        "9",
+        "ß",
+        "日本",
+        "_",
+        "-",
+        "=",
+        "passphrase=",
+        "--token ",
+        "--api-key",
+    ),
 ]
 
 

@@ -60,3 +60,11 @@ def test_what_is_secret_by_name_is_masked_however_short() -> None:
         "DECLARED": REDACTED,
         "axis": "x",
     }
+
+
+def test_command_lines_of_tool_servers_keep_no_secret() -> None:
+    masking = SecretMask({}, ())
+    servers = {"issues": ["npx", "tracker", "--access-token", "abc", "--port", "80"]}
+    masked = ["npx", "tracker", "--access-token", REDACTED, "--port", "80"]
+    assert masking({"planner_mcp_servers": servers}) == {"planner_mcp_servers": {"issues": masked}}
+    assert masking({"value": json.dumps(servers)}) == {"value": json.dumps({"issues": masked})}

@@ -135,8 +135,10 @@ class IssuerTokens:
             raise ValueError(f"missing claim {issuer.tenant_claim}")
         is_operator = bool(issuer.operator_tenant) and claimed_tenant == issuer.operator_tenant
         tenant = "" if is_operator else validate_tenant(claimed_tenant)
-        claimed_scopes = claims.get(issuer.scopes_claim, ())
-        scopes = claimed_scopes.split() if isinstance(claimed_scopes, str) else map(str, claimed_scopes)
+        claimed_scopes = claims.get(issuer.scopes_claim, [])
+        scopes = claimed_scopes.split() if isinstance(claimed_scopes, str) else claimed_scopes
+        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+            raise ValueError(f"the claim {issuer.scopes_claim} is neither a text nor a list of texts")
         subject = str(claims["sub"])
         if not subject or len(subject) > MAX_NAME_CHARS or not subject.isprintable():
             raise ValueError("the subject cannot be a name")

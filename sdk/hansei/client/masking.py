@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from chassis.secrets import REDACTED, is_secret, remove_secrets
+from chassis.secrets import REDACTED, is_secret, mark_option_values, remove_secrets
 
 TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SecretMask:
         if isinstance(value, Mapping):
             return {self(str(name)): self(member, str(name)) for name, member in value.items()}
         if isinstance(value, list | tuple):
-            return [self(member) for member in value]
+            return [REDACTED if is_hidden else self(member) for member, is_hidden in mark_option_values(value)]
         if not isinstance(value, str):
             return REDACTED if value and is_secret(key) else value
         if value and key in self._secret_variables:
