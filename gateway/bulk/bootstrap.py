@@ -63,6 +63,7 @@ def build_bulk(settings: BulkSettings, database_url: URL, chain: LearnChain) -> 
         RetryPolicy(
             settings.bulk_attempts, settings.bulk_retry_base_seconds, longest_pause=settings.bulk_retry_max_seconds
         ),
+        outage_seconds=settings.bulk_outage_seconds,
         record_attempt=metrics.record_attempt,
     )
     learning = BulkLearning(

@@ -41,11 +41,33 @@ class Failure:
     is_transient: bool
     retry_after: float | None = None
 
+    @property
+    def is_outage(self) -> bool:
+        """Return whether a service was away: the trajectory was not tried."""
+        return self.code == "UNAVAILABLE"
+
     @classmethod
     def from_error(cls, error: HanseiError, *, is_transient: bool) -> Failure:
         """Return the failure of an error of a service."""
         message = shorten(error.message, MAX_MESSAGE_CHARS)
         return cls(error.code, error.reason, message, is_transient, error.retry_after)
+
+
+@dataclass(slots=True)
+class Outage:
+    """The failures of a trajectory, one after another, because a service was away."""
+
+    began: float | None = None
+    failures: int = 0
+
+    def tolerates(self, outcome: Learned | Failure, now: float, limit: float) -> bool:
+        """Count an outcome at a time; return whether it is an outage that has lasted less than `limit` seconds."""
+        if isinstance(outcome, Learned) or not outcome.is_outage:
+            self.began, self.failures = None, 0
+            return False
+        self.began = now if self.began is None else self.began
+        self.failures += 1
+        return now - self.began < limit
 
 
 class AttemptResult(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -73,6 +74,30 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_with_a_reason(desk: De
         "PEER_UNAVAILABLE",
         "the reflector is away",
     )
+
+
+@pytest.mark.parametrize(("outage_seconds", "dead"), [(60.0, 0), (20.0, 1)])
+async def test_an_outage_uses_up_no_attempt_for_a_while(desk: Desk, outage_seconds: float, dead: int) -> None:
+    job_id, key = await desk.submit(1)
+    book, seconds = Book([Unavailable("the reflector is away", reason="PEER_UNAVAILABLE")] * 50), count()
+    (batch,) = await desk.batches.batches(key)
+    learner = BatchLearner(
+        book, desk.batches, AT_ONCE, outage_seconds=outage_seconds, monotonic=lambda: next(seconds) / 2
+    )
+    await learner.run(batch)
+    job = await desk.jobs.find(job_id)
+    assert (job.learned, job.dead) == (1 - dead, dead)
+    assert len(book.requests) == (20 + 3 if dead else 51)
+
+
+async def test_other_failures_count_during_an_outage(desk: Desk) -> None:
+    job_id, key = await desk.submit(1)
+    away, busy = Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)
+    book = Book([away, busy, away, away, busy, away, busy])
+    (batch,) = await desk.batches.batches(key)
+    await BatchLearner(book, desk.batches, AT_ONCE, outage_seconds=60.0).run(batch)
+    (letter,) = await desk.jobs.dead_letters(job_id, -1, 10)
+    assert (letter.attempts, letter.code, len(book.requests)) == (3, "RESOURCE_EXHAUSTED", 7)
 
 
 async def test_what_another_attempt_cannot_mend_is_tried_once(desk: Desk) -> None:

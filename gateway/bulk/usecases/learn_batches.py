@@ -17,7 +17,14 @@ from chassis.calls import Call, create_id, current_call
 from chassis.errors import Aborted, HanseiError, ResourceExhausted, Unavailable
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
-from gateway.bulk.domain.attempts import AttemptResult, Failure, Learned, PendingTrajectory, classify_outcome
+from gateway.bulk.domain.attempts import (
+    AttemptResult,
+    Failure,
+    Learned,
+    Outage,
+    PendingTrajectory,
+    classify_outcome,
+)
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.usecases.ports import LearnChain, ProgressStore
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -46,14 +53,19 @@ class BatchLearner:
         policy: RetryPolicy,
         jitter: Callable[[], float] = random.random,
         *,
+        outage_seconds: float = 0.0,
         record_attempt: Callable[[AttemptResult, float], None] = lambda result, seconds: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`record_attempt` gets the result of each attempt and the seconds it took."""
+        """`record_attempt` gets the result of each attempt and the seconds it took.
+
+        Failures because a service is away use up no attempt for `outage_seconds` after the first of them.
+        """
         self._chain = chain
         self._store = store
         self._policy = policy
         self._jitter = jitter
+        self._outage_seconds = outage_seconds
         self._record_attempt = record_attempt
         self._monotonic = monotonic
         self._stopping = asyncio.Event()
@@ -76,20 +88,23 @@ class BatchLearner:
 
     async def _learn_trajectory(self, key: str, position: int) -> None:
         """Try a trajectory until it is learned, given up, or does not wait any more."""
+        outage = Outage()
         while True:
             pending = await self._retry(self._store.find_pending, key, position)
             if pending is None:
                 return None
             attempt, started_at = pending.attempts + 1, self._monotonic()
             outcome = await self._attempt_learn(_learn_request(pending, position))
-            result = classify_outcome(attempt, self._policy.attempts, outcome)
+            is_tolerated = outage.tolerates(outcome, started_at, self._outage_seconds)
+            result = classify_outcome(attempt, None if is_tolerated else self._policy.attempts, outcome)
             self._record_attempt(result, self._monotonic() - started_at)
             if isinstance(outcome, Learned):
                 return await self._retry(self._store.save_learned, key, position, outcome)
             if result is AttemptResult.DEAD:
                 return await self._retry(self._store.save_dead_letter, key, position, outcome)
-            await self._retry(self._store.save_failure, key, position, outcome)
-            await self._pause(self._policy.pause(attempt, outcome.retry_after, self._jitter))
+            await self._retry(self._store.save_failure, key, position, outcome, attempts=0 if is_tolerated else 1)
+            failures = outage.failures if is_tolerated else attempt
+            await self._pause(self._policy.pause(failures, outcome.retry_after, self._jitter))
 
     async def _attempt_learn(self, request: gateway.LearnRequest) -> Learned | Failure:
         """Make one attempt. An attempt in progress is finished, also when the learner is stopped."""

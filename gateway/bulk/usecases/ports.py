@@ -80,8 +80,8 @@ class ProgressStore(Protocol):
     async def save_learned(self, key: str, position: int, learned: Learned) -> None:
         """Count a trajectory as learned, once."""
 
-    async def save_failure(self, key: str, position: int, failure: Failure) -> None:
-        """Store a failed attempt; the trajectory still waits."""
+    async def save_failure(self, key: str, position: int, failure: Failure, attempts: int = 1) -> None:
+        """Store why a trajectory failed, and count `attempts`, 0 or 1; it still waits."""
 
     async def save_dead_letter(self, key: str, position: int, failure: Failure) -> None:
         """Make a waiting trajectory a dead letter."""

@@ -134,11 +134,13 @@ class BatchRepository:
 
         await self._database.write(update_counts, key)
 
-    async def save_failure(self, key: str, position: int, failure: Failure) -> None:
-        """Store a failed attempt; the trajectory still waits."""
+    async def save_failure(self, key: str, position: int, failure: Failure, attempts: int = 1) -> None:
+        """Store why a trajectory failed, and count `attempts`, 0 or 1; it still waits."""
 
         def update_attempts(connection: Connection) -> None:
-            _update_state(connection, key, position, WAITING, (WAITING,), attempts=1, **_describe_reason(failure))
+            _update_state(
+                connection, key, position, WAITING, (WAITING,), attempts=attempts, **_describe_reason(failure)
+            )
 
         await self._database.write(update_attempts, key)
 
