@@ -153,7 +153,9 @@ class _Compiler:
                 return _UNARY[operator](self.compile(operand, variables))
             case Logic(operator, conditions):
                 return _compile_logic(operator, [self.compile(condition, variables) for condition in conditions])
-            case Binary(operator, left, Literal(value)) if operator in _COMPARISONS and _is_number(value):
+            case Binary(operator, left, Literal(int() | float() as value)) if operator in _COMPARISONS and _is_number(
+                value
+            ):
                 return _compile_limit(operator, self.compile(left, variables), value)
             case Binary("==", left, Literal(str(value))) if len(value) < CHARS_PER_STEP:
                 return _compile_text_test(self.compile(left, variables), value)
@@ -236,8 +238,8 @@ def _compile_macro(operand: _Function, variable: str, condition: _Function, is_a
 
 
 def _compile_logic(operator: str, conditions: list[_Function]) -> _Function:
-    decisive = operator == "||"
-    other = not decisive
+    decisive: bool = operator == "||"
+    other: bool = not decisive
     failures = (EvaluationFailed, KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 
     def evaluate(evaluation: TargetEvaluation) -> bool:
@@ -247,7 +249,7 @@ def _compile_logic(operator: str, conditions: list[_Function]) -> _Function:
             try:
                 value = condition(evaluation)
                 if value is decisive:
-                    return decisive
+                    return bool(decisive)
                 if value is not other:
                     _as_bool(value)
             except failures as error:
