@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def _measure(echo_channel: grpc.Channel, channel: grpc.Channel) -> dict[str, lis
     check = pb.CheckCallRequest(dataset=DATASET, session_id="s", call=pb.GuardedCall(tool="tool_7", arguments="{}"))
     times: dict[str, list[float]] = {"echo": [], "check_call": []}
     for _ in range(WARM_UP + ROUNDS):
-        for name, call in (("echo", lambda: echo.Echo(text)), ("check_call", lambda: guards.CheckCall(check))):
+        for name, call in (("echo", partial(echo.Echo, text)), ("check_call", partial(guards.CheckCall, check))):
             began = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - began)
