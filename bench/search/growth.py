@@ -38,7 +38,7 @@ EVERYTHING, FUSION = CandidateFilter(min_confidence=0.3), Fusion(0.5)
 def row(documents: int) -> dict[str, Any]:
     """Median times in microseconds, and the share of the exact top ten that preselection finds."""
     corpus = create_corpus(documents, QUERIES)
-    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES), 0.5)
     index: HybridIndex[int] = HybridIndex(DIMENSION, tokenize_mixed, rules)
     index.apply([Entry(str(number), text, number) for number, text in enumerate(corpus.texts)], corpus.vectors)
     began = time.perf_counter()

@@ -71,7 +71,7 @@ class HanseiEngine:
         self._tokenize, self._entry = tokenize_mixed, Entry
         self._everything, self._fusion = CandidateFilter(min_confidence=0.3), Fusion(ALPHA)
         self._index: HybridIndex[int] = HybridIndex(
-            DIMENSION, tokenize_mixed, RankingRules(LUCENE, LoopsInUse(load_loops()))
+            DIMENSION, tokenize_mixed, RankingRules(LUCENE, LoopsInUse(load_loops()), sentence_weight=0.5)
         )
         self._index.apply([Entry(str(i), text, i) for i, text in enumerate(corpus.texts)], corpus.vectors)
 

@@ -38,7 +38,7 @@ def write_snapshot(folder: Path, dataset: str, corpus: Corpus) -> None:
         )
         for number, text in enumerate(corpus.texts)
     ]
-    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES), 0.5)
     index: HybridIndex[Any] = HybridIndex(DIMENSION, tokenize_mixed, rules)
     index.apply([create_bullet_entry(bullet) for bullet in bullets], corpus.vectors, revision=1)
     index.build_neighbours()

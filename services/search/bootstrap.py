@@ -218,7 +218,7 @@ def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: 
         from services.search.adapters.reference import ReferenceIndex  # imports FAISS and rank_bm25
 
         def create(dimension: int) -> ReferenceIndex[Any]:
-            return ReferenceIndex(dimension, tokenize, settings.bm25)
+            return ReferenceIndex(dimension, tokenize, settings.bm25, settings.sentence_weight)
 
         return IndexFactory(create, lambda state: create(0))
     probes = settings.search_probes
@@ -233,7 +233,7 @@ def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: 
 
         return FaissNeighbours.restore(arrays, probes)
 
-    rules = RankingRules(settings.bm25, loops, settings.search_exact_limit, build_neighbours)
+    rules = RankingRules(settings.bm25, loops, settings.search_exact_limit, build_neighbours, settings.sentence_weight)
     return IndexFactory(
         lambda dimension: HybridIndex(dimension, tokenize, rules),
         lambda state: HybridIndex.restore(state, tokenize, rules, restore_neighbours),
@@ -277,6 +277,7 @@ async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence
             settings.bm25,
             VectorWeight(settings.search_alpha, settings.search_alpha_scaling),
             settings.search_fusion,
+            settings.sentence_weight,
         )
     }
     compared.update((name, NAMED_VARIANTS[name]) for name in variants)

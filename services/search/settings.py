@@ -41,6 +41,10 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: the better one
     by measurement, `lucene` for the tokenisers `mixed` and `sudachi`, `okapi` for the specified ones."""
 
+    search_sentence_weight: float = create_plain_field(0.5, ge=0, le=1)
+    """Share of its weight that a word of the query gains in an entry's best sentence, where most of the words stand
+    together. Only for `lucene` and `minmax`; 0 ranks by whole entries alone."""
+
     search_fusion: Literal["minmax", "rrf"] = create_plain_field("minmax")
     """Fusion of both scores: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
 
@@ -79,6 +83,11 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
 
     search_max_collections: int = Field(32, ge=1, le=10_000)
     """Document collections indexed in memory at once. Beyond, the least recently used index is closed."""
+
+    @property
+    def sentence_weight(self) -> float:
+        """Return the weight of the best sentence, 0 for the specified formula of BM25."""
+        return 0.0 if self.bm25.floored else self.search_sentence_weight
 
     @property
     def bm25(self) -> Variant:

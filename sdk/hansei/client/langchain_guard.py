@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from langchain_core.messages import ToolMessage
-
 from chassis.targets.session import ToolCallRequest
+from hansei.client.extras import import_from_extra
 from hansei.client.guards import CallVerdict, SessionGuard
+
+with import_from_extra("langchain", "langchain_core"):
+    from langchain_core.messages import ToolMessage
 
 ADVICE = "Not executed yet. A lesson from earlier sessions:\n{text}\nRepeat the same call if it is right all the same."
 REFUSAL = "Refused because of a lesson from earlier sessions:\n{text}"

@@ -15,17 +15,19 @@ from rank_bm25 import BM25Okapi
 from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.bm25 import Variant
 from services.search.domain.entry import Entry
-from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Floats, Fusion, fuse
+from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Floats, Fusion, add_best_sentences, fuse
 from services.search.domain.items import Items
+from services.search.domain.loops import SENTENCE_BITS
 from services.search.domain.query import CandidateFilter, ItemT, Ranking, Results, TermScore
+from services.search.domain.sentences import EntryTerms, choose_refined_count, tokenize_entry
 from services.search.domain.snapshot import IndexState
-from services.search.domain.tokenizers import Tokenizer, tokenize_entry
+from services.search.domain.tokenizers import Tokenizer
 from services.search.domain.vectors import Float32s, scale_to_unit
 
 
 class _Row(NamedTuple):
     entry: Entry[Any]
-    terms: list[str]
+    tokenized: EntryTerms
     unit: Float32s
 
 
@@ -36,6 +38,7 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
     dimension: int
     entries: Sequence[_Row]
     variant: Variant
+    sentence_weight: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -59,10 +62,16 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
         candidates = self._filter(admitted)
         if not candidates:
             return Ranking(alpha=fusion.alpha)
-        units, corpus = np.array([row.unit for row in candidates]), [row.terms for row in candidates]
+        units, corpus = np.array([row.unit for row in candidates]), [row.tokenized.terms for row in candidates]
         cosine, bm25 = _compute_cosines(units, query), self._compute_bm25(corpus, terms)
         attainable = self._compute_attainable(corpus, terms) if fusion.rise else 0.0
-        ranked = fuse(cosine, bm25, np.arange(len(candidates)), fusion, count, attainable)
+        order = np.arange(len(candidates))
+        is_refined = self.sentence_weight > 0.0 and fusion.method == "minmax"
+        ranked_count = choose_refined_count(count, len(candidates)) if is_refined else count
+        ranked = fuse(cosine, bm25, order, fusion, ranked_count, attainable)
+        if is_refined:
+            sums = self._sum_best_sentences(corpus, terms, [candidates[n].tokenized for n in ranked.rows.tolist()])
+            ranked = add_best_sentences(ranked, sums, self.sentence_weight, order, count)
         best = ranked.rows.tolist()
         matched: list[tuple[TermScore, ...]] = []
         if explain:
@@ -89,6 +98,20 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
         scores: Floats = np.asarray(self._create_model(corpus).get_scores(list(terms)), np.float64)
         return scores * self.variant.gain / (self.variant.k1 + 1.0)
 
+    def _sum_best_sentences(
+        self, corpus: list[list[str]], terms: Sequence[str], entries: Sequence[EntryTerms]
+    ) -> Floats:
+        """Return for each entry the highest sum of the weights of the terms in one of its sentences."""
+        if not any(corpus):
+            return np.zeros(len(entries))
+        idf, gain = self._create_model(corpus).idf, self.variant.gain
+        sums = np.zeros((len(entries), SENTENCE_BITS))
+        for number, entry in enumerate(entries):
+            for term, sentence in set(zip(entry.terms, (n % SENTENCE_BITS for n in entry.sentences), strict=True)):
+                sums[number, sentence] += terms.count(term) * idf[term] * gain
+        best: Floats = sums.max(axis=1)
+        return best
+
     def _compute_attainable(self, corpus: list[list[str]], terms: Sequence[str]) -> float:
         """Return the score of a text of average length that has each term once, also terms that no candidate has."""
         idf = self._create_model(corpus).idf if any(corpus) else {}
@@ -104,10 +127,10 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
 class ReferenceIndex(Generic[ItemT]):
     """Implements `SearchIndex`."""
 
-    def __init__(self, dimension: int, tokenize: Tokenizer, variant: Variant) -> None:
+    def __init__(self, dimension: int, tokenize: Tokenizer, variant: Variant, sentence_weight: float = 0.0) -> None:
         self._tokenize = tokenize
         self._rows: dict[str, _Row] = {}
-        self.view: ReferenceView[ItemT] = ReferenceView(0, dimension, (), variant)
+        self.view: ReferenceView[ItemT] = ReferenceView(0, dimension, (), variant, sentence_weight)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -134,9 +157,10 @@ class ReferenceIndex(Generic[ItemT]):
             raise EmbeddingFailed(f"vectors of shape {matrix.shape} for an index of {(len(entries), width)}")
         units = scale_to_unit(matrix).astype(np.float32)
         rows = {entry_id: row for entry_id, row in self._rows.items() if entry_id not in deleted}
+        split = self.view.sentence_weight > 0.0
         for entry, vector in zip(entries, units, strict=True):
             entry.check()
-            rows[entry.id] = _Row(entry, tokenize_entry(entry.text, entry.keywords, self._tokenize), vector)
+            rows[entry.id] = _Row(entry, tokenize_entry(entry.text, entry.keywords, self._tokenize, split), vector)
         if order is not None:
             rows = {entry_id: rows[entry_id] for entry_id in dict.fromkeys([*order, *rows]) if entry_id in rows}
         self._rows = rows

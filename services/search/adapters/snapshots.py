@@ -22,7 +22,7 @@ from services.search.domain.snapshot import IndexSnapshot, IndexState, StoredIte
 
 log = get_logger(__name__)
 
-FORMAT = 6
+FORMAT = 7
 
 
 class SnapshotFiles(Generic[StoredItemT]):

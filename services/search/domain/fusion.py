@@ -22,6 +22,9 @@ DECIMALS = 6
 RRF_CONSTANT = 60.0
 """k of reciprocal rank fusion (Cormack, Clarke & Büttcher, SIGIR 2009)."""
 
+ENOUGH = 0.75
+"""A text with this share of the attainable BM25 has enough words of the query: an answer seldom repeats them all."""
+
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
@@ -37,11 +40,11 @@ class Fusion(NamedTuple):
     rise: float = 0.0
 
     def choose_alpha(self, best: float, attainable: float) -> float:
-        """Return alpha + rise · (1 − c); c is the share of the attainable BM25 score that the best candidate has.
+        """Return alpha + rise · (1 − c); c is the share of `ENOUGH` of the attainable BM25 that the best candidate has.
 
         Attainable is what a text of average length with each word of the query once would score (ADR 149).
         """
-        coverage = min(1.0, best / attainable) if best > 0.0 and attainable > 0.0 else 0.0
+        coverage = min(1.0, best / (ENOUGH * attainable)) if best > 0.0 and attainable > 0.0 else 0.0
         return self.alpha + self.rise * (1.0 - coverage)
 
 
@@ -49,12 +52,15 @@ class RankedRows(NamedTuple):
     """The best rows, best first, with their scores; `spread` is the range of all cosines, `alpha` the weight used.
 
     ``scores`` has a line each for the scaled vector score, the scaled BM25, both combined, the cosine and the raw BM25.
+    ``lowest`` and ``highest`` are the raw BM25 of all candidates.
     """
 
     rows: Int64s
     scores: Floats
     spread: float
     alpha: float
+    lowest: float
+    highest: float
 
 
 def check_alpha(alpha: float) -> float:
@@ -68,14 +74,16 @@ def fuse(
     cosine: NDArray[np.floating], bm25: Floats, order: Int64s, fusion: Fusion, count: int, attainable: float = 0.0
 ) -> RankedRows:
     """Return the `count` best positions of these parallel scores, ties by `order`."""
-    alpha = fusion.choose_alpha(float(bm25.max(initial=0.0)), attainable) if fusion.rise else fusion.alpha
+    lowest, highest = (float(bm25.min()), float(bm25.max())) if len(bm25) else (0.0, 0.0)
+    alpha = fusion.choose_alpha(highest, attainable) if fusion.rise else fusion.alpha
     cosines: Floats = cosine.astype(np.float64)
     scale = score_reciprocal_ranks if fusion.method == "rrf" else scale_min_max
     vector, lexical = scale(cosines), scale(bm25)
     combined = weigh_scores(vector, lexical, alpha)
     best = select_best(combined, order, count)
     scores = np.array([column[best] for column in (vector, lexical, combined, cosines, bm25)])
-    return RankedRows(best, scores, float(np.ptp(cosines)) if len(cosines) else 0.0, alpha)
+    spread = float(np.ptp(cosines)) if len(cosines) else 0.0
+    return RankedRows(best, scores, spread, alpha, lowest, highest)
 
 
 def scale_min_max(scores: Floats) -> Floats:
@@ -93,6 +101,23 @@ def weigh_scores(vector: Floats, bm25: Floats, alpha: float) -> Floats:
     """Return alpha · vector + (1 − alpha) · bm25 (S-31)."""
     combined: Floats = alpha * vector + (1.0 - alpha) * bm25
     return combined
+
+
+def add_best_sentences(ranked: RankedRows, sums: Floats, weight: float, order: Int64s, count: int) -> RankedRows:
+    """Return the `count` best of these rows, with their BM25 raised by `weight` times the sum of their best sentence.
+
+    ``sums`` has for each row the highest sum of the weights of the query's terms in one of its sentences. The scaled
+    and the combined score follow; the raw BM25 stays. Ties are broken by `order`, which has a value for every row.
+    """
+    vector, lexical, combined, cosine, bm25 = ranked.scores
+    if sums.any():
+        raised = bm25 + weight * sums
+        width = max(ranked.highest, float(raised.max())) - ranked.lowest
+        lexical = (raised - ranked.lowest) / width if width > EQUAL_WITHIN else lexical
+        combined = weigh_scores(vector, lexical, ranked.alpha)
+    best = select_best(combined, order[ranked.rows], count)
+    scores = np.array([column[best] for column in (vector, lexical, combined, cosine, bm25)])
+    return ranked._replace(rows=ranked.rows[best], scores=scores)
 
 
 def score_reciprocal_ranks(scores: Floats) -> Floats:

@@ -23,8 +23,9 @@ from services.search.domain.loops import VectorRows
 from services.search.domain.neighbours import EXTENDED_SHARE, NeighbourIndex
 from services.search.domain.postings import Postings
 from services.search.domain.query import ItemT
+from services.search.domain.sentences import EntryTerms, tokenize_entry
 from services.search.domain.snapshot import IndexState
-from services.search.domain.tokenizers import Tokenizer, tokenize_entry, tokenize_whitespace
+from services.search.domain.tokenizers import Tokenizer, tokenize_whitespace
 from services.search.domain.vectors import Float32s, Floats, Vectors, are_finite
 from services.search.domain.view import IndexView, LoopsInUse, RankingRules, encode_facet
 
@@ -85,10 +86,10 @@ class HybridIndex(Generic[ItemT]):
     ) -> IndexView[ItemT]:
         """See `SearchIndex`. Raises `EmbeddingFailed`, `InvalidEntry`."""
         matrix = self._check_vectors(len(entries), vectors)
-        terms = [self._tokenize_entry(entry) for entry in entries]
+        tokenized = [self._tokenize_entry(entry) for entry in entries]
         with self._write_lock:
             dead = [row for entry_id in deleted if (row := self._row_of.pop(entry_id, None)) is not None]
-            dead += self._append(entries, matrix, terms)
+            dead += self._append(entries, matrix, tokenized)
             if dead:
                 self._mark_dead(dead)
             if order is not None:
@@ -154,12 +155,12 @@ class HybridIndex(Generic[ItemT]):
             raise EmbeddingFailed("a vector with a value that is not finite")
         return vectors
 
-    def _tokenize_entry(self, entry: Entry[ItemT]) -> list[str]:
+    def _tokenize_entry(self, entry: Entry[ItemT]) -> EntryTerms:
         entry.check()
-        return tokenize_entry(entry.text, entry.keywords, self._tokenize)
+        return tokenize_entry(entry.text, entry.keywords, self._tokenize, split=self._rules.sentence_weight > 0.0)
 
     def _append(
-        self, entries: Sequence[Entry[ItemT]], vectors: Floats | Float32s, terms: Sequence[Sequence[str]]
+        self, entries: Sequence[Entry[ItemT]], vectors: Floats | Float32s, tokenized: Sequence[EntryTerms]
     ) -> list[int]:
         """Write a row for each entry; return the rows that these replace."""
         if not entries:
@@ -176,7 +177,7 @@ class HybridIndex(Generic[ItemT]):
                 order.append(order[before - first] if before >= first else int(former_order[before]))
                 replaced.append(before)
             self._row_of[entry.id] = row
-        lengths = [len(row_terms) for row_terms in terms]
+        lengths = [len(entry.terms) for entry in tokenized]
         self._ids.extend(entry.id for entry in entries)
         self._items.extend(entry.item for entry in entries)
         self._columns["order"].append(order)
@@ -185,7 +186,7 @@ class HybridIndex(Generic[ItemT]):
         self._columns["smoothed_confidence"].append([entry.smoothed_confidence for entry in entries])
         self._columns["lengths"].append(lengths)
         self._vectors.append(vectors)
-        self._words.append(first, terms)
+        self._words.append(first, [entry.terms for entry in tokenized], [entry.sentences for entry in tokenized])
         self._facets.append(first, [_encode_facets(entry) for entry in entries])
         self._total_length += sum(lengths)
         return replaced

@@ -18,10 +18,14 @@ from services.search.domain.fusion import (
     Fusion,
     Int64s,
     RankedRows,
+    add_best_sentences,
     fuse,
 )
-from services.search.domain.postings import Int32s, Mask
+from services.search.domain.postings import Int32s, Mask, Uint32s
 from services.search.domain.vectors import Float32s, Int8s, compute_inner_products
+
+SENTENCE_BITS = 32
+"""Bits of the set of a posting's sentences."""
 
 
 class WeightedTerms(NamedTuple):
@@ -29,7 +33,8 @@ class WeightedTerms(NamedTuple):
 
     List i is `rows[start : start + length]` with `regions[i]` its start and length. A row with `count` occurrences of
     its term gains `weights[i] · count / (count + shortest + longer · lengths[row])`. ``attainable`` is the score of a
-    row of average length that has each term of the query once, also the terms that no candidate has.
+    row of average length that has each term of the query once, also the terms that no candidate has. ``sentences`` has
+    for each posting the sentences that contain the term, as a set of bits.
     """
 
     rows: Int32s
@@ -40,6 +45,7 @@ class WeightedTerms(NamedTuple):
     shortest: float
     longer: float
     attainable: float
+    sentences: Uint32s
 
     def slice_lists(self) -> list[tuple[Int32s, Int32s, float]]:
         """Return of every list the rows, the occurrences of the term in each, and the weight."""
@@ -72,12 +78,22 @@ class RankRows(Protocol):
         """Return the `count` best rows by both scores, ties by their order (S-29 to S-34)."""
 
 
+class PreferBestSentences(Protocol):
+    """Raises the BM25 of ranked rows by `weight` times the sum of their best sentence, and ranks them again."""
+
+    def __call__(
+        self, words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
+    ) -> RankedRows:
+        """Return the `count` best rows; `order` has a value for every row of the index."""
+
+
 class Loops(NamedTuple):
     """The functions of this module, or another implementation of them."""
 
     rank_rows: RankRows
     select_best_by_words: Callable[[WeightedTerms, Mask | None, int], Int64s]
     count_admitted: Callable[[Int32s, Int64s, Mask], Int64s]
+    prefer_best_sentences: PreferBestSentences
 
 
 def rank_rows(
@@ -115,12 +131,36 @@ def score_rows(words: WeightedTerms, rows: Int64s) -> tuple[NDArray[np.bool_], F
     matches = np.zeros((len(words.weights), len(rows)), np.bool_)
     scores = np.zeros((len(words.weights), len(rows)))
     for number, (listed, counts, weight) in enumerate(words.slice_lists()):
-        positions = np.searchsorted(listed, rows.astype(np.int32))
-        inside = np.flatnonzero(positions < len(listed))
-        found = inside[listed[positions[inside]] == rows[inside]]
+        found, positions = find_positions(listed, rows)
         matches[number, found] = True
-        scores[number, found] = words.compute_gain(counts[positions[found]], rows[found], weight)
+        scores[number, found] = words.compute_gain(counts[positions], rows[found], weight)
     return matches, scores
+
+
+def prefer_best_sentences(
+    words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
+) -> RankedRows:
+    """See `PreferBestSentences`."""
+    return add_best_sentences(ranked, sum_best_sentences(words, ranked.rows), weight, order, count)
+
+
+def sum_best_sentences(words: WeightedTerms, rows: Int64s) -> Floats:
+    """Return for each of these rows the highest sum of weights of the terms that one of its sentences contains."""
+    sums = np.zeros((SENTENCE_BITS, len(rows)))
+    bits = np.arange(SENTENCE_BITS, dtype=np.uint32)[:, np.newaxis]
+    for (start, length), weight in zip(words.regions.tolist(), words.weights.tolist(), strict=True):
+        inside, positions = find_positions(words.rows[start : start + length], rows)
+        sums[:, inside] += weight * (words.sentences[start + positions] >> bits & 1)
+    best: Floats = sums.max(axis=0)
+    return best
+
+
+def find_positions(listed: Int32s, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the indices of those `rows` that are in the ascending list, and their positions there."""
+    positions = np.searchsorted(listed, rows.astype(np.int32))
+    inside = np.flatnonzero(positions < len(listed))
+    found = inside[listed[positions[inside]] == rows[inside]]
+    return found, positions[found]
 
 
 def select_best_by_words(words: WeightedTerms, mask: Mask | None, count: int) -> Int64s:
@@ -141,4 +181,4 @@ def count_admitted(rows: Int32s, regions: Int64s, mask: Mask) -> Int64s:
     return np.array(counts, np.int64)
 
 
-NUMPY_LOOPS = Loops(rank_rows, select_best_by_words, count_admitted)
+NUMPY_LOOPS = Loops(rank_rows, select_best_by_words, count_admitted, prefer_best_sentences)

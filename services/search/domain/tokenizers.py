@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -109,14 +109,6 @@ def cache_query_terms(tokenize: Tokenizer) -> QueryTokenizer:
         return tuple(tokenize(text))
 
     return lambda text: tokenize_cached(text) if len(text) <= LONGEST_QUERY else tokenize(text)
-
-
-def tokenize_entry(text: str, keywords: Iterable[str], tokenize: Tokenizer) -> list[str]:
-    """Return the terms of an entry: those of its text, then those of each keyword in order (S-18)."""
-    terms = tokenize(text)
-    for keyword in keywords:
-        terms.extend(tokenize(keyword))
-    return terms
 
 
 def compute_latin_share(text: str) -> float:

@@ -28,6 +28,7 @@ from services.search.domain.loops import (
 from services.search.domain.neighbours import TOLERATED_SHARE, BuildNeighbours, NeighbourIndex
 from services.search.domain.postings import Int32s, Mask, PostingsView
 from services.search.domain.query import CandidateFilter, ItemT, Ranking, Results, TermScore
+from services.search.domain.sentences import choose_refined_count
 from services.search.domain.vectors import Float32s, compute_inner_products
 
 CACHED_FILTERS = 32
@@ -44,12 +45,16 @@ class LoopsInUse:
 
 
 class RankingRules(NamedTuple):
-    """The parameters of ranking. With more than `exact_limit` candidates only a pool of them is scored."""
+    """The parameters of ranking. With more than `exact_limit` candidates only a pool of them is scored.
+
+    ``sentence_weight``, from 0 on, is the share of a term's weight that it gains in the best sentence; 0 for none.
+    """
 
     variant: Variant
     computing: LoopsInUse
     exact_limit: int = NO_LIMIT
     build_neighbours: BuildNeighbours | None = None
+    sentence_weight: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +142,17 @@ class IndexView(Generic[ItemT]):
         if not candidates.count:
             return Ranking(alpha=fusion.alpha)
         words = self._weigh(terms, candidates)
+        loops, weight = self.rules.computing.loops, self.rules.sentence_weight
+        # A bonus has no meaning for reciprocal ranks.
+        is_refined = weight > 0.0 and fusion.method == "minmax" and len(words.weights) > 0
+        ranked_count = choose_refined_count(count, candidates.count) if is_refined else count
         preselected = candidates.count > self.rules.exact_limit and self._is_covered()
         if preselected:
-            ranked = self._rank_pool(words, query, candidates, fusion, count)
+            ranked = self._rank_pool(words, query, candidates, fusion, ranked_count)
         else:
-            loops = self.rules.computing.loops
-            ranked = loops.rank_rows(self.vectors, words, query, candidates.mask, fusion, count)
+            ranked = loops.rank_rows(self.vectors, words, query, candidates.mask, fusion, ranked_count)
+        if is_refined:
+            ranked = loops.prefer_best_sentences(words, ranked, weight, self.vectors.order, count)
         matched = _explain(self._select_indexed(terms), words, ranked.rows) if explain else ()
         results = Results(self.items.get_all(ranked.rows.tolist()), ranked.scores, matched)
         return Ranking(results, candidates.count, ranked.alpha, preselected)
@@ -210,6 +220,7 @@ class IndexView(Generic[ItemT]):
             variant.k1 * (1.0 - variant.b),
             variant.k1 * variant.b / average,
             total * variant.gain / (1.0 + variant.k1),
+            postings.sentences,
         )
 
     def _select(self, admitted: CandidateFilter) -> Candidates:

@@ -62,12 +62,13 @@ class RetrievalSet(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RankingVariant:
-    """A way to rank: tokeniser, BM25 formula, weight of the vector score, and fusion of both scores."""
+    """A way to rank: tokeniser, BM25 formula, weight of the vector score, fusion, weight of the best sentence."""
 
     tokenizer: str
     bm25: Variant
     weight: VectorWeight
     fusion: str = "minmax"
+    sentence_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ NAMED_VARIANTS: Mapping[str, RankingVariant] = {
     "bm25_whitespace": RankingVariant("whitespace", OKAPI, VectorWeight(0.0)),
     "vectors": RankingVariant("mixed", LUCENE, VectorWeight(1.0, scaled=False)),
     "unscaled": RankingVariant("mixed", LUCENE, VectorWeight(0.5, scaled=False)),
+    "whole_entries": RankingVariant("mixed", LUCENE, VectorWeight(0.5)),
     "sudachi": RankingVariant("sudachi", LUCENE, VectorWeight(0.5)),
     "rrf": RankingVariant("mixed", LUCENE, VectorWeight(0.5, scaled=False), "rrf"),
 }
@@ -133,7 +135,9 @@ def _evaluate_variant(
     loops: LoopsInUse,
 ) -> Quality:
     tokenize = get_tokenizer(variant.tokenizer)
-    index = HybridIndex[str](documents.shape[1], tokenize, RankingRules(variant.bm25, loops))
+    index = HybridIndex[str](
+        documents.shape[1], tokenize, RankingRules(variant.bm25, loops, sentence_weight=variant.sentence_weight)
+    )
     view = index.apply([Entry(name, text, name) for name, text in retrieval_set.docs.items()], documents)
     metrics: list[tuple[float, float, float]] = []
     for (query, text), vector in zip(retrieval_set.judged_queries.items(), query_vectors, strict=True):

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain.messages import HumanMessage, SystemMessage, ToolMessage
-from langchain_core.messages import messages_to_dict
-
 from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+with import_from_extra("langgraph", "langchain", "langchain_core"):
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.messages import HumanMessage, SystemMessage, ToolMessage
+    from langchain_core.messages import messages_to_dict
 
 
 class PlaybookMiddleware(AgentMiddleware[Any, Any]):

@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents import FunctionTool, RunConfig, RunResult, ToolGuardrailFunctionOutput, ToolInputGuardrail
-from agents.run import CallModelData, ModelInputData
-
 from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+with import_from_extra("openai-agents", "agents"):
+    from agents import FunctionTool, RunConfig, RunResult, ToolGuardrailFunctionOutput, ToolInputGuardrail
+    from agents.run import CallModelData, ModelInputData
 
 
 def build_run_config(memory: AgentMemory, config: RunConfig | None = None) -> RunConfig:

@@ -15,14 +15,16 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic_ai import RunContext, SkipToolExecution
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import ToolDefinition
-
 from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+with import_from_extra("pydantic-ai", "pydantic_ai"):
+    from pydantic_ai import RunContext, SkipToolExecution
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.run import AgentRunResult
+    from pydantic_ai.tools import ToolDefinition
 
 
 class PlaybookCapability(AbstractCapability[Any]):

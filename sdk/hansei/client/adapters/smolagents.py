@@ -14,10 +14,12 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smolagents import MultiStepAgent, Tool
-
 from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+with import_from_extra("smolagents", "smolagents"):
+    from smolagents import MultiStepAgent, Tool
 
 
 def guard_tools(memory: AgentMemory, tools: Sequence[Tool]) -> list[Tool]:

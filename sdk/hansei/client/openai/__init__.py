@@ -16,12 +16,9 @@ Requires the extra `openai`. `AsyncAgentSession` is the same for `AsyncOpenAI` a
 
 from __future__ import annotations
 
-try:
+from hansei.client.extras import import_from_extra
+
+with import_from_extra("openai", "openai"):
     from hansei.client.openai.session import PREAMBLE, AgentSession, AsyncAgentSession
-except ModuleNotFoundError as error:
-    if error.name != "openai":
-        raise
-    remedy = "hansei.client.openai needs openai: pip install 'hansei[openai]'"
-    raise ModuleNotFoundError(remedy, name=error.name) from None
 
 __all__ = ["PREAMBLE", "AgentSession", "AsyncAgentSession"]

@@ -42,7 +42,9 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
         if fusion.method != "minmax" or count > len(vectors.order) // 4:
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
         admitted = EVERY_ROW if mask is None else mask
-        ranked = RankedRows(*numba_loops.rank_rows(*vectors, *words, query, admitted, fusion.alpha, fusion.rise, count))
+        ranked = RankedRows(
+            *numba_loops.rank_rows(*vectors, *words[:-1], query, admitted, fusion.alpha, fusion.rise, count)
+        )
         if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
         return ranked
@@ -50,10 +52,19 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
     def select_best_by_words(words: WeightedTerms, mask: Mask | None, count: int) -> Int64s:
         if len(words.weights) and words.weights.min() < 0.0:  # then the most that a list adds is unknown
             return numpy_loops.select_best_by_words(words, mask, count)
-        rows: Int64s = numba_loops.select_best_by_words(*words[:-1], EVERY_ROW if mask is None else mask, count)
+        rows: Int64s = numba_loops.select_best_by_words(*words[:-2], EVERY_ROW if mask is None else mask, count)
         return rows
 
-    return Loops(rank_rows, select_best_by_words, numba_loops.count_admitted)
+    def prefer_best_sentences(
+        words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
+    ) -> RankedRows:
+        lists = words.rows, words.sentences, words.regions, words.weights
+        rows, scores = numba_loops.prefer_best_sentences(
+            *lists, ranked.rows, ranked.scores, order, ranked.lowest, ranked.highest, ranked.alpha, weight, count
+        )
+        return ranked._replace(rows=rows, scores=scores)
+
+    return Loops(rank_rows, select_best_by_words, numba_loops.count_admitted, prefer_best_sentences)
 
 
 class LoopsLoader:

@@ -20,9 +20,11 @@ _vectorise = njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan",
 # Sums in any order: equal rows still give equal bits.
 _reorder = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 
-# As in `services.search.domain.fusion` and `services.search.domain.vectors`; a test compares them.
+# As in the domain's modules of fusion, loops and vectors; a test compares them.
 EQUAL_WITHIN = 1e-12
 LARGEST_CODE = 127
+SENTENCE_BITS = 32
+ENOUGH = 0.75
 # The most that float32 rounding adds to a product of unit vectors.
 ROUNDING = 2e-6
 LARGEST_INT32 = 2**31 - 1
@@ -64,7 +66,7 @@ def rank_rows(
     rise,
     count,
 ):
-    """Return the best rows, their scores, the spread of the cosines and the weight of the vector score.
+    """Return the best rows, their scores, the spread of the cosines, the weight of the vector score, the range of BM25.
 
     One pass over the codes, then the exact products of the rows that may matter.
     """
@@ -96,7 +98,7 @@ def rank_rows(
         scores[2, number] = combined[position]
         scores[3, number] = vector
         scores[4, number] = lexical[position]
-    return chosen[positions], scores, high_v - low_v if len(positions) else 0.0, alpha
+    return chosen[positions], scores, high_v - low_v if len(positions) else 0.0, alpha, low_b, high_b
 
 
 @_compile
@@ -146,9 +148,44 @@ def select_best_by_words(rows, counts, regions, weights, lengths, shortest, long
 
 
 @_compile
+def prefer_best_sentences(
+    rows, sentences, regions, weights, chosen, scores, order, lowest, highest, alpha, weight, count
+):
+    """Return the best of the chosen rows, and their scores, after their BM25 is raised by their best sentence."""
+    sums = _sum_best_sentences(rows, sentences, regions, weights, chosen)
+    if len(sums) and sums.max() > 0.0:
+        raised = scores[4] + weight * sums
+        highest = max(highest, raised.max())
+        if highest - lowest > EQUAL_WITHIN:
+            scores[1] = (raised - lowest) / (highest - lowest)
+        scores[2] = alpha * scores[0] + (1.0 - alpha) * scores[1]
+    positions = _sort_highest(scores[2], order[chosen], count)
+    return chosen[positions], scores[:, positions]
+
+
+@_compile
+def _sum_best_sentences(rows, sentences, regions, weights, chosen):
+    """Return for each chosen row the highest sum of weights of the terms that one of its sentences contains."""
+    best, sums = np.zeros(len(chosen)), np.empty(SENTENCE_BITS)
+    for number, row in enumerate(chosen):
+        sums[:] = 0.0
+        for i in range(len(regions)):
+            start, end = regions[i, 0], regions[i, 0] + regions[i, 1]
+            position = start + np.searchsorted(rows[start:end], row)
+            if position < end and rows[position] == row:
+                bits, sentence = sentences[position], 0
+                while bits:
+                    if bits & 1:
+                        sums[sentence] += weights[i]
+                    bits, sentence = bits >> 1, sentence + 1
+        best[number] = sums.max()
+    return best
+
+
+@_compile
 def _choose_alpha(alpha, rise, best, attainable):
     """See `Fusion.choose_alpha`."""
-    coverage = min(1.0, best / attainable) if best > 0.0 and attainable > 0.0 else 0.0
+    coverage = min(1.0, best / (ENOUGH * attainable)) if best > 0.0 and attainable > 0.0 else 0.0
     return alpha + rise * (1.0 - coverage)
 
 
@@ -392,5 +429,19 @@ SIGNATURES: dict[Any, tuple[Any, ...]] = {
     ),
     select_best_by_words: (*_words, _mask, types.int64),
     count_admitted: (_lists[0], _lists[2], _mask),
+    prefer_best_sentences: (
+        _lists[0],
+        _build_readonly_array(types.uint32, 1),
+        _lists[2],
+        _build_readonly_array(types.float64, 1),
+        _build_readonly_array(types.int64, 1),
+        types.float64[:, ::1],
+        _build_readonly_array(types.int64, 1),
+        types.float64,
+        types.float64,
+        types.float64,
+        types.float64,
+        types.int64,
+    ),
 }
 """The loops that Python calls, and the argument types that they are compiled for."""

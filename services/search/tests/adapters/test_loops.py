@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from services.search.adapters.loops import LoopsLoader, load_loops, numba_loops
 from services.search.domain import fusion, vectors
 from services.search.domain.fusion import Fusion
-from services.search.domain.loops import NUMPY_LOOPS, VectorRows, WeightedTerms, score_rows, score_words
+from services.search.domain.loops import (
+    NUMPY_LOOPS,
+    SENTENCE_BITS,
+    VectorRows,
+    WeightedTerms,
+    score_rows,
+    score_words,
+    sum_best_sentences,
+)
 from services.search.domain.postings import Postings
 from services.search.domain.vectors import quantize, scale_to_unit
 from services.search.domain.view import LoopsInUse
@@ -30,12 +38,12 @@ def rows(draw: st.DrawFn) -> tuple[VectorRows, WeightedTerms, np.ndarray, np.nda
     units = scale_to_unit(rng.integers(-2, 3, (count, width)).astype(np.float64)).astype(np.float32)
     postings = Postings()
     texts = [[f"t{n}" for n in rng.integers(0, TERMS, rng.integers(0, 9))] for _ in range(count)]
-    postings.append(0, texts)
+    postings.append(0, texts, [rng.integers(0, 40, len(text)).tolist() for text in texts])
     lists = postings.view()
     weights = rng.random(len(lists.regions)) * draw(st.sampled_from([1.0, 9.0]))
     lengths = np.array([len(text) for text in texts], np.int32)
     words = WeightedTerms(
-        lists.rows, lists.counts, lists.regions, weights, lengths, 0.4, 0.1, draw(st.floats(0.0, 9.0))
+        lists.rows, lists.counts, lists.regions, weights, lengths, 0.4, 0.1, draw(st.floats(0.0, 9.0)), lists.sentences
     )
     mask = rng.random(count) < 0.7 if draw(st.booleans()) else None
     query = unit32(rng.normal(size=width))
@@ -93,6 +101,34 @@ def test_count_admitted(case: Any) -> None:
 
 @given(rows(), st.lists(st.integers(0, 119), max_size=9))
 @settings(max_examples=100, deadline=None)
+def test_the_best_sentences_of_some_rows(case: Any, some: list[int]) -> None:
+    _, words, _, _ = case
+    chosen = np.array([row for row in some if row < len(words.lengths)], np.int64)
+    sums = sum_best_sentences(words, chosen)
+    assert (sums <= score_rows(words, chosen)[0].T @ words.weights + 1e-9).all()
+    assert (sums[score_rows(words, chosen)[0].any(axis=0)] > 0.0).all()
+
+
+@given(rows(), st.integers(1, 20), st.sampled_from([0.0, 0.4, 1.0]), st.sampled_from([0.1, 1.0]))
+@settings(max_examples=200, deadline=None)
+def test_best_sentences(case: Any, count: int, alpha: float, weight: float) -> None:
+    vector_rows, words, query, mask = case
+    if mask is not None and not mask.any():
+        return
+    ranked = NUMPY_LOOPS.rank_rows(vector_rows, words, query, mask, Fusion(alpha), 2 * count)
+    numpy_ranking, numba_ranking = (
+        loops.prefer_best_sentences(
+            words, ranked._replace(scores=ranked.scores.copy()), weight, vector_rows.order, count
+        )
+        for loops in (NUMPY_LOOPS, COMPILED)
+    )
+    assert numba_ranking.scores == pytest.approx(numpy_ranking.scores, abs=1e-9) or _are_tied(numpy_ranking.scores)
+    assert numba_ranking.scores[2] == pytest.approx(numpy_ranking.scores[2], abs=1e-9)
+    assert len(set(numba_ranking.rows.tolist())) == len(numpy_ranking.rows) == min(count, len(ranked.rows))
+
+
+@given(rows(), st.lists(st.integers(0, 119), max_size=9))
+@settings(max_examples=100, deadline=None)
 def test_scores_of_some_rows_are_those_of_all(case: Any, some: list[int]) -> None:
     _, words, _, _ = case
     chosen = np.array([row for row in some if row < len(words.lengths)], np.int64)
@@ -106,7 +142,9 @@ def test_a_negative_weight_is_counted() -> None:  # S-22
     postings.append(0, [["a"], ["a", "b"], ["b"]])
     lists = postings.view()
     lengths = np.array([1, 2, 1], np.int32)
-    words = WeightedTerms(lists.rows, lists.counts, lists.regions, np.array([2.0, -1.0]), lengths, 0.4, 0.1, 1.0)
+    words = WeightedTerms(
+        lists.rows, lists.counts, lists.regions, np.array([2.0, -1.0]), lengths, 0.4, 0.1, 1.0, lists.sentences
+    )
     assert COMPILED.select_best_by_words(words, None, 1).tolist() == [0]
 
 
@@ -114,11 +152,17 @@ def test_arrays_that_are_read_only_need_no_other_loops() -> None:
     units = np.eye(8, dtype=np.float32)
     postings = Postings()
     postings.append(0, [["a"]] * 8)
-    arrays = (units, *quantize(units), np.arange(8), *postings.view()[1:], np.ones(1), np.ones(8, np.int32))
+    lists = postings.view()
+    arrays = (units, *quantize(units), np.arange(8), *lists[1:4], np.ones(1), np.ones(8, np.int32))
     for array in arrays:
         array.flags.writeable = False
     ranked = COMPILED.rank_rows(
-        VectorRows(*arrays[:4]), WeightedTerms(*arrays[4:], 0.4, 0.1, 1.0), units[3], None, Fusion(1.0), 1
+        VectorRows(*arrays[:4]),
+        WeightedTerms(*arrays[4:], 0.4, 0.1, 1.0, lists.sentences),
+        units[3],
+        None,
+        Fusion(1.0),
+        1,
     )
     assert ranked.rows.tolist() == [3]
     assert len(numba_loops.rank_rows.signatures) == 1
@@ -135,6 +179,7 @@ def test_codes_are_off_by_at_most_their_bound() -> None:
 
 def test_numbers_that_are_compiled_in_are_those_of_the_domain() -> None:
     assert (numba_loops.EQUAL_WITHIN, numba_loops.LARGEST_CODE) == (fusion.EQUAL_WITHIN, vectors.LARGEST_CODE)
+    assert (numba_loops.SENTENCE_BITS, numba_loops.ENOUGH) == (SENTENCE_BITS, fusion.ENOUGH)
 
 
 def test_without_numba_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:

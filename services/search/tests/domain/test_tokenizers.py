@@ -14,7 +14,6 @@ from services.search.domain.tokenizers import (
     cache_query_terms,
     compute_latin_share,
     get_tokenizer,
-    tokenize_entry,
     tokenize_ja_bigram,
     tokenize_sudachi,
     tokenize_whitespace,
@@ -84,10 +83,6 @@ def test_mixed(text: str, terms: str) -> None:
 def test_tokenizers_give_terms_without_blanks_and_never_fail(text: str) -> None:
     for tokenize in (tokenize_whitespace, tokenize_ja_bigram, tokenize_mixed):
         assert all(term and not term.isspace() for term in tokenize(text))
-
-
-def test_keywords_follow_the_text() -> None:  # S-18
-    assert tokenize_entry("a b", ["c d", ""], tokenize_whitespace) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.skipif(find_spec("sudachipy") is None, reason="hansei[sudachi] is not installed")

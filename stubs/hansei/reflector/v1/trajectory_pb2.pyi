@@ -274,7 +274,9 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The servings of its session, from Recall, whose outcome it is."""
+        """The servings of its session, from Recall. The outcome of the trajectory is reported for them when it is archived, if
+        it rests on more than the agent's own word: a reward, a test report or a ground truth.
+        """
 
     def __init__(
         self,

@@ -160,7 +160,7 @@ class SearchResult(_message.Message):
     vector_score: _builtins.float
     """Cosine scaled over the candidates to 0..1."""
     bm25_score: _builtins.float
-    """BM25 scaled over the candidates to 0..1."""
+    """BM25 scaled over the candidates to 0..1. Words of the query that stand together in one sentence raise it."""
     combined_score: _builtins.float
     """The fused score, which decides the order."""
     raw_cosine: _builtins.float
