@@ -1,14 +1,14 @@
 """Worked examples of an operation: requests and the calls that fulfilled them, without the failed ones.
 
-Values that occur in several tasks, such as the kinds of a thing, may need different calls; each gets an example.
+Values that recur in several tasks and decide another argument are kinds of a thing; each gets an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.curator.domain.evidence import Evidence, Example, list_argument_names
+from services.curator.domain.evidence import Evidence, Example, Observation, list_argument_names
 from services.curator.domain.playbook import Source
 
 MIN_TASKS = 2
@@ -84,6 +84,16 @@ def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
         for item in worked:
             tasks.setdefault(item.values.get(name, ""), set()).add(item.task)
         recurring = [value for value, seen in tasks.items() if len(seen) >= MIN_TASKS]
-        if 1 < len(recurring) <= MAX_KINDS:
+        if 1 < len(recurring) <= MAX_KINDS and _decides_another(name, worked):
             kinds[name] = recurring
     return kinds
+
+
+def _decides_another(name: str, worked: Sequence[Observation]) -> bool:
+    """Return whether equal values of an argument go with equal values of another one, which has several."""
+    for other in list_argument_names(worked):
+        pairs = {(item.values.get(name, ""), item.values.get(other, "")) for item in worked}
+        states, values = {state for state, _ in pairs}, {value for _, value in pairs}
+        if other != name and len(pairs) == len(states) and len(values) > 1:
+            return True
+    return False

@@ -240,7 +240,7 @@ def test_each_kind_of_thing_has_an_example() -> None:
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:
-    runs = [run(name, call("pack", **{"box.size": 3, "name": name})) for name in ("a", "b")]
+    runs = [run(name, EvidenceCall("pack", f'{{"box.size": 3, "name": "{name}"}}')) for name in ("a", "b")]
     assert '`pack` {"box": {"size": 3}, "name": "a"}' in list_examples("pack", *runs)[0]
 
 

@@ -108,10 +108,11 @@ def foresight(
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often the playbook warns of an error before it happens.
+    """Measure how often the playbook tells how to avoid an error before it happens.
 
     Reads the trajectories of FILE in order: for each tool error, do the top five bullets for what happened before, all
-    learned from earlier trajectories, warn of it? Then the trajectory is learned, offline, in a temporary playbook.
+    learned from earlier trajectories, hold the value or the call that worked afterwards? Simple memories are measured
+    beside, and whether a bullet warns of the error. Then the trajectory is learned, offline, in a temporary playbook.
     """
     from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 

@@ -79,11 +79,15 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
 
 
 def render_foresight(counts: ForesightCounts) -> RenderableType:
-    """Show the foresight of the playbook, of the insights without curation, and of random bullets."""
+    """Show how often memories tell how to avoid an error, and how often the playbook warns of one."""
+    avoided = make_score_table("tells how to avoid it", "of repaired errors")
+    for name, share in counts.avoided.items():
+        avoided.add_row(name, f"{share:.3f}")
     table = make_score_table("warned by", "of all errors", "of those seen before")
     for source in ("playbook", "uncurated", "random"):
         shares = counts.shares(getattr(counts, source))
         table.add_row(source, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")
     totals = f"{count_noun(counts.errors, 'error')}, {counts.seen} seen before, {counts.trajectories} trajectories"
     bullets = f"{count_noun(counts.bullets, 'bullet')}, {count_noun(counts.duplicates, 'duplicate')}"
-    return Group(table, Text(f"{totals}, {bullets}", FAINT))
+    repaired = f"{counts.repaired} first failing calls of an operation that a later call repaired"
+    return Group(avoided, Text(repaired, FAINT), table, Text(f"{totals}, {bullets}", FAINT))
