@@ -257,7 +257,7 @@ def test_errors_that_name_one_value_each_are_explained_by_the_argument_that_deci
     ]
     [lesson] = texts("ship", *runs)
     assert lesson.startswith('`ship`: `carrier` follows `country`: "EMERALD" with "Ireland", "NORDX" with "Norway"')
-    assert texts("ship", *runs[:4]) == []
+    assert texts("ship", *runs[:3]) == []
 
 
 async def test_a_lesson_that_explains_errors_replaces_the_bullets_on_each(store: SqlPlaybookStore) -> None:
