@@ -45,7 +45,7 @@ def main(url: str, cache: Path) -> None:
                 print(f"{time.monotonic() - started:.0f} s: {name}", flush=True)
     write(
         "lift-model",
-        {"machine": machine(), "model": "SmolLM2-135M-Instruct, Q4_K_M", "tasks": TASKS, "tokens": TOKENS, "seed": SEED,
+        {"machine": machine(), "model": "SmolLM2-135M-Instruct, Q4_1", "tasks": TASKS, "tokens": TOKENS, "seed": SEED,
          "method": scorer.method, "rows": meter.build_rows()},
     )  # fmt: skip
 

@@ -12,7 +12,6 @@ from services.curator.domain.evidence import Evidence, Example, Observation, lis
 from services.curator.domain.playbook import Source
 
 MIN_TASKS = 2
-MIN_SHOWN = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more recurring values than this does not tell kinds apart."""
@@ -53,7 +52,7 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
 
 
 def _choose(evidence: Evidence) -> dict[str, Example]:
-    """Return the shortest example, one for each further recurring value, and a second one if there is no other."""
+    """Return the shortest example, and one for each further kind."""
     values: dict[str, Mapping[str, str]] = {}
     for item in evidence.observations:
         if not item.error:
@@ -69,9 +68,6 @@ def _choose(evidence: Evidence) -> dict[str, Example]:
             example = next(fitting, None)
             if example is not None:
                 chosen[f" with `{name}` {kind}"] = example
-    others = (example for example in evidence.examples if example not in chosen.values())
-    for number, example in zip(range(len(chosen) + 1, MIN_SHOWN + 1), others, strict=False):
-        chosen[f", {number}"] = example
     return chosen
 
 
