@@ -86,10 +86,10 @@ def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
 
 
 def _decides_another(name: str, worked: Sequence[Observation]) -> bool:
-    """Return whether equal values of an argument go with equal values of another one, which has several."""
+    """Return whether each value of an argument goes with one value of another argument, and no two with the same."""
     for other in list_argument_names(worked):
         pairs = {(item.values.get(name, ""), item.values.get(other, "")) for item in worked}
         states, values = {state for state, _ in pairs}, {value for _, value in pairs}
-        if other != name and len(pairs) == len(states) and len(values) > 1:
+        if other != name and len(pairs) == len(states) == len(values):
             return True
     return False
