@@ -39,7 +39,7 @@ class Avoidance:
     """The tests so far, and how many each memory passed; `working_calls` is fed with all trajectories."""
 
     repaired: int = 0
-    told: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
     _errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     _working_calls: defaultdict[str, deque[str]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=SHOWN))
@@ -54,7 +54,7 @@ class Avoidance:
             COMMONEST_ERRORS: [f"{name}: {error}" for (name, error), _ in self._errors.most_common(SHOWN)],
             WORKING_CALLS: self._working_calls[call.operation],
         }
-        self.told.update(name for name, texts in memories.items() if tells_how(list(texts), call))
+        self.passed.update(name for name, texts in memories.items() if tells_how(list(texts), call))
 
     def learn(self, calls: Sequence[FailedToolCall], working_calls: Sequence[tuple[str, str]]) -> None:
         """Add the errors and the working calls (operation, arguments) of a trajectory to the simple memories."""
@@ -65,7 +65,7 @@ class Avoidance:
     def shares(self) -> dict[str, float]:
         """Return the share of the tests that each memory passed; 0 without tests."""
         names = (PLAYBOOK, JOINED_ERRORS, COMMONEST_ERRORS, WORKING_CALLS)
-        return {name: round(self.told[name] / self.repaired, 4) if self.repaired else 0.0 for name in names}
+        return {name: round(self.passed[name] / self.repaired, 4) if self.repaired else 0.0 for name in names}
 
     def _join_errors(self, operation: str) -> str:
         return f"{operation}: {'; '.join(error for name, error in self._errors if name == operation)}"

@@ -29,8 +29,8 @@ def measure_lift(base_url: str, model: str, tasks: int, tokens: int, seed: int, 
             meter = prepare_lift(client, generate_world(seed), tasks=tasks, tokens=tokens, seed=1)
             total = tasks * len(meter.memories)
             set_completed = stack.enter_context(progress_bar("measuring", total, create_console(stderr=True)))
-            kept = CachedScorer(scorer, cache or directory / "scores.jsonl")
-            for completed, _ in enumerate(meter.measure(kept), 1):
+            cached_scorer = CachedScorer(scorer, cache or directory / "scores.jsonl")
+            for completed, _ in enumerate(meter.measure(cached_scorer), 1):
                 set_completed(completed)
         except OpenAIError as error:
             fail(f"the model server {base_url} failed: {error}", Exit.MODEL_UNAVAILABLE)

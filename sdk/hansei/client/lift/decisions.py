@@ -89,9 +89,9 @@ def _draw_candidates(
     chance.shuffle(lookups)
     found = [Candidate(right, is_right=True), *mistakes, *(Candidate(call) for call in (*lookups[:1], *others))]
     unique = {render_call(candidate.call): candidate for candidate in reversed(found)}
-    kept = [candidate for candidate in found if unique[render_call(candidate.call)] is candidate][:CANDIDATES]
-    chance.shuffle(kept)
-    return tuple(kept)
+    offered = [candidate for candidate in found if unique[render_call(candidate.call)] is candidate][:CANDIDATES]
+    chance.shuffle(offered)
+    return tuple(offered)
 
 
 def _list_mistakes(
@@ -121,9 +121,9 @@ def render_call(call: MadeUpCall) -> str:
 
 def render_prompt(tools: Sequence[str], memory: Sequence[str], request: str, made: Sequence[MadeUpCall]) -> str:
     """Return the prompt for the next call; the part that never varies comes first, so that servers can cache it."""
-    known = "\n".join(f"- {text}" for text in memory) or "- none"
+    notes = "\n".join(f"- {text}" for text in memory) or "- none"
     history = "".join(f"Action: {render_call(call)}\nResult: {render_result(call)}\n" for call in made)
     return (
         "You fulfil requests by calling tools. Write one action with its input, and read its result.\n\n"
-        f"Tools:\n{chr(10).join(tools)}\n\nNotes from earlier work:\n{known}\n\nRequest: {request}\n{history}Action:"
+        f"Tools:\n{chr(10).join(tools)}\n\nNotes from earlier work:\n{notes}\n\nRequest: {request}\n{history}Action:"
     )

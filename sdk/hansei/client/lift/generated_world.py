@@ -36,7 +36,7 @@ Draw = Callable[[random.Random], dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a family adds to a tool: its argument, how a request says it, and the right and the wrong values."""
+    """An argument that a family adds to a tool, its words in a request, and its right and wrong values."""
 
     argument: str
     detail: str
@@ -214,14 +214,16 @@ def _build_name(chance: random.Random, words: Iterator[str]) -> Family:
 
 
 def _build_code(chance: random.Random, words: Iterator[str]) -> Family:
-    name, said, natural = chance.choice(
+    name, words_of_request, natural = chance.choice(
         [("reason", "at the customer's wish", ("customer wish", "customer")),
          ("mode", "in a hurry", ("fast", "express")), ("state", "as damaged goods", ("damaged", "broken"))]
     )  # fmt: skip
     code = f"{chance.choice('PQRSTVW')}{chance.randint(2, 9)}{chance.choice('XYZ')}"
     rule = f"{name} must be {code} in this case"
     wrong = tuple(f'"{word}"' for word in natural)
-    return Family(name, f" {said}", rule, f'"{code}"', wrong, code, rf"{name}\W.{{0,40}}{code}", lambda drawn: {})
+    return Family(
+        name, f" {words_of_request}", rule, f'"{code}"', wrong, code, rf"{name}\W.{{0,40}}{code}", lambda drawn: {}
+    )
 
 
 def _build_decision(chance: random.Random, words: Iterator[str]) -> Family:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TRAINING_TASKS = 60
 RESAMPLES = 2_000
-MEASURES: Mapping[str, Callable[[TaskScore], float]] = {
+READERS: Mapping[str, Callable[[TaskScore], float]] = {
     "probability": lambda score: score.probability,
     "right_call": lambda score: float(score.is_chosen),
     "success": lambda score: float(score.is_success),
@@ -59,7 +59,7 @@ class LiftMeter:
 
     def _build_row(self, name: str) -> dict[str, Any]:
         row: dict[str, Any] = {"memory": name}
-        for measure, read in MEASURES.items():
+        for measure, read in READERS.items():
             values = [read(score) for score in self.scores[name]]
             row[measure] = round(fmean(values), 3)
             row[f"{measure}_95"] = format_interval(values)
