@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hansei.client.lift.agent import Agent, TaskScore
+from hansei.client.lift.agent import ChoosingAgent, TaskScore
 from hansei.client.lift.decisions import CANDIDATES, Task, build_tasks, list_tools, render_call
 from hansei.client.lift.generated_world import KINDS, generate_world
 from hansei.client.lift.measurement import LiftMeter
@@ -74,7 +74,7 @@ def test_every_turn_offers_one_right_call_among_different_ones(seed: int) -> Non
 
 def test_an_agent_that_is_shown_the_right_calls_succeeds_and_one_without_notes_does_not() -> None:
     tasks = [task for task in build_some_tasks(3) if not task.request.convention.also]
-    agent = Agent(NotesScorer(), list_tools(generate_world(3)))
+    agent = ChoosingAgent(NotesScorer(), list_tools(generate_world(3)))
     shown = [agent.measure(task, [render_call(call) for call in task.calls]) for task in tasks]
     blind = [agent.measure(task, []) for task in tasks]
     assert all(score.is_chosen and score.is_success and score.probability > 0.25 for score in shown)
@@ -92,7 +92,9 @@ def test_one_failing_call_can_be_repaired_and_a_silent_one_cannot() -> None:
         turns = list(task.candidates)
         turns[task.deciding] = tuple(order)
         wrong_first = replace(task, candidates=tuple(turns))
-        agent = Agent(PreferenceScorer([render_call(order[0].call)], [render_call(call) for call in task.calls]), [])
+        agent = ChoosingAgent(
+            PreferenceScorer([render_call(order[0].call)], [render_call(call) for call in task.calls]), []
+        )
         is_repairable = bool(convention.error) and order[0].call.tool != "finish"
         assert agent.measure(wrong_first, []).is_success is is_repairable
 

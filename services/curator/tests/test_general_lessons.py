@@ -227,15 +227,17 @@ def test_an_example_omits_calls_that_other_successes_did_without() -> None:
 
 
 def test_each_kind_of_thing_has_an_example() -> None:
-    places = {"ice": "A1", "tea": "B2", "oil": "C3"}
+    shelves = {"ice": "A1", "tea": "B2", "oil": "C3"}
     runs = [
-        run(f"{what}-{number}", call("store", what=what, place=place))
-        for what, place in places.items()
+        run(f"{what}-{number}", call("store", what=what, shelf=shelf))
+        for what, shelf in shelves.items()
         for number in (1, 2)
     ]
     shown = list_examples("store", *runs)
-    assert len(shown) == len(places)
-    assert all(any(f'"what": "{what}", "place": "{place}"' in text for text in shown) for what, place in places.items())
+    assert len(shown) == len(shelves)
+    assert all(
+        any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
+    )
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hansei.client.lift.decisions import FINISH, Candidate, Task, render_call, render_prompt
+from hansei.client.lift.decisions import FINISH, CandidateCall, Task, render_call, render_prompt
 from hansei.client.lift.world import MadeUpCall
 
 MAX_MISTAKES = 1
@@ -35,7 +35,7 @@ class TaskScore:
 
 
 @dataclass(slots=True)
-class Agent:
+class ChoosingAgent:
     """Works on tasks with the tools of a world. Equal prompts are scored once."""
 
     scorer: Scorer
@@ -70,7 +70,7 @@ class Agent:
         return True
 
     def _weigh(
-        self, task: Task, memory: Sequence[str], made: Sequence[MadeUpCall], candidates: Sequence[Candidate]
+        self, task: Task, memory: Sequence[str], made: Sequence[MadeUpCall], candidates: Sequence[CandidateCall]
     ) -> list[float]:
         prompt = render_prompt(self.tools, memory, task.request.text, made)
         return self.scorer.score(prompt, [f" {render_call(candidate.call)}\n" for candidate in candidates])

@@ -21,7 +21,7 @@ FINISH = "finish"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateCall:
     """A call that the agent may choose. A call that `breaks` the convention fails with its error, if it has one."""
 
     call: MadeUpCall
@@ -36,7 +36,7 @@ class Task:
     request: Request
     calls: tuple[MadeUpCall, ...]
     deciding: int
-    candidates: tuple[tuple[Candidate, ...], ...]
+    candidates: tuple[tuple[CandidateCall, ...], ...]
     """The candidates of each turn, in an order drawn by chance."""
 
 
@@ -45,7 +45,7 @@ class Turn:
     """The calls so far with their results, and the candidates for the next one."""
 
     made: tuple[MadeUpCall, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateCall, ...]
 
 
 def build_tasks(world: MadeUpWorld, requests: Sequence[Request], seed: int) -> list[Task]:
@@ -75,7 +75,7 @@ def _make_call(tool: str, template: Mapping[str, str], request: Request, chance:
 
 def _draw_candidates(
     world: MadeUpWorld, request: Request, calls: Sequence[MadeUpCall], turn: int, chance: random.Random
-) -> tuple[Candidate, ...]:
+) -> tuple[CandidateCall, ...]:
     right = calls[turn]
     mistakes = _list_mistakes(request.convention, request, calls, turn, chance)
     mistakes.append(_make_finish(request))
@@ -87,7 +87,7 @@ def _draw_candidates(
         for tool, template in other.calls[:1]
     ]
     chance.shuffle(lookups)
-    found = [Candidate(right, is_right=True), *mistakes, *(Candidate(call) for call in (*lookups[:1], *others))]
+    found = [CandidateCall(right, is_right=True), *mistakes, *(CandidateCall(call) for call in (*lookups[:1], *others))]
     unique = {render_call(candidate.call): candidate for candidate in reversed(found)}
     offered = [candidate for candidate in found if unique[render_call(candidate.call)] is candidate][:CANDIDATES]
     chance.shuffle(offered)
@@ -96,22 +96,22 @@ def _draw_candidates(
 
 def _list_mistakes(
     convention: Convention, request: Request, calls: Sequence[MadeUpCall], turn: int, chance: random.Random
-) -> list[Candidate]:
+) -> list[CandidateCall]:
     """Return the calls of an agent that does not know the convention."""
     right = calls[turn]
     if convention.also == right.tool and turn + 1 < len(calls):
-        return [Candidate(calls[-1], breaks=True)]
+        return [CandidateCall(calls[-1], breaks=True)]
     if right.tool != convention.tool_called:
         return []
     wrong = [fill_template({"wrong": value}, request.values, chance)["wrong"] for value in convention.wrong]
     return [
-        Candidate(replace(right, arguments={**right.arguments, convention.argument: value}), breaks=True)
+        CandidateCall(replace(right, arguments={**right.arguments, convention.argument: value}), breaks=True)
         for value in wrong
     ]
 
 
-def _make_finish(request: Request) -> Candidate:
-    return Candidate(MadeUpCall(FINISH, {"id": request.values.get("id", "")}), breaks=True)
+def _make_finish(request: Request) -> CandidateCall:
+    return CandidateCall(MadeUpCall(FINISH, {"id": request.values.get("id", "")}), breaks=True)
 
 
 def render_call(call: MadeUpCall) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hansei.client.lift.agent import Agent, Scorer, TaskScore
+from hansei.client.lift.agent import ChoosingAgent, Scorer, TaskScore
 from hansei.client.lift.decisions import Task, build_tasks, list_tools
 from hansei.client.lift.memories import (
     HANSEI,
@@ -45,7 +45,7 @@ class LiftMeter:
 
     def measure(self, scorer: Scorer) -> Iterator[tuple[str, int]]:
         """Score every memory on every task; yield the memory and the number of scored tasks."""
-        agent = Agent(scorer, list_tools(self.world))
+        agent = ChoosingAgent(scorer, list_tools(self.world))
         for name, memory in self.memories.items():
             self.scores[name] = []
             for task in self.tasks:
