@@ -68,7 +68,7 @@ class PlaybookRetriever(BaseRetriever):
     client: Client | None = None
     async_client: AsyncClient | None = None
     dataset: str
-    top_k: int = 5
+    top_k: int | None = None
     sections: Sequence[str] = ()
     min_confidence: float | None = None
     alpha: float | None = None
@@ -103,7 +103,10 @@ class PlaybookRetriever(BaseRetriever):
     @property
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("top_k", "sections", "min_confidence", "alpha")}
-        return options | {"allow_missing": True}  # an agent searches before its first trajectory creates the dataset
+        return options | {
+            "allow_missing": True,
+            "budget_tokens": 0,
+        }  # an agent searches before its first trajectory creates the dataset
 
     @property
     def _recall_options(self) -> RecallOptions:

@@ -64,7 +64,7 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         hansei: HanseiClient,
         dataset: str,
         *,
-        top_k: int = 5,
+        top_k: int | None = None,
         min_confidence: float | None = None,
         session_id: str = "",
         preamble: str = PREAMBLE,
@@ -155,7 +155,9 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         dataset = self.recording.dataset
         if self._min_confidence is None:
             return self._hansei.recall(dataset, self._session_id, query, **self._options)
-        return self._hansei.search(dataset, query, min_confidence=self._min_confidence, **self._options)
+        return self._hansei.search(
+            dataset, query, min_confidence=self._min_confidence, budget_tokens=0, **self._options
+        )
 
     def _serve(self, response: RecallResponse | SearchResponse) -> None:
         """Use the bullets of a response in the prompts from now on."""

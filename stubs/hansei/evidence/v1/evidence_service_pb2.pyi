@@ -246,7 +246,9 @@ class RecallRequest(_message.Message):
     query_text: _builtins.str
     """What the session is about."""
     top_k: _builtins.int
-    """Most bullets. Default 10."""
+    """Most bullets. Unset: as many as fit `HANSEI_PLAYBOOK_BUDGET_TOKENS` of the search service, which is the whole playbook
+    while it is small.
+    """
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
     allow_missing: _builtins.bool
