@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from chassis.errors import shorten
 from chassis.logging import get_logger
 
-READ_SECONDS = 5.0
+READ_SECONDS = 2.0
 _MODEL_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """The fields of an entry of `/models` in which vLLM, SGLang and hosted servers state the context that they serve."""
 
@@ -30,11 +30,13 @@ async def read_context_tokens(client: HttpClient, base_url: str, key: str, model
     which counts only where nothing else is known.
     """
     address = base_url.rstrip("/")
-    entry = _find_entry(await _read(client, f"{address}/models", key), model)
+    models, props = await asyncio.gather(
+        _read(client, f"{address}/models", key), _read(client, f"{address.removesuffix('/v1')}/props", key)
+    )
+    entry = _find_entry(models, model)
     served = next(_list_sizes(entry, _MODEL_FIELDS), None)
     if served is not None:
         return served
-    props = await _read(client, f"{address.removesuffix('/v1')}/props", key)
     started = next(_list_sizes(_get_object(props, "default_generation_settings"), ("n_ctx",)), None)
     if started is not None:
         return started
