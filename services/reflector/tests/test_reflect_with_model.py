@@ -247,7 +247,7 @@ async def test_a_target_that_does_not_compile_is_left_out_and_named_and_its_less
 def test_the_example_of_a_target_in_the_prompt_compiles(language: Language) -> None:
     text = PROMPT_TEXTS[language].system
     [example] = re.findall(r'call\.tool == "export_report".*\)(?=\.$)', text, re.MULTILINE)
-    assert Target(example).tools == {"export_report"}
+    assert Target(example).tools == frozenset({"export_report"})
     for name in set(re.findall(r"([a-z_]+)\(", text.partition("CEL")[2].partition(example)[0])) - {"has"}:
         argument = "" if name in ("repeats", "failures", "user_confirmed") else "'x'"
         Target(f"{name}({argument}) == 1")

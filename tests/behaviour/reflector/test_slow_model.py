@@ -57,7 +57,9 @@ async def _reflect_slowly(
             "llm_call_seconds": 2 * seconds,
         }
         settings = ReflectorSettings.model_validate(fields)
-        trajectory = tpb.Trajectory(query="q", dataset="d", generated_answer="a", reasoning_steps=["look"])
+        trajectory = tpb.Trajectory(
+            query="q", dataset="d", generated_answer="a", reasoning_steps=["look"], status=tpb.TRAJECTORY_STATUS_FAILURE
+        )
         async with (
             serve(build(settings, Peers({}))) as running,
             grpc.aio.insecure_channel(running.address, options=_scale(OPTIONS, scale)) as channel,
