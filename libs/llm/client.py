@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cachetools import TTLCache
 from pydantic import BaseModel
@@ -35,28 +35,49 @@ from libs.prompts.templates import fill
 
 S = TypeVar("S", bound=BaseModel)
 
+ReadContextTokens = Callable[[], Awaitable[int | None]]
+
+
+async def read_no_context_tokens() -> int | None:
+    """Return None: the server does not state the size of its context."""
+    return None
+
+
 _log = get_logger(__name__)
 
 
 class LLMClient:
     """Calls one chat model. It does not retry: a ReliableChatModel underneath does."""
 
-    def __init__(self, chat_model: ChatModel, close: Close = close_nothing) -> None:
+    def __init__(
+        self,
+        chat_model: ChatModel,
+        close: Close = close_nothing,
+        read_context_tokens: ReadContextTokens = read_no_context_tokens,
+    ) -> None:
         self._chat_model = chat_model
         self._close = close
         self._takes_schema = bool(getattr(chat_model, "takes_schema", False))
         self._refused_forms: MutableMapping[Form, bool] = TTLCache(len(FORMS), REFUSAL_SECONDS)
         self._context_tokens: int | None = getattr(chat_model, "context_tokens", None)
+        self._read_context_tokens = read_context_tokens
+        self._stated: MutableMapping[Literal["tokens"], int | None] = TTLCache(1, REFUSAL_SECONDS)
 
     @property
     def is_offline(self) -> bool:
         """Return whether there is no model; the service then uses its rule-based agents."""
         return isinstance(self._chat_model, OfflineChatModel)
 
-    @property
-    def context_tokens(self) -> int | None:
-        """Return the size of the model's context: of the setting, or learned from an error; None if it is unknown."""
-        return self._context_tokens
+    async def find_context_tokens(self) -> int | None:
+        """Return the size of the model's context, None if it is unknown.
+
+        It comes from the setting, from an error, or from the server, which is asked once an hour.
+        """
+        if self._context_tokens is not None:
+            return self._context_tokens
+        if "tokens" not in self._stated:
+            self._stated["tokens"] = await self._read_context_tokens()
+        return self._stated.get("tokens")
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""

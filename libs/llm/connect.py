@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from libs.llm.attempts import Attempts, report_no_deadline
 from libs.llm.chat import Close, ReliableChatModel, close_nothing
-from libs.llm.client import LLMClient
+from libs.llm.client import LLMClient, ReadContextTokens, read_no_context_tokens
+from libs.llm.context_size import read_context_tokens
 from libs.llm.errors import ModelUnavailable
 from libs.llm.failures import translate_failure
 from libs.llm.providers import (
@@ -54,7 +55,17 @@ def connect_chat(
         takes_schema=find_provider(provider).speaks_openai and settings.llm_structured_output == "auto",
         price=settings.get_price(model),
     )
-    return LLMClient(reliable, close)
+    return LLMClient(reliable, close, _choose_reader(settings, provider, model, access))
+
+
+def _choose_reader(
+    settings: ProviderSettings, provider: str, model: str, access: Mapping[str, Any]
+) -> ReadContextTokens:
+    """Return the function that asks an OpenAI-compatible server for the size of the context. OpenAI states none."""
+    if provider != OPENAI or not settings.openai_base_url:
+        return read_no_context_tokens
+    client, key = access["http_async_client"], access["api_key"]
+    return partial(read_context_tokens, client, settings.openai_base_url, key, model)
 
 
 def build_connection_options(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:

@@ -28,13 +28,13 @@ def limit_chars(budget: int, context_tokens: int | None) -> int:
 
 
 async def ask_within_context(
-    ask: Callable[[int], Awaitable[T]], budget: int, context_tokens: Callable[[], int | None]
+    ask: Callable[[int], Awaitable[T]], budget: int, find_context_tokens: Callable[[], Awaitable[int | None]]
 ) -> T:
     """Return the result of `ask`, which gets the characters for its data: fewer after each refusal of the prompt.
 
-    `context_tokens` returns the size of the model's context, as far as it is known. Raise PromptTooLong.
+    `find_context_tokens` returns the size of the model's context, as far as it is known. Raise PromptTooLong.
     """
-    chars = limit_chars(budget, context_tokens())
+    chars = limit_chars(budget, await find_context_tokens())
     for _ in range(MAX_REDUCTIONS):
         try:
             return await ask(chars)

@@ -156,15 +156,18 @@ class _Models:
         self._closing = closing
         self._provider, self._name = config.llm.choose_model(settings.llm_provider, settings.llm_model)
         self.planning = self._create_model(config.llm.temperature, config.llm.max_tokens)
-        self.evaluating = self._create_model(0.0, config.llm.max_tokens)
-        self.estimating = self._create_model(0.1, 10)
+        self.evaluating = self._create_model(None, config.llm.max_tokens, default_temperature=0.0)
+        self.estimating = self._create_model(None, 10, default_temperature=0.1)
 
     @property
     def unpriced_model(self) -> str:
         """Return the name of the model if its price is unknown, else an empty text."""
         return self._name if self.planning is not None and self._settings.get_price(self._name) is None else ""
 
-    def _create_model(self, temperature: float, max_tokens: int) -> CompletionModel | None:
+    def _create_model(
+        self, temperature: float | None, max_tokens: int, default_temperature: float | None = None
+    ) -> CompletionModel | None:
+        """Return a model; values that the configuration of planning leaves out come from the shared settings."""
         if self._settings.llm_provider == OFFLINE:
             return None
         llm = self._config.llm
@@ -178,7 +181,9 @@ class _Models:
             "llm_retry_base_seconds": llm.retry.base_seconds,
             "llm_retry_max_seconds": llm.retry.max_seconds,
         }
-        client = connect_chat(self._settings.model_copy(update=changes))
+        chosen = {name: value for name, value in changes.items() if value is not None}
+        settings = self._settings.model_copy(update=chosen)
+        client = connect_chat(settings, default_temperature=default_temperature)
         self._closing.push_async_callback(client.aclose)
         return ChatCompletions(client)
 

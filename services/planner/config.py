@@ -27,21 +27,21 @@ class _Section(BaseModel):
 
 
 class LLMRetry(_Section):
-    """Retries of model calls."""
+    """Retries of model calls; without a value, those of the shared settings."""
 
-    max_retries: int = Field(default=3, ge=0, le=10)
-    base_seconds: float = Field(default=1.0, ge=0)
-    max_seconds: float = Field(default=30.0, ge=0)
+    max_retries: int | None = Field(default=None, ge=0, le=10)
+    base_seconds: float | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, ge=0)
 
 
 class LLM(_Section):
-    """The model that plans, reasons and evaluates (P-126, P-127); without provider and model, the shared one."""
+    """The model that plans, reasons and evaluates (P-126, P-127); what has no value follows the shared settings."""
 
     provider: str = ""
     model: str = ""
-    temperature: float = Field(default=0.7, ge=0, le=2)
+    temperature: float | None = Field(default=None, ge=0, le=2)
     max_tokens: int = Field(default=4096, ge=1)
-    timeout_seconds: float = Field(default=30.0, gt=0)
+    timeout_seconds: float | None = Field(default=None, gt=0)
     retry: LLMRetry = LLMRetry()
 
     def choose_model(self, shared_provider: str, shared_model: str) -> tuple[str, str]:

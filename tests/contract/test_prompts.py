@@ -33,7 +33,7 @@ from services.planner.domain.replanning import ReplanContext, ReplanTrigger
 from services.planner.domain.results import Hit, StepResult
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.planning import format_planning_rules, planning_prompt, refinement_hints, replan_hints
-from services.planner.prompts.steps import answer_to_judge, build_reasoning_prompt, format_agent_rules
+from services.planner.prompts.steps import build_judge_prompt, build_reasoning_prompt, format_agent_rules
 from services.planner.prompts.texts import PROMPTS
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, reasoning_tool
 from services.planner.usecases.legacy_agent import LegacyAgentTool
@@ -106,9 +106,10 @@ def planner_prompts(language: Language) -> Iterator[tuple[str, str]]:
     step_input = ToolInput(query, sources=(hit,), context=(("Step 1", "{x}"),), language=language)
     yield "input of reasoning", build_reasoning_prompt(step_input)
     yield "input of reasoning without results", build_reasoning_prompt(ToolInput(query, language=language))
-    yield "self-evaluation", texts.self_evaluation
-    yield "coverage", texts.coverage
-    yield "answer to evaluate", answer_to_judge(query, "Because of {x}.", language)
+    yield "judge of a step", texts.step_judge
+    yield "step to judge", build_judge_prompt(step_input, "A {reason}.", "Because of {x}.", b"golden")
+    bare = ToolInput(query, language=language)
+    yield "step to judge without sources", build_judge_prompt(bare, "", "Because of {x}.", b"golden")
     yield "agent", format_agent_rules(tools.describe(tools.agent_tools, language), language)
     asyncio.run(agent.run(ToolInput(query, language=language)))
     yield "turn of the agent", model.prompts[-1][1]

@@ -59,7 +59,7 @@ class OpenAIServer:
         self._otherwise[CHAT] = otherwise
 
     def hold(self) -> None:
-        """Keeps answers back until `release`, or until who asked has gone."""
+        """Keeps answers of the model back until `release`, or until who asked has gone."""
         self._is_holding = True
         self._loop.call_soon_threadsafe(self._released.clear)
 
@@ -123,7 +123,8 @@ class OpenAIServer:
         self._count(+1)
         try:
             response = self._response(request)
-            if self._is_holding and not await self._released_before_end(reader):
+            is_model_call = request.path.partition("?")[0].removeprefix("/v1") in self._scripts
+            if self._is_holding and is_model_call and not await self._released_before_end(reader):
                 return False
             return await send(reader, writer, response)
         finally:

@@ -175,10 +175,10 @@ async def test_a_refusal_is_named_and_not_asked_again(message: AIMessage) -> Non
 
 async def test_the_size_of_the_context_is_learned_from_an_error() -> None:
     client = LLMClient(ScriptedModel(PromptTooLong("too long", 4096)))
-    assert client.context_tokens is None
+    assert await client.find_context_tokens() is None
     with pytest.raises(PromptTooLong):
         await client.ainvoke([])
-    assert client.context_tokens == 4096
+    assert await client.find_context_tokens() == 4096
 
 
 async def test_another_refusal_is_raised() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from libs.llm.client import LLMClient
@@ -75,6 +76,23 @@ async def test_each_bullet_rests_on_the_steps_of_its_own_lesson(store: SqlPlaybo
     first, second = await bullets(store)
     assert (first.id, list_sources(first)) == ("s-00001", [("run-1", (2, 3))])
     assert (second.section, list_sources(second)) == ("others", [("run-1", (7,))])
+
+
+AIMED = replace(FIRST, target='call.tool == "cancel" && !called("read_policy")')
+OTHER = replace(FIRST, target='call.tool == "cancel" && repeats() > 0')
+
+
+async def test_a_bullet_gets_the_target_of_its_lesson_and_keeps_the_first_one(store: SqlPlaybookStore) -> None:
+    await curate(store, "run-1", add("one"), add("two", lesson=2), lessons=(AIMED, SECOND))
+    first, second = await bullets(store)
+    assert first.target is not None
+    assert (first.target.expression, first.target.mode, second.target) == (AIMED.target, "shadow", None)
+    confirm = {"op": "CONFIRM", "id": second.id}
+    rewrite = {"op": "REWRITE", "id": first.id, "content": "one, in other words"}
+    await curate(store, "run-2", confirm, rewrite, lessons=(OTHER,))
+    first, second = await bullets(store)
+    assert first.content == "one, in other words"
+    assert [bullet.target and bullet.target.expression for bullet in (first, second)] == [AIMED.target, OTHER.target]
 
 
 async def test_a_confirmed_bullet_keeps_its_text_and_gets_a_source(store: SqlPlaybookStore) -> None:

@@ -44,8 +44,7 @@ _LESSONS_SHARE = 0.4
 class StructuredModel(Protocol):
     """A chat model with structured output."""
 
-    @property
-    def context_tokens(self) -> int | None:
+    async def find_context_tokens(self) -> int | None:
         """Return the size of the model's context, None if it is unknown."""
 
     async def ainvoke_structured(
@@ -92,7 +91,7 @@ class ModelCurator:
         proposals, others = await ask_within_context(
             lambda chars: self._ask(reflection, playbook, sections, near, chars, problems.append),
             MATERIAL_CHARS,
-            lambda: self._llm_client.context_tokens,
+            self._llm_client.find_context_tokens,
         )
         if others:
             proposals = await self._check_unseen(proposals, playbook, others)

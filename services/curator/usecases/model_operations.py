@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Lesson, Proposal, Reflection
 from services.curator.domain.merge import join_sources
-from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.playbook import Bullet, BulletTarget, Source
 from services.curator.domain.review import PendingChange
 
 DEFAULT_SECTION = "others"
@@ -130,7 +130,8 @@ def build_own_proposals(reply: DeltasReply, reflection: Reflection) -> tuple[Pro
         lesson = _find_lesson(item.lesson, reflection) if item.lesson is not None else None
         lessons = reflection.insights if lesson is None else (lesson,)
         delta = DeltaContextItem(**item.model_dump(exclude={"lesson"}))
-        proposals.append(Proposal(delta, _build_sources(lessons, reflection)))
+        target = _build_target(lesson) if lesson is not None and delta.type == "ADD" else None
+        proposals.append(Proposal(delta, _build_sources(lessons, reflection), target=target))
     return tuple(proposals)
 
 
@@ -147,15 +148,16 @@ def _translate(operation: ModelOperation, shown: Shown) -> Iterator[Proposal]:
             yield _decline(lesson.key_insight, SKIPPED.format(reasoning=operation.reasoning))
         case Add():
             section = operation.section.strip() or DEFAULT_SECTION
-            yield Proposal(_build_delta("ADD", operation, content=operation.content, section=section), sources)
+            delta = _build_delta("ADD", operation, content=operation.content, section=section)
+            yield Proposal(delta, sources, target=_build_target(lesson))
         case Confirm():
             yield _confirm(operation, lesson, sources, shown)
         case Rewrite():
-            yield _edit("UPDATE", operation, operation.id, operation.content, sources, shown)
+            yield _edit("UPDATE", operation, operation.id, operation.content, sources, shown, lesson)
         case Retire():
             yield _edit("DELETE", operation, operation.id, "", sources, shown)
         case Merge():
-            yield from _merge(operation, sources, shown)
+            yield from _merge(operation, lesson, sources, shown)
 
 
 def _confirm(operation: Confirm, lesson: Lesson, sources: tuple[Source, ...], shown: Shown) -> Proposal:
@@ -164,30 +166,38 @@ def _confirm(operation: Confirm, lesson: Lesson, sources: tuple[Source, ...], sh
     if change is not None:
         first = change.proposal
         delta = _build_delta("ADD", operation, content=first.delta.content, section=first.delta.section)
-        return Proposal(delta, join_sources(first.sources, sources), settles=change.id)
+        target = first.target or _build_target(lesson)
+        return Proposal(delta, join_sources(first.sources, sources), settles=change.id, target=target)
     bullet = shown.bullets.get(confirmed)
     if bullet is None:
         return _decline(lesson.key_insight, NOT_SHOWN)
     delta = _build_delta("ADD", operation, content=lesson.key_insight, section=bullet.section)
-    return Proposal(delta, sources, confirmed_id=bullet.id)
+    return Proposal(delta, sources, confirmed_id=bullet.id, target=_build_target(lesson))
 
 
-def _merge(operation: Merge, sources: tuple[Source, ...], shown: Shown) -> Iterator[Proposal]:
-    target = _clean_id(operation.into)
-    others = [bullet_id for bullet_id in dict.fromkeys(map(_clean_id, operation.ids)) if bullet_id != target]
-    if target not in shown.bullets or any(bullet_id not in shown.bullets for bullet_id in others):
+def _merge(operation: Merge, lesson: Lesson, sources: tuple[Source, ...], shown: Shown) -> Iterator[Proposal]:
+    kept_id = _clean_id(operation.into)
+    others = [bullet_id for bullet_id in dict.fromkeys(map(_clean_id, operation.ids)) if bullet_id != kept_id]
+    if kept_id not in shown.bullets or any(bullet_id not in shown.bullets for bullet_id in others):
         yield _decline(operation.content, NOT_SHOWN)
         return
     for bullet_id in others:
         sources = join_sources(sources, shown.bullets[bullet_id].sources)
-    yield _edit("UPDATE", operation, target, operation.content, sources, shown)
+    yield _edit("UPDATE", operation, kept_id, operation.content, sources, shown, lesson)
     for bullet_id in others:
         yield _edit("DELETE", operation, bullet_id, "", sources, shown)
 
 
 def _edit(
-    kind: DeltaType, operation: ModelOperation, named: str, content: str, sources: tuple[Source, ...], shown: Shown
+    kind: DeltaType,
+    operation: ModelOperation,
+    named: str,
+    content: str,
+    sources: tuple[Source, ...],
+    shown: Shown,
+    lesson: Lesson | None = None,
 ) -> Proposal:
+    """Return the edit of a bullet. A bullet without a target gets that of the lesson; another one is kept."""
     bullet_id = _clean_id(named)
     bullet = shown.bullets.get(bullet_id)
     section = bullet.section if bullet is not None else ""
@@ -195,7 +205,12 @@ def _edit(
     if bullet is None:
         reason = WAITING_CANNOT_BE_EDITED if bullet_id in shown.waiting else NOT_SHOWN
         return Proposal(delta, decline_reason=reason)
-    return Proposal(delta, sources)
+    target = _build_target(lesson) if lesson is not None and bullet.target is None else None
+    return Proposal(delta, sources, target=target)
+
+
+def _build_target(lesson: Lesson) -> BulletTarget | None:
+    return BulletTarget(expression=lesson.target) if lesson.target else None
 
 
 def _build_delta(

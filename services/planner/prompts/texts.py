@@ -36,9 +36,7 @@ class PlannerPrompts:
     reasoning: str
     step_input: str
     nothing: str
-    self_evaluation: str
-    coverage: str
-    answer_to_judge: str
+    step_judge: str
     agent: str
     agent_question: str
     observation: str

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
+from libs.llm.errors import ReplyNotStructured
+from libs.llm.structured_output import parse_structured
 from services.planner.compat import InProcessExecutor
 from services.planner.domain.events import Effect
 from services.planner.domain.moves import ExecutionRules
@@ -22,6 +27,8 @@ from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import Completion, Tool
 from services.planner.usecases.replan import OnReplan, ReplanOrchestrator
 from services.planner.usecases.tools import AskUserTool, RAGSearchTool, ToolRegistry
+
+S = TypeVar("S", bound=BaseModel)
 
 Script = Callable[[ToolInput], Awaitable[ToolResult] | ToolResult]
 
@@ -95,6 +102,18 @@ class ScriptedModel:
         if isinstance(reply, Exception):
             raise reply
         return Completion(reply, self.tokens)
+
+    async def complete_structured(self, system: str, prompt: str, shape: type[S]) -> tuple[S | None, Completion]:
+        completion = await self.complete(system, prompt)
+        try:
+            return parse_structured(completion.text, shape), completion
+        except ReplyNotStructured:
+            return None, completion
+
+
+def verdict(supported: float, complete: float) -> str:
+    """Return the reply of a model that judges a step."""
+    return json.dumps({"reason": "because", "supported": supported, "complete": complete})
 
 
 class StandingClock:

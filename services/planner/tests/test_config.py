@@ -16,8 +16,8 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, caplog: pytest.LogCapt
     assert config == GraceConfig()
     assert "not using it file=none.yml" in caplog.text
     assert (config.llm.provider, config.llm.model) == ("", "")
-    assert (config.llm.temperature, config.llm.max_tokens, config.llm.timeout_seconds) == (0.7, 4096, 30)
-    assert (config.llm.retry.max_retries, config.llm.retry.base_seconds, config.llm.retry.max_seconds) == (3, 1, 30)
+    assert (config.llm.temperature, config.llm.max_tokens, config.llm.timeout_seconds) == (None, 4096, None)
+    assert set(config.llm.retry.model_dump().values()) == {None}  # the shared settings apply
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "\x00"])

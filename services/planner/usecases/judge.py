@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from chassis.errors import shorten
 from chassis.logging import get_logger
+from libs.prompts.language import Language
 from services.planner.domain.confidence import (
     ConfidenceCalculator,
     ConfidenceFactors,
@@ -20,7 +23,7 @@ from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plans import SEARCHES, Action, StepStatus
 from services.planner.domain.results import ToolResult, deduplicate
 from services.planner.domain.tools import build_tool_input
-from services.planner.prompts.steps import answer_to_judge
+from services.planner.prompts.steps import build_judge_prompt
 from services.planner.prompts.texts import PROMPTS
 from services.planner.usecases.gates import LearningGate
 from services.planner.usecases.ports import CompletionModel, Embedder
@@ -29,7 +32,17 @@ _log = get_logger(__name__)
 
 _UNKNOWN = 0.5
 _AGREEMENT_TEXTS = 20
+_JUDGED = frozenset({Action.REASONING})
+"""The actions whose results a model writes. Results of searches, code, tools and people are not judged by a model."""
 _FACTORS_FROM_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
+
+
+class StepVerdict(BaseModel):
+    """The judgement of a model on the output of one step; the reason comes before the numbers."""
+
+    reason: str = ""
+    supported: float = Field(ge=0, le=1, allow_inf_nan=False)
+    complete: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 @dataclass(slots=True)
@@ -63,7 +76,7 @@ class StepJudge:
         call = state.last_call(step_id)
         if call is None or call.result is None or not call.result.success:
             return False
-        return self._embedder is not None or (self._evaluator is not None and call.action not in SEARCHES)
+        return self._embedder is not None or (self._evaluator is not None and call.action in _JUDGED)
 
     async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
         """Return the judgement of a step. `frugal`: the budget is used up, so call no model."""
@@ -124,8 +137,9 @@ class StepJudge:
         else:
             factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
             factors["source_count"] = len(state.dependency_sources(step_id))
-            if not frugal and self._evaluator is not None and result.text:
-                factors |= await self._evaluate(self._evaluator, state, result.text, evaluation)
+            if not frugal and self._evaluator is not None and action in _JUDGED and result.text:
+                prompt = build_judge_prompt(tool_input, step.expected_output, result.text)
+                factors |= await self._evaluate(self._evaluator, state.language, prompt, evaluation)
         if len(texts) >= 2 and not frugal and self._embedder is not None:
             factors["source_agreement"] = await self._compute_agreement(self._embedder, texts)
         return factors
@@ -138,25 +152,20 @@ class StepJudge:
             return _UNKNOWN
 
     async def _evaluate(
-        self, model: CompletionModel, state: ExecutionState, answer: str, evaluation: _Evaluation
+        self, model: CompletionModel, language: Language, prompt: str, evaluation: _Evaluation
     ) -> dict[str, float]:
-        """Return self-evaluation and coverage of an answer (P-69)."""
-        texts = PROMPTS[state.language]
-        prompt = answer_to_judge(state.plan.original_query, answer, state.language)
-        evaluation.self_evaluation = await self._ask_for_number(model, texts.self_evaluation, prompt, evaluation)
-        evaluation.coverage = await self._ask_for_number(model, texts.coverage, prompt, evaluation)
-        return {"llm_self_confidence": evaluation.self_evaluation, "query_coverage": evaluation.coverage}
-
-    async def _ask_for_number(self, model: CompletionModel, system: str, prompt: str, evaluation: _Evaluation) -> float:
+        """Return self-evaluation and coverage of the output of a step, from one call (P-69)."""
+        verdict = None
         try:
-            reply = await model.complete(system, prompt)
+            verdict, reply = await model.complete_structured(PROMPTS[language].step_judge, prompt, StepVerdict)
             evaluation.tokens += reply.tokens
             evaluation.cost_micro_usd += reply.cost_micro_usd
-            value = float(reply.text.strip())
-            return clamp01(value) if value == value else _UNKNOWN
-        except Exception as error:  # P-69: an error counts as the middle, and as supplied
-            _log.warning("model did not rate an answer; using the middle score", error=shorten(str(error)))
-            return _UNKNOWN
+        except Exception as error:
+            _log.warning("model did not judge a step; using the middle score", error=shorten(str(error)))
+        # An error counts as the middle, and as supplied (P-69).
+        evaluation.self_evaluation = _UNKNOWN if verdict is None else verdict.supported
+        evaluation.coverage = _UNKNOWN if verdict is None else verdict.complete
+        return {"llm_self_confidence": evaluation.self_evaluation, "query_coverage": evaluation.coverage}
 
 
 def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:

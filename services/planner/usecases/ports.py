@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pydantic import BaseModel
 
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
@@ -22,6 +24,8 @@ from services.planner.domain.tools import ToolInput
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+S = TypeVar("S", bound=BaseModel)
 
 
 class ExecutionStatus(StrEnum):
@@ -194,6 +198,9 @@ class CompletionModel(Protocol):
 
     async def complete(self, system: str, prompt: str) -> Completion:
         """Return the reply to a prompt. May raise anything; callers continue without a model."""
+
+    async def complete_structured(self, system: str, prompt: str, shape: type[S]) -> tuple[S | None, Completion]:
+        """Return the reply as a `shape`, None for an unusable reply. May raise anything, as `complete` may."""
 
 
 class Embedder(Protocol):

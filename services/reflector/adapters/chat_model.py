@@ -15,10 +15,9 @@ class ChatReflectionModel:
         self.name = name
         self._client = client
 
-    @property
-    def context_tokens(self) -> int | None:
+    async def find_context_tokens(self) -> int | None:
         """Return the size of the model's context, None if it is unknown."""
-        return self._client.context_tokens
+        return await self._client.find_context_tokens()
 
     async def reply(
         self,

@@ -9,11 +9,14 @@ import pytest
 from pydantic import ValidationError
 
 from chassis.errors import Unavailable
+from chassis.targets.target import Target
 from libs.llm.errors import PromptTooLong
+from libs.prompts.language import Language
 from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.runs import asks, calls, returns, run, says
 from services.reflector.usecases.model_replies import InsightsReply, ReflectionReply, VerdictReply
 from services.reflector.usecases.ports import Message, Reply
@@ -26,11 +29,13 @@ class ScriptedModel:
     """Answers prompts for lessons and for verdicts from two lists, and keeps what it was asked."""
 
     name = "scripted"
-    context_tokens: int | None = None
 
     def __init__(self, replies: Sequence[Answer] = (), verdicts: Sequence[Answer] = (), problem: str = "") -> None:
         self._replies, self._verdicts, self._problem = list(replies), list(verdicts), problem
         self.requests: list[tuple[type, list[Message]]] = []
+
+    async def find_context_tokens(self) -> int | None:
+        return None
 
     async def reply(
         self,
@@ -224,6 +229,28 @@ async def test_kind_and_relations_of_a_lesson_are_kept_if_the_bullet_was_shown()
     [insight] = result.insights
     assert (insight.kind, insight.confirms, insight.contradicts) == ("tool_fact", "a", "")
     assert (insight.reasoning, insight.root_cause_analysis) == ("so it was", "cause of x")
+
+
+async def test_a_target_that_does_not_compile_is_left_out_and_named_and_its_lesson_is_kept() -> None:
+    condition = 'call.tool == "export_report" && !succeeded("close_period")'
+    replies = [make_lesson("x", target=f" {condition} "), make_lesson("y", target="call.tool ="), make_lesson("z")]
+    result = await reflect(ScriptedModel([{"analysis": "a", "lessons": replies}]), LOG)
+    assert [(insight.key_insight, insight.target) for insight in result.insights] == [
+        ("x", condition),
+        ("y", ""),
+        ("z", ""),
+    ]
+    assert result.error.startswith("the target of a lesson was left out: target.expression 'call.tool ='")
+
+
+@pytest.mark.parametrize("language", ["ja", "en"])
+def test_the_example_of_a_target_in_the_prompt_compiles(language: Language) -> None:
+    text = PROMPT_TEXTS[language].system
+    [example] = re.findall(r'call\.tool == "export_report".*\)(?=\.$)', text, re.MULTILINE)
+    assert Target(example).tools == frozenset({"export_report"})
+    for name in set(re.findall(r"([a-z_]+)\(", text.partition("CEL")[2].partition(example)[0])) - {"has"}:
+        argument = "" if name in ("repeats", "failures", "user_confirmed") else "'x'"
+        Target(f"{name}({argument}) == 1")
 
 
 async def test_decisive_steps_are_the_candidates_for_the_blame() -> None:

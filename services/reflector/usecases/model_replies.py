@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from chassis.targets.errors import InvalidTarget
+from chassis.targets.target import Target
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.reflection import Attribution, BlameCandidate, BulletEvaluation, Insight, Kind, Tag
 from services.reflector.domain.trajectory import MAX_ID_CHARS, Trajectory
@@ -20,6 +22,7 @@ MAX_TAGS = 1_000
 MAX_BULLET_ID_CHARS = 128
 USER, ENVIRONMENT = "user", "environment"
 NO_TAG = "The model's reply has no tag for it."
+INVALID_TARGET = "the target of a lesson was left out: {problem}"
 
 
 def _replace_null(empty: Any) -> BeforeValidator:
@@ -49,6 +52,7 @@ class LessonReply(BaseModel):
     kind: Kind | None = None
     confirms: str | None = None
     contradicts: str | None = None
+    target: str | None = None
 
 
 class TagReply(BaseModel):
@@ -110,13 +114,18 @@ def find_unknown_steps(reply: ReflectionReply | InsightsReply, numbers: range) -
     return sorted(number for number in named if number not in numbers)
 
 
-def read_insights(reply: ReflectionReply | InsightsReply, trajectory: Trajectory, known_ids: set[str]) -> list[Insight]:
+def read_insights(
+    reply: ReflectionReply | InsightsReply,
+    trajectory: Trajectory,
+    known_ids: set[str],
+    report_problem: Callable[[str], None] = lambda problem: None,
+) -> list[Insight]:
     """Return the lessons with step indices instead of step numbers. Steps that do not exist are dropped.
 
     A lesson without steps gets the step that it refers to, or the last step if it refers to none. Only `known_ids` can
-    be confirmed or contradicted.
+    be confirmed or contradicted. A target that does not compile is left out and reported; its lesson is kept.
     """
-    insights = list(_read_reply(reply, known_ids))
+    insights = list(_read_reply(reply, known_ids, report_problem))
     numbers = compute_step_numbers(trajectory)
     insights = [insight.model_copy(update={"steps": _index_steps(insight.steps, numbers)}) for insight in insights]
     silent = [insight for insight in insights if not insight.steps]
@@ -130,7 +139,9 @@ def read_insights(reply: ReflectionReply | InsightsReply, trajectory: Trajectory
     return [insight if insight.steps else insight.model_copy(update={"steps": next(nearest)}) for insight in insights]
 
 
-def _read_reply(reply: ReflectionReply | InsightsReply, known_ids: set[str]) -> Iterator[Insight]:
+def _read_reply(
+    reply: ReflectionReply | InsightsReply, known_ids: set[str], report_problem: Callable[[str], None]
+) -> Iterator[Insight]:
     if isinstance(reply, InsightsReply):
         for item in reply.insights:
             yield Insight(**item.model_dump(exclude={"steps"}), steps=tuple(item.steps))
@@ -147,7 +158,21 @@ def _read_reply(reply: ReflectionReply | InsightsReply, known_ids: set[str]) -> 
                 kind=lesson.kind,
                 confirms=_clean_id(lesson.confirms, known_ids),
                 contradicts=_clean_id(lesson.contradicts, known_ids),
+                target=_check_target(lesson.target, report_problem),
             )
+
+
+def _check_target(expression: str | None, report_problem: Callable[[str], None]) -> str:
+    """Return the target of a lesson; empty for none and for one that does not compile, which is reported."""
+    target = (expression or "").strip()
+    if not target:
+        return ""
+    try:
+        Target(target)
+    except InvalidTarget as error:
+        report_problem(INVALID_TARGET.format(problem=error.message))
+        return ""
+    return target
 
 
 def _clean_id(bullet_id: str | None, known_ids: set[str]) -> str:

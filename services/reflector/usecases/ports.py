@@ -28,8 +28,7 @@ class ReflectionModel(Protocol):
 
     name: str
 
-    @property
-    def context_tokens(self) -> int | None:
+    async def find_context_tokens(self) -> int | None:
         """Return the size of the model's context, None if it is unknown."""
 
     async def reply(

@@ -79,7 +79,7 @@ class ReflectorAgent:
                 await ask_within_context(
                     lambda chars: self._run_iteration(request, actions, progress, chars),
                     self._record_chars,
-                    lambda: self._model.context_tokens,
+                    self._model.find_context_tokens,
                 )
                 progress.completed += 1
             except Exception as error:
@@ -108,7 +108,9 @@ class ReflectorAgent:
             conversation = [*messages, ("ai", reply.model_dump_json()), ("human", objection)]
             reply = await self._model.reply(conversation, shape, progress.problems.append)
         ids = get_ids(record)
-        progress.insights = await asyncio.to_thread(read_insights, reply, request.trajectory, ids)
+        progress.insights = await asyncio.to_thread(
+            read_insights, reply, request.trajectory, ids, progress.problems.append
+        )
         progress.record = record
         if isinstance(reply, ReflectionReply):
             progress.reply = reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,10 +65,14 @@ async def planner_with(
     await peers.close()
 
 
+def _judge(supported: float, complete: float) -> Any:
+    return chat_json({"reason": "because", "supported": supported, "complete": complete})
+
+
 async def test_a_plan_of_the_model_runs_with_the_model(
     model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # P-15 to P-17, P-40, P-57, P-69, P-127
-    model.script(chat_json(PLAN), chat("A is a."), chat("0.9"), chat("1"), chat("B is b."), chat("0.95"), chat("0.9"))
+    model.script(chat_json(PLAN), chat("A is a."), _judge(0.9, 1), chat("B is b."), _judge(0.95, 0.9))
     async with planner_with(model, tmp_path, monkeypatch) as stub:
         made = await stub.CreatePlan(service_pb.CreatePlanRequest(query=QUERY, hints="be quick"))
         assert (made.from_template, made.plan.original_query, made.plan.complexity) == (False, QUERY, 0.75)
@@ -79,7 +84,17 @@ async def test_a_plan_of_the_model_runs_with_the_model(
     prompts = [request.body["messages"][-1]["content"] for request in model.requests]
     assert "be quick" in prompts[0]
     assert "what is A?" in prompts[1]
-    assert prompts[2].startswith(f"質問: {QUERY}\n回答: A is a.")
+    judged = re.sub(r"<(/?\w+)-\w+>", r"<\1>", prompts[2])
+    assert judged.startswith("<asked>\nwhat is A?\n</asked>")
+    assert judged.endswith("<output>\nA is a.\n</output>")
+    assert QUERY not in judged
+    judge_body, plan_body = model.requests[2].body, model.requests[0].body
+    assert (judge_body["temperature"], "temperature" in plan_body) == (0, False)
+    assert list(judge_body["response_format"]["json_schema"]["schema"]["properties"]) == [
+        "reason",
+        "supported",
+        "complete",
+    ]
     assert execution.execution.usage.tokens > 0
     assert execution.execution.usage.cost_micro_usd > 0
 
