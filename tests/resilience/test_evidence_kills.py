@@ -22,11 +22,12 @@ pytestmark = pytest.mark.long
 
 KILLS = campaign_size(100, 5)
 CALLERS = 4
+SUCCESS = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS
 
 
 def make_trajectory(dataset: str, trajectory_id: str) -> trajectory_pb2.Trajectory:
     step = trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content=f"Push {trajectory_id}.")
-    return trajectory_pb2.Trajectory(id=trajectory_id, dataset=dataset, query="push", steps=[step])
+    return trajectory_pb2.Trajectory(id=trajectory_id, dataset=dataset, query="push", status=SUCCESS, steps=[step])
 
 
 def list_ids(client: Client, dataset: str) -> list[str]:
