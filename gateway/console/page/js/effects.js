@@ -1,6 +1,6 @@
 /** Effects in words, numbers and charts, for the page of a dataset and for that of a bullet. */
 
-import { bandChart } from "./chart.js";
+import { drawBandChart } from "./chart.js";
 import { h, s } from "./dom.js";
 import { count, plural } from "./format.js";
 
@@ -33,7 +33,7 @@ export function describeCurve(what, history) {
 
 /** How an effect developed, session by session, with its interval. */
 export const drawCurve = (label, history) =>
-  bandChart({ points: readCurve(history), label, unit: "sessions", format: points });
+  drawBandChart({ points: readCurve(history), label, unit: "sessions", format: points });
 
 const readCurve = (history) =>
   history

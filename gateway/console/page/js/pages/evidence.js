@@ -83,7 +83,7 @@ class Evidence {
       h("p", { class: "muted" }, describe(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
-      drawWorth(development),
+      drawLift(development),
       h("h2", null, "Effects"),
       measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
       h("h2", null, "Decisions"),
@@ -201,7 +201,7 @@ class Evidence {
 }
 
 /** What the whole playbook is worth, session by session. */
-function drawWorth(history) {
+function drawLift(history) {
   const label = describeCurve("Success with the playbook less success without it", history);
   return label ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)] : null;
 }
