@@ -34,6 +34,18 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
 
 
+def render_lift(report: Mapping[str, Any]) -> RenderableType:
+    """Show the scores of each memory, and how much better hansei is in the same tasks."""
+    table = make_score_table("memory", "right call", "95 %", "probability", "tasks done", "95 %", "hansei is better by")
+    for row in report["rows"]:
+        shares = [f"{row[name]:.3f}" for name in ("right_call", "probability", "success")]
+        better = row["hansei_minus_this_right_call"]
+        table.add_row(row["memory"], shares[0], row["right_call_95"], shares[1], shares[2], row["success_95"], better)
+    world = f"{report['world']}, {count_noun(report['tasks'], 'task')}, {report['tokens']} tokens of memory"
+    note = "last column: difference of the right calls in the same tasks, 95 %; an interval with 0 shows no difference"
+    return Group(table, Text(f"{world}; {report['method']}", FAINT), Text(note, FAINT))
+
+
 def render_guards(report: Mapping[str, Any]) -> RenderableType:
     """Show the coverage and the false alarms of mined guards by domain, of trivial rules, and the guards."""
     table = make_score_table("rule", "failing runs", "95 %", "passing runs", "95 %")
@@ -46,6 +58,10 @@ def render_guards(report: Mapping[str, Any]) -> RenderableType:
     notes = [f"share of runs in which one fires; {count_noun(len(report['guards']), 'guard')} from all runs; {tried}"]
     if total["coverage_before_wrong_step"] is not None:
         notes.append(f"at or before the first wrong write: {total['coverage_before_wrong_step']:.3f}")
+    repeats = list(zip(total["coverage_firing_by_repeat"], total["false_alarms_firing_by_repeat"], strict=True))
+    if len(repeats) > 1:
+        counts = ", ".join(f"{failing} and {passing}" for failing, passing in repeats)
+        notes.append(f"failing and passing runs with a firing in each division into folds: {counts}")
     for guard in report["guards"]:
         counts = (
             f"{guard['failed_firing']} of {guard['failed_runs']} failing, "
@@ -60,18 +76,22 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
         text
         for name in ("coverage", "false_alarms")
         for text in (
-            f"{shares[name]:.3f} ({shares[f'{name}_firing']}/{shares[f'{name}_runs']})",
+            f"{shares[name]:.3f} ({shares[f'{name}_firing']:g}/{shares[f'{name}_runs']})",
             f"{shares[f'{name}_low']:.3f} to {shares[f'{name}_high']:.3f}",
         )
     ]
 
 
 def render_foresight(counts: ForesightCounts) -> RenderableType:
-    """Show the foresight of the playbook, of the insights without curation, and of random bullets."""
+    """Show how often memories tell how to avoid an error, and how often the playbook warns of one."""
+    avoided = make_score_table("tells how to avoid it", "of repaired errors")
+    for name, share in counts.avoided.items():
+        avoided.add_row(name, f"{share:.3f}")
     table = make_score_table("warned by", "of all errors", "of those seen before")
     for source in ("playbook", "uncurated", "random"):
         shares = counts.shares(getattr(counts, source))
         table.add_row(source, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")
     totals = f"{count_noun(counts.errors, 'error')}, {counts.seen} seen before, {counts.trajectories} trajectories"
     bullets = f"{count_noun(counts.bullets, 'bullet')}, {count_noun(counts.duplicates, 'duplicate')}"
-    return Group(table, Text(f"{totals}, {bullets}", FAINT))
+    repaired = f"{counts.repaired} first failing calls of an operation that a later call repaired"
+    return Group(avoided, Text(repaired, FAINT), table, Text(f"{totals}, {bullets}", FAINT))
