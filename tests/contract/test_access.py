@@ -49,7 +49,7 @@ WITHOUT_OWNER = {
     "hansei.playbook.v1.ListBulletsRequest.ids": "bullets of the dataset named beside it",
     "hansei.playbook.v1.DecidePendingChangesRequest.ids": "changes of the dataset named beside it",
     "hansei.playbook.v1.Bullet.id": "within the dataset",
-    "hansei.evidence.v1.GuardRun.id": "the caller's own label",
+    "hansei.evidence.v1.GuardTrajectory.id": "the caller's own label",
     "hansei.playbook.v1.WatchPlaybookRequest.embedding_model_id": "an embedding model, which nobody owns",
     "hansei.playbook.v1.PendingChange.id": "within the dataset",
     "hansei.reflector.v1.Trajectory.id": "within the dataset of the trajectory",

@@ -77,7 +77,9 @@ async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path)
         await let_in(entry, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
         everything = [record for _, record in await entry.access.repository.list_records("", None, 10)]
         own = [record for _, record in await entry.access.repository.list_records("acme", None, 10)]
-    assert [(record.who, record.method.rpartition("/")[2], record.names, record.code) for record in everything] == [
+    assert [
+        (record.principal, record.method.rpartition("/")[2], record.names, record.code) for record in everything
+    ] == [
         ("root", "ApplyDeltas", ("d",), "OK"),
         ("ann", "RestoreRevision", (), "NOT_FOUND"),
         ("ann", "ApplyDeltas", ("acme--d",), "OK"),

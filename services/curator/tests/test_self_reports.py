@@ -82,7 +82,7 @@ def add(content: str) -> dict[str, Any]:
 
 async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlaybookStore) -> None:
     first = await curate(store, "a", add(LESSON))
-    assert [change.waits_because for change in first.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in first.pending] == [WAITS_FOR_A_SECOND]
     again = await curate(store, "a", add(IN_OTHER_WORDS))
     assert [operation.skipped_reason for operation in again.operations] == [WAITS_ALREADY]
     assert await bullets(store) == []
@@ -95,13 +95,13 @@ async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlayb
 
 async def test_a_model_that_quotes_a_tool_is_not_believed_for_that(store: SqlPlaybookStore) -> None:
     curation = await curate(store, "a", add(QUOTING))
-    assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_SECOND]
 
 
 async def test_a_lesson_on_one_task_waits_for_a_person(store: SqlPlaybookStore) -> None:
     for trajectory in ("a", "b"):
         curation = await curate(store, trajectory, add(f'For "{QUERY}": cancel everything.'))
-        assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON]
+        assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON]
     assert await bullets(store) == []
 
 
@@ -116,7 +116,7 @@ async def test_a_model_rewords_and_removes_nothing_without_a_person(store: SqlPl
     )
     for trajectory in ("b", "c"):
         curation = await curate(store, trajectory, *edits)
-        assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
+        assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
     assert [bullet.content for bullet in await bullets(store)] == [LESSON]
     assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 4
 
@@ -195,5 +195,5 @@ async def test_texts_that_address_the_reader_wait_for_a_person_after_any_outcome
         reflection = Reflection((Lesson("r", "e", "c", "a", prompt),), (), "a", signal=signal, model=OFFLINE_MODEL)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
         [waiting] = curation.pending
-        assert waiting.waits_because.endswith('"ignore all previous"')
+        assert waiting.review_reason.endswith('"ignore all previous"')
     assert await bullets(store) == []

@@ -145,7 +145,7 @@ async def test_a_conflict_is_reported_with_the_present_text(stub: Stub) -> None:
     mine = await apply(stub, update("gene-00001", "mine"), add("two"), base=1)
     assert [operation.applied for operation in mine.operations] == [False, True]
     [conflict] = mine.conflicts
-    assert (conflict.base_revision, conflict.present.content) == (1, "theirs")
+    assert (conflict.base_revision, conflict.current_bullet.content) == (1, "theirs")
     assert "revision 2" in conflict.reason
 
 

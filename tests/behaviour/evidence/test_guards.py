@@ -177,9 +177,9 @@ async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, 
 
 
 async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path) -> None:
-    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardRun:
+    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
-        return pb.GuardRun(id=name, succeeded=succeeded, calls=calls)
+        return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
 
     runs = [
         record("f", "git_status", "git_commit", succeeded=False),
@@ -187,9 +187,14 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
         record("p", "git_config", "git_commit", succeeded=True),
     ]
     async with serve_evidence(tmp_path / "e", curator) as guards:
-        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, runs=runs))
-        assert (result.failed, result.failed_firing, result.passed, result.passed_firing) == (2, 1, 1, 0)
-        assert list(result.firings) == [pb.GuardFiring(run_id="f", call=1, succeeded=False)]
+        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, trajectories=runs))
+        assert (
+            result.failed_trajectories,
+            result.failed_with_firing,
+            result.passed_trajectories,
+            result.passed_with_firing,
+        ) == (2, 1, 1, 0)
+        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False)]
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
-            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", runs=runs))
+            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))

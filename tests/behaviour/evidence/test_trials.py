@@ -43,7 +43,7 @@ def run_sessions(client: Client, dataset: str, sessions: range, decisive: str) -
 
 def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -> None:
     started = client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.1))
-    assert started.began_anew
+    assert started.restarted
     assert (started.policy.bullet_holdout, started.policy.playbook_holdout) == (0.25, 0.1)
     run_sessions(client, dataset, range(70), TEXTS[0])
 

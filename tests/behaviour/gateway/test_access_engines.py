@@ -114,7 +114,7 @@ async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[En
         at, "oidc:" + "あ" * 195, "acme", "hansei.x/Y", ("acme--d", 'a"\\\x00 🏆'), "c" * 128, "r" * 36, "OK"
     )
     second = replace(first, tenant="evil", code="RESOURCE_EXHAUSTED", names=())
-    third = replace(first, who="ann")
+    third = replace(first, principal="ann")
     await here.add_record(first)
     await there.add_record(second)
     await here.add_record(third)

@@ -64,5 +64,5 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
             target = Target(request.expression)
         except InvalidTarget as error:
             raise InvalidTarget(request.expression, error.rule, "expression") from error
-        runs = convert.decode_runs(request.runs)
+        runs = convert.decode_runs(request.trajectories)
         return convert.encode_backtest(await asyncio.to_thread(backtest, target, runs))

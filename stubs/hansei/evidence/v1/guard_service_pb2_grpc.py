@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class GuardServiceStub:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     def __init__(self, channel):
@@ -58,7 +58,7 @@ class GuardServiceStub:
 
 
 class GuardServiceServicer:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     def CheckCall(self, request, context):
@@ -84,7 +84,7 @@ class GuardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BacktestTarget(self, request, context):
-        """Returns what a target would have done in recorded runs.
+        """Returns the firings of a target in recorded trajectories.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +122,7 @@ def add_GuardServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GuardService:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     @staticmethod

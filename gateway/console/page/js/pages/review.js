@@ -115,10 +115,10 @@ class Queue {
         picked ? "✓" : "",
       ),
       deltaChip(proposal.delta.type),
-      h("span", { class: "line" }, proposal.delta.content || proposal.present?.content || proposal.delta.bullet_id),
+      h("span", { class: "line" }, proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id),
       this.showing === "decided"
         ? state(word(proposal.state, "PENDING_STATE_"))
-        : h("span", { class: "muted line wide-only waits" }, proposal.waits_because),
+        : h("span", { class: "muted line wide-only waits" }, proposal.review_reason),
       h("span", { class: "muted when" }, when(proposal.created_at)),
     ];
   }
@@ -156,9 +156,9 @@ class Queue {
       ),
       renderProposal(proposal),
       facts([
-        ["Reason for review", proposal.waits_because],
+        ["Reason for review", proposal.review_reason],
         ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
-        ["Section", proposal.delta.section || proposal.present?.section],
+        ["Section", proposal.delta.section || proposal.current_bullet?.section],
         ["By", proposal.author],
         ["Learned from", renderSources(this.dataset, proposal)],
         ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
