@@ -196,7 +196,7 @@ def render_pending_change(change: PendingChange) -> RenderableType:
     title = Text.assemble((change.id, ID), f"  {state}  ", SIGN[change.delta.type], f" {change.delta.bullet_id}")
     title.append(f"  by {change.author}, {format_time(change.created_at)}", FAINT)
     parts: list[RenderableType] = [title, label_row("text", put_on_one_line(change.delta.content), indent=6)]
-    if change.HasField("present"):
+    if change.HasField("current_bullet"):
         parts.append(label_row("now", put_on_one_line(change.current_bullet.content), indent=6))
     for label, text in (("pending", change.review_reason), ("decided", change.decision_reason)):
         if text:
