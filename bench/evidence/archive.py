@@ -64,6 +64,10 @@ class InProcessArchive:
         return await self._servicer.StoreTrajectory(request, None)
 
 
+async def ignore_servings(dataset: str, serving_ids: Sequence[str], outcome: float) -> None:
+    """Report nothing: no trials are running."""
+
+
 def read_trajectories(file: Path) -> Iterator[trajectory_pb2.Trajectory]:
     """Yield the trajectories of a file."""
     for parsed in encode_file(reader.read_trajectories(file.read_bytes(), "bench")).trajectories:
@@ -91,7 +95,7 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
     archive = Archive(
         ArchiveRepository(store.database), None, LIMITS, compress=compress, decompress=decompress, now=utc_now
     )
-    servicer = ArchiveServicer(archive, count_stored=lambda is_new: None)
+    servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     repository = OutboxRepository(parse_location(str(folder / "gateway.db")), "bench")
     outbox = TrajectoryOutbox(repository, InProcessArchive(servicer), 1024**4)
     await outbox.open()
@@ -144,11 +148,12 @@ async def measure_size(name: str, trajectories: Trajectories, folder: Path) -> d
     archive = Archive(
         ArchiveRepository(store.database), None, LIMITS, compress=compress, decompress=decompress, now=utc_now
     )
-    servicer = ArchiveServicer(archive, count_stored=lambda is_new: None)
+    servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     for trajectory in trajectories:
         request = archive_pb.StoreTrajectoryRequest(dataset="bench", trajectory=trajectory)
         request.trajectory.dataset = "bench"
         await servicer.StoreTrajectory(request, None)
+    await archive.maintain()
     totals = await archive.find_totals("bench")
     await store.database.vacuum()
     size = file.stat().st_size - empty

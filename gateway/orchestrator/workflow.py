@@ -111,7 +111,7 @@ class ReflectionWorkflow:
         response = await self.search.Search(
             search_service.SearchRequest(
                 dataset=state.dataset,
-                query=search_pb2.SearchQuery(query_text=state.query),
+                query=search_pb2.SearchQuery(query_text=state.query, budget_tokens=0),
                 min_revision=state.min_revision,
                 allow_missing=True,
             )

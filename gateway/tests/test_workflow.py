@@ -32,10 +32,10 @@ async def test_each_node_adds_to_the_state() -> None:  # G-32, G-33, G-39
     assert [bullet.id for bullet in generated.bullets] == ["b-1", "b-2"]
 
 
-async def test_search_gets_the_query_with_all_defaults() -> None:  # G-34
+async def test_search_gets_the_query_with_the_default_budget() -> None:  # G-34
     peers = Peers()
     await ReflectionWorkflow(peers, peers, peers, peers).run(WorkflowState("Q", "d"))
-    assert peers.requests[1].query == search_pb2.SearchQuery(query_text="Q")
+    assert peers.requests[1].query == search_pb2.SearchQuery(query_text="Q", budget_tokens=0)
 
 
 async def test_a_session_is_served_by_the_evidence_service() -> None:

@@ -29,6 +29,7 @@ from services.evidence.usecases.check_call import CheckCall
 from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
 from services.evidence.usecases.recall import Recall
+from services.evidence.usecases.report_servings import ReportServings
 
 PUBLISH_SECONDS = 2.0
 """Pause before harmful bullets are removed from their playbooks."""
@@ -48,6 +49,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     servicer = EvidenceServicer(
         recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
+    report_servings = ReportServings(store, count_report=metrics.count_report)
     erase_deleted = EraseDeletedDatasets(playbooks, archive, store)
     guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
     guard_servicer = GuardServicer(CheckCall(guards, guard_store, metrics.count_check), guards, guard_store)
@@ -91,7 +93,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
             chassis.Registration(evidence_service_pb2_grpc.add_EvidenceServiceServicer_to_server, servicer),
             chassis.Registration(
                 archive_service_pb2_grpc.add_ArchiveServiceServicer_to_server,
-                ArchiveServicer(archive, count_stored=metrics.count_stored_trajectory),
+                ArchiveServicer(archive, report_servings, count_stored=metrics.count_stored_trajectory),
             ),
             chassis.Registration(guard_service_pb2_grpc.add_GuardServiceServicer_to_server, guard_servicer),
         ],

@@ -128,6 +128,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         embedder,
         settings.search_tokenizer,
         decode_bullet,
+        settings.playbook_budget_tokens,
     )
 
     create_qdrant_chunks = _connect_qdrant(settings, tokenize, variant, closing)

@@ -45,6 +45,10 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     """Share of its weight that a word of the query gains in an entry's best sentence, where most of the words stand
     together. Only for `lucene` and `minmax`; 0 ranks by whole entries alone."""
 
+    playbook_budget_tokens: int = Field(8_000, ge=1, le=1_000_000)
+    """Tokens, by estimate, that the bullets served to a task may take in its prompt, where a caller names no number:
+    `Recall`, `Answer`, `RunWorkflow` and the adapters serve a playbook that fits whole, else its best bullets."""
+
     search_fusion: Literal["minmax", "rrf"] = create_plain_field("minmax")
     """Fusion of both scores: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
 

@@ -58,20 +58,22 @@ class SearchOptions(TypedDict, total=False):
     """The options of `search`."""
 
     top_k: int | None
-    """The number of bullets; None: 10."""
+    """The number of bullets; None: 10, or with `budget_tokens` as many as fit."""
     min_confidence: float | None
     """The least confidence of a bullet, 0 to 1; None: only bullets with mostly harmful votes are left out."""
     alpha: float | None
     """The weight of the vector score, 0 to 1."""
     explain: bool
     """Return the terms that matched."""
+    budget_tokens: int | None
+    """The tokens that the bullets may take; 0: `HANSEI_PLAYBOOK_BUDGET_TOKENS` of the service, None: no limit."""
 
 
 class RecallOptions(TypedDict, total=False):
     """The options of `recall` and `serve`."""
 
     top_k: int | None
-    """The number of bullets; None: 10."""
+    """The number of bullets; None: as many as fit `HANSEI_PLAYBOOK_BUDGET_TOKENS` of the search service."""
     min_revision: int
     """Wait until the index holds this revision, as `learn` returned it."""
     allow_missing: bool
@@ -200,7 +202,7 @@ class Client(AllServices[BlockingMode]):
         try:
             response = self.evidence.recall(dataset=dataset, session_id=session_id, query_text=query, **options)
         except Unavailable as error:
-            return self._fallback.recall_response(error, self.search(dataset, query, **options))
+            return self._fallback.recall_response(error, self.search(dataset, query, budget_tokens=0, **options))
         self._fallback.end()
         return response
 
@@ -345,7 +347,7 @@ class AsyncClient(AllServices[AsyncMode]):
         try:
             response = await self.evidence.recall(dataset=dataset, session_id=session_id, query_text=query, **options)
         except Unavailable as error:
-            return self._fallback.recall_response(error, await self.search(dataset, query, **options))
+            return self._fallback.recall_response(error, await self.search(dataset, query, budget_tokens=0, **options))
         self._fallback.end()
         return response
 

@@ -19,19 +19,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
-from hansei.client.client import AsyncClient, Client
+from hansei.client.client import AsyncClient, Client, RecallOptions
 from hansei.client.extras import import_from_extra
 from hansei.client.outages import OnError, skip_outage
 from hansei.client.recording import RecordedCall, RecordedMessage, Recording, Role, describe_error, format_error
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchResult
-from hansei.search.v1.search_service_pb2 import SearchResponse
 
 with import_from_extra("langchain", "langchain_core"):
     from langchain_core.callbacks import (
@@ -39,6 +38,7 @@ with import_from_extra("langchain", "langchain_core"):
         BaseCallbackHandler,
         CallbackManagerForRetrieverRun,
     )
+    from langchain_core.callbacks.manager import BaseRunManager
     from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage, ToolMessage
     from langchain_core.outputs import LLMResult
@@ -46,6 +46,7 @@ with import_from_extra("langchain", "langchain_core"):
 
 MAX_STORED_TRAJECTORIES = 1_000
 _BULLET_ID = "bullet_id"
+_SERVING_ID = "serving_id"
 _MODEL = "model"
 _ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool", "function": "tool"}
 
@@ -56,6 +57,10 @@ class PlaybookRetriever(BaseRetriever):
     The id of a document is the id of its bullet; `metadata` has `bullet_id`, `dataset`, `section`, `score` (combined),
     `vector_score`, `bm25_score`, `helpful` and `harmful`. Async chains use `async_client` if it is set. While hansei is
     unavailable, there are no documents, unless `on_error="raise"`.
+
+    With a `session_id`, which names one task of an agent, the bullets are recalled: trials measure them, and `metadata`
+    has the `serving_id` under which the recorded trajectory reports its outcome. Trials take no `sections`,
+    `min_confidence` and `alpha`; a `session_id` together with these raises ValueError.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -63,17 +68,22 @@ class PlaybookRetriever(BaseRetriever):
     client: Client | None = None
     async_client: AsyncClient | None = None
     dataset: str
-    top_k: int = 5
+    top_k: int | None = None
     sections: Sequence[str] = ()
     min_confidence: float | None = None
     alpha: float | None = None
+    session_id: str = ""
     on_error: OnError = "skip"
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         if self.client is None:
             raise ValueError("a PlaybookRetriever without `client` works only in async chains")
         with skip_outage(self.on_error, self.dataset):
-            return self._convert_documents(self.client.search(self.dataset, query, **self._options))
+            if self.session_id:
+                recalled = self.client.recall(self.dataset, self.session_id, query, **self._recall_options)
+                _record_serving(run_manager, recalled.serving_id)
+                return self._convert_documents(recalled.results, recalled.serving_id)
+            return self._convert_documents(self.client.search(self.dataset, query, **self._options).results)
         return []
 
     async def _aget_relevant_documents(
@@ -82,18 +92,36 @@ class PlaybookRetriever(BaseRetriever):
         if self.async_client is None:
             return await super()._aget_relevant_documents(query, run_manager=run_manager)
         with skip_outage(self.on_error, self.dataset):
-            return self._convert_documents(await self.async_client.search(self.dataset, query, **self._options))
+            if self.session_id:
+                recalled = await self.async_client.recall(self.dataset, self.session_id, query, **self._recall_options)
+                _record_serving(run_manager, recalled.serving_id)
+                return self._convert_documents(recalled.results, recalled.serving_id)
+            found = await self.async_client.search(self.dataset, query, **self._options)
+            return self._convert_documents(found.results)
         return []
 
     @property
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("top_k", "sections", "min_confidence", "alpha")}
-        return options | {"allow_missing": True}  # an agent searches before its first trajectory creates the dataset
+        return options | {
+            "allow_missing": True,
+            "budget_tokens": 0,
+        }  # an agent searches before its first trajectory creates the dataset
 
-    def _convert_documents(self, response: SearchResponse) -> list[Document]:
-        return [self._convert_document(result) for result in response.results]
+    @property
+    def _recall_options(self) -> RecallOptions:
+        return {"top_k": self.top_k, "allow_missing": True}
 
-    def _convert_document(self, result: SearchResult) -> Document:
+    @model_validator(mode="after")
+    def _check_session(self) -> Self:
+        if self.session_id and (self.sections or self.min_confidence is not None or self.alpha is not None):
+            raise ValueError("a session_id cannot be combined with sections, min_confidence or alpha")
+        return self
+
+    def _convert_documents(self, results: Iterable[SearchResult], serving_id: str = "") -> list[Document]:
+        return [self._convert_document(result, serving_id) for result in results]
+
+    def _convert_document(self, result: SearchResult, serving_id: str) -> Document:
         bullet = result.bullet
         return Document(
             id=bullet.id,
@@ -107,8 +135,15 @@ class PlaybookRetriever(BaseRetriever):
                 "bm25_score": result.bm25_score,
                 "helpful": bullet.helpful,
                 "harmful": bullet.harmful,
+                **({_SERVING_ID: serving_id} if serving_id else {}),
             },
         )
+
+
+def _record_serving(run_manager: BaseRunManager, serving_id: str) -> None:
+    for handler in run_manager.handlers:
+        if isinstance(handler, TrajectoryRecorder):
+            handler.record_serving(run_manager.run_id, serving_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +278,17 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
         """Record the documents that are bullets as served."""
-        self._build_recording(run_id).add_served_bullets(
+        recording = self._build_recording(run_id)
+        recording.add_served_bullets(
             Bullet(id=document.metadata[_BULLET_ID], content=document.page_content)
             for document in documents
             if _BULLET_ID in document.metadata
         )
         self._end(run_id)
+
+    def record_serving(self, run_id: UUID, serving_id: str) -> None:
+        """Record what Recall served, also if it was nothing: the session counts in both cases."""
+        self._build_recording(run_id).add_serving(serving_id)
 
     def _begin(self, run_id: UUID, parent: UUID | None, call: RecordedCall | None = None) -> Recording:
         with self._lock:

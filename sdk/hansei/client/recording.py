@@ -20,6 +20,7 @@ MAX_STEPS = 10_000
 MAX_QUERY_CHARS = 100_000
 MAX_NAME_CHARS = 256
 MAX_BULLETS = 1_000
+MAX_SERVINGS = 100
 
 _ROLES: dict[Role, tpb.StepRole.ValueType] = {
     "system": tpb.STEP_ROLE_SYSTEM,
@@ -81,6 +82,7 @@ class Recording:
         self._message_counts: Counter[Hashable] = Counter()
         self._call_counts: Counter[str] = Counter()
         self._served: dict[str, Bullet] = {}
+        self._serving_ids: dict[str, None] = {}
 
     def add_message(self, message: RecordedMessage) -> None:
         """Add one message."""
@@ -119,6 +121,12 @@ class Recording:
                 if len(self._served) < MAX_BULLETS:
                     self._served.setdefault(bullet.id, bullet)
 
+    def add_serving(self, serving_id: str) -> None:
+        """Add a serving of the session, from Recall; without an id nothing was measured."""
+        with self._lock:
+            if serving_id and len(self._serving_ids) < MAX_SERVINGS:
+                self._serving_ids[serving_id] = None
+
     @property
     def served_bullets(self) -> tuple[Bullet, ...]:
         """Return the bullets that the agent was given so far, without repetitions."""
@@ -132,7 +140,7 @@ class Recording:
         the assistant. Cited bullets are the served bullets whose ids are in the answer in brackets, `[gc-00001]`.
         """
         with self._lock:
-            messages, served = list(self._messages), dict(self._served)
+            messages, served, serving_ids = list(self._messages), dict(self._served), list(self._serving_ids)
         query = query or _find_first_text(messages, "user") or _find_first_text(messages, "system")
         answer = answer or _find_first_text(reversed(messages), "assistant")
         return tpb.Trajectory(
@@ -141,6 +149,7 @@ class Recording:
             dataset=self.dataset,
             generated_answer=answer[:MAX_TEXT_CHARS],
             used_bullet_ids=served,
+            serving_ids=serving_ids,
             cited_bullet_ids=dict.fromkeys(id_ for id_ in _CITATION.findall(answer) if id_ in served),
             status=tpb.TRAJECTORY_STATUS_SUCCESS if error is None else tpb.TRAJECTORY_STATUS_FAILURE,
             error_message=None if error is None else error[:MAX_QUERY_CHARS],

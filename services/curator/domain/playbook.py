@@ -189,9 +189,3 @@ def hash_content(content: str) -> str:
 def compute_shrunken_score(helpful: int, harmful: int) -> float:
     """Return the confidence by Laplace's rule of succession, for eviction: two votes do not beat two hundred."""
     return (helpful + 1) / (helpful + harmful + 2)
-
-
-def estimate_tokens(text: str) -> int:
-    """Return the estimated tokens of `text`: one for four ASCII characters or one other character."""
-    ascii_characters = len(text.encode("ascii", "ignore"))
-    return -(-ascii_characters // 4) + len(text) - ascii_characters

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from libs.llm.tokens import estimate_tokens
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.merge import join_sources
-from services.curator.domain.playbook import compute_shrunken_score, estimate_tokens, hash_content
+from services.curator.domain.playbook import compute_shrunken_score, hash_content
 from services.curator.domain.policy import Policy
 from services.curator.domain.word_neighbours import WordNeighbours
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from libs.llm.tokens import estimate_tokens
 from libs.prompts.fences import PROCESS_KEY, fence
 from libs.prompts.language import LanguageSetting, choose_language, detect_language
 from libs.prompts.templates import PromptTemplates
 from services.curator.domain.curation import Lesson, Reflection, SectionDefinition
-from services.curator.domain.playbook import Bullet, estimate_tokens, validate_dataset_name
+from services.curator.domain.playbook import Bullet, validate_dataset_name
 from services.curator.domain.review import PendingChange
 from services.curator.prompts.texts import PROMPT_TEXTS, CuratorTexts, build_prompt_values, outline
 

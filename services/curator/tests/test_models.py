@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from libs.llm.tokens import estimate_tokens
 from services.curator.domain.curation import CurationResult, DeltaContextItem
 from services.curator.domain.errors import InvalidBullet
 from services.curator.domain.playbook import (
@@ -19,7 +20,6 @@ from services.curator.domain.playbook import (
     PlaybookMetadata,
     Source,
     compute_shrunken_score,
-    estimate_tokens,
     validate_bullet,
 )
 

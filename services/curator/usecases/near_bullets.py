@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Collection, Iterator
 
 from chassis.logging import get_logger
+from libs.llm.tokens import estimate_tokens
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.playbook import estimate_tokens
 from services.curator.domain.similarity import select_relevant
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.similarity import SimilaritySource

@@ -21,7 +21,9 @@ class GrpcBulletSearch:
         """Return the best bullets. Raises `HanseiError`."""
         request = search_service_pb2.SearchRequest(
             dataset=query.dataset,
-            query=search_pb2.SearchQuery(query_text=query.query_text, top_k=query.top_k),
+            query=search_pb2.SearchQuery(
+                query_text=query.query_text, top_k=query.top_k, budget_tokens=0 if query.top_k is None else None
+            ),
             min_revision=query.min_revision,
             allow_missing=query.allow_missing,
         )

@@ -25,6 +25,7 @@ from services.evidence.usecases.archive_ports import (
     NewTrajectory,
     PreparedTrajectory,
 )
+from services.evidence.usecases.pack_bodies import PackBodies
 
 INLINE_BYTES = 64 * 1024
 """Size of a trajectory up to which it is prepared on the event loop; a larger one takes a thread."""
@@ -60,6 +61,7 @@ class Archive:
         self._objects = objects
         self._compress = compress
         self._decompress = decompress
+        self._packs = PackBodies(store, compress=compress, decompress=decompress)
         self._now = now
 
     async def add(self, incoming: IncomingTrajectory) -> bool:
@@ -99,32 +101,41 @@ class Archive:
             if self._objects is None or found.object_key is None:
                 raise ObjectStoreUnavailable("HANSEI_EVIDENCE_OBJECT_STORE_URL is not set")
             body = await self._objects.get(found.object_key)
-        return found.trajectory, self._decompress(body)
+        whole = self._decompress(body)
+        span = found.span
+        return found.trajectory, whole if span is None else whole[span.start : span.start + span.length]
 
     async def delete(self, dataset: str, trajectory_id: str) -> datetime:
         """Delete the trajectories with an id; return when. Raises `TrajectoryNotFound`."""
         deleted_at = await self.store.delete(dataset, trajectory_id)
         if deleted_at is None:
             raise TrajectoryNotFound(dataset, trajectory_id)
+        await self._packs.rewrite_stale(dataset)
         await self._try_delete_objects()
         return deleted_at
 
     async def delete_archive(self, dataset: str) -> int:
         """Delete all trajectories of a dataset; return their number."""
         count = await self.store.delete_archive(dataset)
+        await self._packs.rewrite_stale(dataset)
         await self._try_delete_objects()
         return count
 
     async def delete_archives(self, prefix: str) -> tuple[int, int]:
         """Delete the trajectories of the datasets with a prefix; return the numbers of datasets and of trajectories."""
         datasets = await self.store.list_datasets(prefix)
-        count = sum([await self.store.delete_archive(dataset) for dataset in datasets])
+        count = 0
+        for dataset in datasets:
+            count += await self.store.delete_archive(dataset)
+            await self._packs.rewrite_stale(dataset)
         await self._try_delete_objects()
         return len(datasets), count
 
     async def erase(self, dataset: str, until: datetime) -> bool:
         """Delete what was learned for a dataset until a time; return whether there was anything."""
-        return bool(await self.store.delete_archive(dataset, until))
+        count = await self.store.delete_archive(dataset, until)
+        await self._packs.rewrite_stale(dataset)
+        return bool(count)
 
     async def find_totals(self, dataset: str) -> ArchiveTotals:
         """Return the size of an archive with the retention that applies. Raises `ArchiveNotFound`."""
@@ -134,10 +145,11 @@ class Archive:
         return ArchiveTotals(totals.retention.fill(self.limits.retention), totals.trajectories, totals.size)
 
     async def maintain(self) -> None:
-        """Delete what is beyond the retention of its dataset, and objects without a trajectory."""
+        """Delete what is beyond the retention of its dataset, pack bodies, and delete objects without a trajectory."""
         for dataset in await self.store.list_datasets():
             if count := await self.store.delete_expired(dataset, self.limits.retention):
                 _log.info("trajectories beyond the retention deleted", dataset=dataset, trajectories=count)
+            await self._packs.pack(dataset)
         await self._delete_objects()
 
     def _check(self, incoming: IncomingTrajectory, now: datetime) -> None:

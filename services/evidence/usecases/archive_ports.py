@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -50,12 +50,36 @@ class NewTrajectory:
     object_key: str | None = None
 
 
+class PackMember(NamedTuple):
+    """The span of a trajectory in a pack before compression."""
+
+    number: int
+    start: int
+    length: int
+
+
 class StoredBody(NamedTuple):
-    """A stored trajectory with its body, or the key of its object."""
+    """A stored trajectory with its body, or the key of its object; a packed body is at `span` of its pack."""
 
     trajectory: ArchivedTrajectory
     body: bytes | None
     object_key: str | None
+    span: PackMember | None = None
+
+
+class StoredPack(NamedTuple):
+    """Bodies that are compressed together; `members` are those that can still be read."""
+
+    number: int
+    body: bytes
+    members: tuple[PackMember, ...]
+
+
+class NewPack(NamedTuple):
+    """A pack to be written."""
+
+    body: bytes
+    members: tuple[PackMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +140,21 @@ class ArchiveStore(Protocol):
 
     async def delete_expired(self, dataset: str, default: Retention) -> int:
         """Delete what is beyond the retention of a dataset; return the number."""
+
+    async def list_unpacked(self, dataset: str, limit: int) -> list[tuple[int, bytes]]:
+        """Return the number and the body of at most `limit` trajectories that are in no pack, the oldest first."""
+
+    async def find_small_pack(self, dataset: str, max_bytes: int) -> StoredPack | None:
+        """Return the last pack, if it has at most so many bytes before compression."""
+
+    async def list_stale_packs(self, dataset: str) -> list[StoredPack]:
+        """Return the packs that hold bodies of deleted trajectories."""
+
+    async def write_packs(self, dataset: str, packs: Sequence[NewPack], replaced: Sequence[int]) -> bool:
+        """Move bodies into packs, and delete the packs `replaced`; return whether it was done.
+
+        It is not if a member was deleted or packed by somebody else meanwhile.
+        """
 
     async def add_object(self, object_key: str) -> None:
         """Note an object before it is written, so that it is deleted if its trajectory is never inserted."""

@@ -9,6 +9,7 @@ from libs.embedding.embedder import TextEmbedder
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.entry import create_bullet_entry
 from services.search.domain.query import CandidateFilter, Ranking
+from services.search.usecases.fit_budget import fit_budget
 from services.search.usecases.ports import SearchIndex
 from services.search.usecases.rank_entries import RankEntries, RankingRequest
 
@@ -40,7 +41,7 @@ class RankBullets:
         entries = [create_bullet_entry(bullet)._replace(id=str(row)) for row, bullet in enumerate(candidates)]
         view = await self._pool.run(self._create_index(vectors.shape[1]).apply, entries, vectors)
         (ranking,) = await self._rank(view, [request])
-        return ranking
+        return fit_budget(ranking, request.budget_tokens)
 
 
 def filter_bullets(bullets: Sequence[IndexedBullet], admitted: CandidateFilter) -> list[IndexedBullet]:

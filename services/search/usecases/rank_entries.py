@@ -40,6 +40,7 @@ class RankingRequest(NamedTuple):
     """A query with the options of its ranking; None and empty mean the service's defaults.
 
     ``alpha`` is used as it is; only the default is adapted to the embedding model and the query (`VectorWeight`).
+    ``budget_tokens`` limits the tokens of the results; None sets no limit.
     """
 
     query: SearchQuery
@@ -47,6 +48,7 @@ class RankingRequest(NamedTuple):
     fusion: str = ""
     vector: QueryVector | None = None
     explain: bool = False
+    budget_tokens: int | None = None
 
 
 class RankingResponse(NamedTuple, Generic[ItemT]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from services.search.domain.bullet import IndexedBullet
+from services.search.usecases.fit_budget import fit_budget
 from services.search.usecases.pinned_rankings import Page, PageCursor, PinnedRankings
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_entries import RankEntries, RankingRequest, RankingResponse
@@ -51,7 +52,12 @@ class SearchPlaybook:
         revision = view.revision if view else index.revision
         rank = self._rank.with_embedder(index.embedder)
         return [
-            RankingResponse(ranking, revision, rank.model, rank.compute_similarity_limit(request.query.query_text))
+            RankingResponse(
+                fit_budget(ranking, request.budget_tokens),
+                revision,
+                rank.model,
+                rank.compute_similarity_limit(request.query.query_text),
+            )
             for request, ranking in zip(requests, await rank(view, requests), strict=True)
         ]
 

@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai import APIStatusError, AsyncOpenAI, OpenAI
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from hansei.client import AsyncClient, Client
 from hansei.client.cli.embedded_stack import build_temp_settings
@@ -88,6 +89,13 @@ def messages_for(text: str = TASK) -> list[Any]:
     return [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
 
 
+@retry(stop=stop_after_delay(30), wait=wait_fixed(0.1), retry=retry_if_exception_type(AssertionError), reraise=True)
+def _wait_for_outcomes(client: Client, dataset: str, *, sessions: int, without: int) -> None:
+    """Return when so many sessions have no outcome: the gateway delivers trajectories after `learn` has answered."""
+    status = client.evidence.get_trials(dataset=dataset)
+    assert (status.sessions, status.sessions_without_outcome) == (sessions, without)
+
+
 class TestOpenAI:
     def test_the_prompt_gets_the_bullet_and_a_citation_that_helped_is_a_vote(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
@@ -131,6 +139,18 @@ class TestOpenAI:
         assert session.learn_response.curation.votes[0].vote.tag == VOTE_TAG_HARMFUL
         insights = session.learn_response.reflection.insights
         assert any("failed to push some refs" in insight.error_identification for insight in insights)
+
+    def test_trials_measure_sessions_by_the_verdict(
+        self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
+    ) -> None:
+        stack.evidence.start_trials(dataset=memory)
+        for number, has_verdict in enumerate((True, True, False)):
+            model.script(chat("Set user.email first."))
+            with AgentSession(openai, stack, memory, session_id=f"session-{number}") as session:
+                session.chat.completions.create(model="scripted", messages=messages_for())
+                if has_verdict:
+                    session.mark_success()
+        _wait_for_outcomes(stack, memory, sessions=3, without=1)
 
     def test_a_stream_is_recorded_whole_and_when_it_is_left(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
@@ -303,6 +323,28 @@ class TestLangChain:
             "helpful": 0,
             "harmful": 0,
         }
+
+    def test_trials_measure_chains_by_the_reward_of_the_trajectory(
+        self, stack: Client, memory: str, model: OpenAIServer
+    ) -> None:
+        stack.evidence.start_trials(dataset=memory)
+        for number, reward in enumerate((1.0, None)):
+            retriever = PlaybookRetriever(client=stack, dataset=memory, session_id=f"session-{number}")
+            recorder = TrajectoryRecorder(memory)
+            chain: Runnable[str, Any] = retriever | RunnableLambda(str)
+            chain.invoke(TASK, config={"callbacks": [recorder]})
+            (trajectory,) = recorder.take()
+            assert len(trajectory.serving_ids) == 1
+            if reward is not None:
+                trajectory.reward, trajectory.signal = reward, tpb.SIGNAL_STRENGTH_REWARD
+            stack.learn(trajectory)
+        status = stack.evidence.get_trials(dataset=memory)
+        assert status.sessions == 2
+        _wait_for_outcomes(stack, memory, sessions=2, without=1)
+
+    def test_a_session_of_trials_takes_no_other_filter(self, stack: Client, memory: str) -> None:
+        with pytest.raises(ValueError, match="cannot be combined"):
+            PlaybookRetriever(client=stack, dataset=memory, session_id="s", min_confidence=0.5)
 
     async def test_a_chain_continues_while_hansei_is_unavailable(self, outages: list[object]) -> None:
         with Client("127.0.0.1:1") as nobody:

@@ -53,7 +53,7 @@ class AgentMemory:
         dataset: str,
         *,
         session_id: str = "",
-        top_k: int = 5,
+        top_k: int | None = None,
         tool_check: ToolCheck = allow_every_call,
         on_error: OnError = "skip",
     ) -> None:

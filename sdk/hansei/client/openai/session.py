@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,6 +16,7 @@ from hansei.client.openai.messages import read_field, record_message
 from hansei.client.openai.streams import AsyncRecordedStream, RecordedStream, Wrapper
 from hansei.client.outages import OnError, skip_outage
 from hansei.client.recording import Recording, describe_error, format_bullets
+from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
@@ -62,8 +64,9 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         hansei: HanseiClient,
         dataset: str,
         *,
-        top_k: int = 5,
+        top_k: int | None = None,
         min_confidence: float | None = None,
+        session_id: str = "",
         preamble: str = PREAMBLE,
         task_id: str = "",
         on_error: OnError = "skip",
@@ -73,12 +76,10 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         """The response of Learn; None before the block has ended, and if hansei was unavailable."""
         self._openai = openai
         self._hansei = hansei
-        # The first session of an agent searches before its trajectory creates the dataset.
-        self._search_options: dict[str, Any] = {
-            "top_k": top_k,
-            "min_confidence": min_confidence,
-            "allow_missing": True,
-        }
+        # The first session of an agent asks for bullets before its trajectory creates the dataset.
+        self._options: dict[str, Any] = {"top_k": top_k, "allow_missing": True}
+        self._min_confidence = min_confidence
+        self._session_id = session_id or uuid.uuid4().hex
         self._preamble = preamble
         self._on_error = on_error
         self._last_query = ""
@@ -149,8 +150,19 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         self._last_query = query
         return query
 
-    def _serve(self, response: SearchResponse) -> None:
-        """Use the bullets of a search in the prompts from now on."""
+    def _request_bullets(self, query: str) -> Any:
+        """Recall the bullets of this session, or search where a confidence is required: trials have none."""
+        dataset = self.recording.dataset
+        if self._min_confidence is None:
+            return self._hansei.recall(dataset, self._session_id, query, **self._options)
+        return self._hansei.search(
+            dataset, query, min_confidence=self._min_confidence, budget_tokens=0, **self._options
+        )
+
+    def _serve(self, response: RecallResponse | SearchResponse) -> None:
+        """Use the bullets of a response in the prompts from now on."""
+        if isinstance(response, RecallResponse):
+            self.recording.add_serving(response.serving_id)
         self._bullets = [result.bullet for result in response.results]
         self.recording.add_served_bullets(self._bullets)
 
@@ -227,7 +239,7 @@ class AgentSession(_Session[OpenAI, Client]):
         messages = list(messages)
         if query := self._find_new_query(messages):
             with skip_outage(self._on_error, self.recording.dataset):
-                self._serve(self._hansei.search(self.recording.dataset, query, **self._search_options))
+                self._serve(self._request_bullets(query))
         return self._add_bullets(messages)
 
     def __enter__(self) -> Self:
@@ -256,7 +268,7 @@ class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient]):
         messages = list(messages)
         if query := self._find_new_query(messages):
             with skip_outage(self._on_error, self.recording.dataset):
-                self._serve(await self._hansei.search(self.recording.dataset, query, **self._search_options))
+                self._serve(await self._request_bullets(query))
         return self._add_bullets(messages)
 
     async def __aenter__(self) -> Self:

@@ -10,6 +10,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from libs.embedding.store import insert_embeddings
+from libs.llm.tokens import estimate_tokens
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.locked_dataset import LockedDataset
@@ -20,7 +21,7 @@ from services.curator.domain.draft import Draft
 from services.curator.domain.evidence import Evidence
 from services.curator.domain.ids import parse_number
 from services.curator.domain.log import Origin, Revision, SlotChange, Stamp, StoredBullet
-from services.curator.domain.playbook import estimate_tokens, hash_content
+from services.curator.domain.playbook import hash_content
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, hold_evidence
 from services.curator.usecases.embed_new_texts import NewEmbeddings

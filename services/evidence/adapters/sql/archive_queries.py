@@ -16,6 +16,7 @@ from services.evidence.adapters.sql.archive_schema import (
     archive_dataset,
     archive_mark,
     archive_object,
+    archive_pack,
     archive_trajectory,
 )
 from services.evidence.domain.archive import (
@@ -178,14 +179,18 @@ def delete_rows(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]
 def replace_by_tombstones(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
     """Turn trajectories into tombstones."""
     _detach(connection, dataset_id, rows, now)
-    empty = {"summary": None, "object_key": None, "body": None, "bytes": 0}
+    names = ("summary", "object_key", "body", "pack_number", "pack_start", "pack_length")
+    empty = {**dict.fromkeys(names), "bytes": 0}
     for row in rows:
         query = update(archive_trajectory).where(archive_trajectory.c.number == row.number)
         connection.execute(query.values(deleted_at=now, **empty))
 
 
 def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
-    """Delete marks, give the objects free, and subtract from the totals; tombstones among the rows have none of it."""
+    """Delete marks, free the objects, mark the packs as stale, and subtract from the totals.
+
+    Tombstones among the rows have none of it.
+    """
     readable = [row for row in rows if row.deleted_at is None]
     mark = archive_mark.c
     for row in readable:
@@ -200,6 +205,10 @@ def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], n
             )
         if row.object_key is not None:
             upsert_object(connection, row.object_key, now)
+    numbers = sorted({row.pack_number for row in readable if row.pack_number is not None})
+    for start in range(0, len(numbers), _MANY):
+        query = update(archive_pack).where(archive_pack.c.number.in_(numbers[start : start + _MANY]))
+        connection.execute(query.values(is_stale=True))
     if readable:
         add_to_totals(connection, dataset_id, -len(readable), -sum(row.bytes for row in readable))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, select
@@ -10,12 +10,20 @@ from sqlalchemy import Connection, select
 from libs.storage.database import Database
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
+from services.evidence.adapters.sql import archive_packs as packs
 from services.evidence.adapters.sql import archive_queries as queries
 from services.evidence.adapters.sql.archive_schema import archive_dataset
 from services.evidence.adapters.sql.schema import requests
 from services.evidence.domain.archive import ArchivedTrajectory, Retention, TrajectoryKey
 from services.evidence.domain.archive_errors import ArchiveFull
-from services.evidence.usecases.archive_ports import ArchiveTotals, NewTrajectory, StoredBody, TrajectoryFilter
+from services.evidence.usecases.archive_ports import (
+    ArchiveTotals,
+    NewPack,
+    NewTrajectory,
+    StoredBody,
+    StoredPack,
+    TrajectoryFilter,
+)
 
 BATCH = 100
 """Trajectories that are deleted in one transaction."""
@@ -84,8 +92,8 @@ class ArchiveRepository:
             )
             if not rows:
                 return None
-            body = None if rows[0].body is None else bytes(rows[0].body)
-            return StoredBody(queries.to_trajectory(dataset, rows[0]), body, rows[0].object_key)
+            body, span = packs.select_body(connection, rows[0])
+            return StoredBody(queries.to_trajectory(dataset, rows[0]), body, rows[0].object_key, span)
 
         return await self._database.read(work)
 
@@ -184,6 +192,50 @@ class ArchiveRepository:
             return len(expired), len(expired) < BATCH
 
         return await self._repeat(work, dataset)
+
+    async def list_unpacked(self, dataset: str, limit: int) -> list[tuple[int, bytes]]:
+        """Return the number and the body of at most `limit` trajectories that are in no pack, the oldest first."""
+
+        def work(connection: Connection) -> list[tuple[int, bytes]]:
+            archive = queries.select_dataset(connection, dataset)
+            return packs.select_unpacked(connection, archive.id, limit) if archive else []
+
+        return await self._database.read(work)
+
+    async def find_small_pack(self, dataset: str, max_bytes: int) -> StoredPack | None:
+        """Return the last pack, if it has at most so many bytes before compression."""
+
+        def work(connection: Connection) -> StoredPack | None:
+            archive = queries.select_dataset(connection, dataset)
+            return packs.select_small(connection, archive.id, max_bytes) if archive else None
+
+        return await self._database.read(work)
+
+    async def list_stale_packs(self, dataset: str) -> list[StoredPack]:
+        """Return the packs that hold bodies of deleted trajectories."""
+
+        def work(connection: Connection) -> list[StoredPack]:
+            archive = queries.select_dataset(connection, dataset)
+            return packs.select_stale(connection, archive.id) if archive else []
+
+        return await self._database.read(work)
+
+    async def write_packs(self, dataset: str, new: Sequence[NewPack], replaced: Sequence[int]) -> bool:
+        """Move bodies into packs, and delete the packs `replaced`; return whether it was done.
+
+        It is not if a member was deleted or packed by somebody else meanwhile.
+        """
+
+        def work(connection: Connection) -> bool:
+            archive = queries.select_dataset(connection, dataset, lock=True)
+            if archive is None or not packs.can_be_moved(connection, new, replaced):
+                return False
+            added = packs.insert_packs(connection, archive.id, new)
+            packs.delete_packs(connection, replaced)
+            queries.add_to_totals(connection, archive.id, 0, added)
+            return True
+
+        return await self._database.write(work, key=dataset)
 
     async def add_object(self, object_key: str) -> None:
         """Note an object before it is written, so that it is deleted if its trajectory is never inserted."""

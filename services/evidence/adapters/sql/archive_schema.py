@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, Text, UniqueConstraint
 
 from libs.storage.timestamps import Timestamp
 from services.evidence.adapters.sql.schema import metadata
@@ -35,14 +35,33 @@ archive_trajectory = Table(
     Column("created_at", Timestamp, nullable=False),
     Column("learned_at", Timestamp, nullable=False),
     Column("stored_at", Timestamp, nullable=False),
-    # A tombstone: the three columns below it are empty.
+    # A tombstone: the columns below it are empty.
     Column("deleted_at", Timestamp),
+    # Of a body in a pack: its share of the pack.
     Column("bytes", BigInteger, nullable=False),
     Column("summary", Text),
+    # The body is in one of three places: an object, the row, or a pack.
     Column("object_key", Text),
     Column("body", LargeBinary),
+    Column("pack_number", BigInteger),
+    Column("pack_start", BigInteger),
+    Column("pack_length", BigInteger),
     UniqueConstraint("dataset_id", "trajectory_id", "content_hash", name="archive_trajectory_content"),
     Index("archive_trajectory_number", "dataset_id", "number"),
+    Index("archive_trajectory_pack", "pack_number"),
+)
+
+archive_pack = Table(
+    "archive_pack",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("dataset_id", BigInteger, nullable=False),
+    # Before compression.
+    Column("plain_bytes", BigInteger, nullable=False),
+    # It holds the body of a deleted trajectory, and is written again without it.
+    Column("is_stale", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("archive_pack_dataset", "dataset_id", "is_stale"),
 )
 
 archive_mark = Table(

@@ -29,6 +29,7 @@ _ROLES = {
     trajectory_pb2.STEP_ROLE_ASSISTANT: "assistant",
     trajectory_pb2.STEP_ROLE_TOOL: "tool",
 }
+_OUTCOMES = {trajectory_pb2.TRAJECTORY_STATUS_SUCCESS: 1.0, trajectory_pb2.TRAJECTORY_STATUS_FAILURE: 0.0}
 
 
 def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
@@ -55,6 +56,17 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
         _decode_time(request.learned_at, "learned_at") if request.HasField("learned_at") else None,
         learned,
     )
+
+
+def decode_outcome(request: pb.StoreTrajectoryRequest) -> float | None:
+    """Return the outcome of a trajectory, 0 to 1; None if it is unknown or rests on the agent's own word alone."""
+    trajectory = request.trajectory
+    if trajectory.HasField("reward"):
+        return min(max(trajectory.reward, 0.0), 1.0)
+    signal = trajectory.signal
+    if signal == trajectory_pb2.SIGNAL_STRENGTH_UNSPECIFIED and not (request.test_report or request.ground_truth):
+        signal = trajectory_pb2.SIGNAL_STRENGTH_SELF_REPORT
+    return None if signal == trajectory_pb2.SIGNAL_STRENGTH_SELF_REPORT else _OUTCOMES.get(trajectory.status)
 
 
 def decode_body(body: bytes, trajectory: ArchivedTrajectory) -> pb.GetTrajectoryResponse:

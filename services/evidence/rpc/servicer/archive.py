@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hansei.evidence.v1 import archive_service_pb2 as pb
@@ -20,15 +20,24 @@ DEFAULT_PAGE_SIZE = 100
 class ArchiveServicer(archive_service_pb2_grpc.ArchiveServiceServicer):
     """Serves the archive of trajectories."""
 
-    def __init__(self, archive: Archive, *, count_stored: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        report_servings: Callable[[str, Sequence[str], float], Awaitable[None]],
+        *,
+        count_stored: Callable[[bool], None],
+    ) -> None:
         self._archive = archive
+        self._report_servings = report_servings
         self._count_stored = count_stored
 
     async def StoreTrajectory(self, request: pb.StoreTrajectoryRequest, context: Any) -> pb.StoreTrajectoryResponse:
-        """Store a trajectory once."""
+        """Store a trajectory once, and report its outcome for the servings that it names."""
         incoming = convert.decode_request(request)
         stored = await self._archive.add(incoming)
         self._count_stored(stored)
+        if request.trajectory.serving_ids and (outcome := convert.decode_outcome(request)) is not None:
+            await self._report_servings(request.dataset, request.trajectory.serving_ids, outcome)
         return pb.StoreTrajectoryResponse(
             trajectory_id=incoming.key.trajectory_id, content_hash=incoming.key.content_hash, stored=stored
         )

@@ -13,6 +13,7 @@ from services.search.domain.bullet import IndexedBullet
 from services.search.domain.errors import WrongVector
 from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Results, Scored, SearchQuery
 from services.search.rpc.servicer.pages import encode_cursor
+from services.search.usecases.fit_budget import count_fitting
 from services.search.usecases.pinned_rankings import Page
 from services.search.usecases.rank_entries import QueryVector, RankingRequest, RankingResponse
 
@@ -23,13 +24,18 @@ FUSIONS = {
 }
 
 
-def decode_query(message: search_pb2.SearchQuery) -> RankingRequest:
-    """Return the query of a message; unset fields get defaults, set fields keep their values (S-36)."""
+def decode_query(message: search_pb2.SearchQuery, default_budget: int) -> RankingRequest:
+    """Return the query of a message; unset fields get defaults, set fields keep their values (S-36).
+
+    A budget of 0 is `default_budget`, tokens.
+    """
     sections = message.section_filter
+    budget = (message.budget_tokens or default_budget) if message.HasField("budget_tokens") else None
+    default_top_k = DEFAULT_TOP_K if budget is None else count_fitting(budget)
     return RankingRequest(
         SearchQuery(
             message.query_text,
-            message.top_k if message.HasField("top_k") else DEFAULT_TOP_K,
+            message.top_k if message.HasField("top_k") else default_top_k,
             list(sections) if sections else None,
             message.min_confidence if message.HasField("min_confidence") else DEFAULT_MIN_CONFIDENCE,
             smoothed=not message.HasField("min_confidence"),
@@ -38,6 +44,7 @@ def decode_query(message: search_pb2.SearchQuery) -> RankingRequest:
         FUSIONS[message.fusion],
         decode_vector(message.embedding) if message.HasField("embedding") else None,
         message.explain,
+        budget,
     )
 
 

@@ -31,6 +31,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         embedder: TextEmbedder,
         tokenizer: str,
         decode_bullet: Callable[[playbook_pb2.Bullet], IndexedBullet],
+        budget_tokens: int,
     ) -> None:
         self._search = search
         self._rank_bullets = rank_bullets
@@ -38,12 +39,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._embedder = embedder
         self._tokenizer = tokenizer
         self._decode_bullet = decode_bullet
+        self._budget_tokens = budget_tokens
 
     async def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         """Rank the bullets of a dataset."""
         page = await self._search.get_page(
             request.dataset,
-            convert.decode_query(request.query),
+            convert.decode_query(request.query, self._budget_tokens),
             request.min_revision,
             request.page_size,
             decode_cursor(request),
@@ -53,7 +55,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
     async def BatchSearch(self, request: pb.BatchSearchRequest, context: Any) -> pb.BatchSearchResponse:
         """Rank the bullets of a dataset for many queries at one revision."""
-        queries = [convert.decode_query(query) for query in request.queries]
+        queries = [convert.decode_query(query, self._budget_tokens) for query in request.queries]
         responses = await self._search(
             request.dataset, queries, request.min_revision, allow_missing=request.allow_missing
         )
@@ -67,7 +69,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             if len(bullets) % BULLETS_AT_ONCE == 0:
                 # Ten thousand bullets take a while: other calls run in between.
                 await asyncio.sleep(0)
-        ranking = await self._rank_bullets(convert.decode_query(request.query), bullets)
+        ranking = await self._rank_bullets(convert.decode_query(request.query, self._budget_tokens), bullets)
         response = pb.RankBulletsResponse(embedding_model=self._embedder.model.model_id, alpha=ranking.alpha)
         convert.write_results(response.results, ranking.results)
         return response

@@ -246,7 +246,9 @@ class RecallRequest(_message.Message):
     query_text: _builtins.str
     """The task of the session, as the query of a search."""
     top_k: _builtins.int
-    """Maximum number of bullets. Default 10."""
+    """Maximum number of bullets. Unset: as many as fit `HANSEI_PLAYBOOK_BUDGET_TOKENS` of the search service; a playbook that
+    fits is returned whole.
+    """
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
     allow_missing: _builtins.bool

@@ -274,7 +274,9 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of the servings, from Recall, whose outcome this trajectory is."""
+        """Ids of the servings of its session, from Recall. When the trajectory is archived, its outcome is reported for them if a
+        reward, a test report or a ground truth shows it; a self-report is not enough.
+        """
 
     def __init__(
         self,

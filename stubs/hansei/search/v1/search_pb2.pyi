@@ -88,10 +88,11 @@ class SearchQuery(_message.Message):
     FUSION_FIELD_NUMBER: _builtins.int
     EMBEDDING_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    BUDGET_TOKENS_FIELD_NUMBER: _builtins.int
     query_text: _builtins.str
     """The text of the query; at most 100,000 characters. All BM25 scores of an empty text are 0 (S-26)."""
     top_k: _builtins.int
-    """Number of results; unset means 10, at most 10,000."""
+    """Number of results; unset means 10, or with `budget_tokens` as many as fit it. At most 10,000."""
     min_confidence: _builtins.float
     """Only bullets with at least this confidence_score; an explicit 0 admits every bullet. Unset: bullets whose votes
     give (helpful + 1) / (helpful + harmful + 2) of at least 0.3, so that one bad vote hides no bullet.
@@ -104,6 +105,10 @@ class SearchQuery(_message.Message):
     """The fusion of the scores."""
     explain: _builtins.bool
     """Also return the matching terms."""
+    budget_tokens: _builtins.int
+    """The tokens that the bullets may take in a prompt, by estimate: a playbook that fits is returned whole, of a larger one
+    the best bullets. 0 means `HANSEI_PLAYBOOK_BUDGET_TOKENS` of the service; unset sets no limit.
+    """
     @_builtins.property
     def section_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only bullets of these sections; empty filters nothing."""
@@ -123,19 +128,24 @@ class SearchQuery(_message.Message):
         fusion: Global___Fusion.ValueType = ...,
         embedding: Global___Embedding | None = ...,
         explain: _builtins.bool = ...,
+        budget_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_min_confidence", b"_min_confidence", "_top_k", b"_top_k", "alpha", b"alpha", "embedding", b"embedding", "min_confidence", b"min_confidence", "top_k", b"top_k"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_budget_tokens", b"_budget_tokens", "_min_confidence", b"_min_confidence", "_top_k", b"_top_k", "alpha", b"alpha", "budget_tokens", b"budget_tokens", "embedding", b"embedding", "min_confidence", b"min_confidence", "top_k", b"top_k"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_min_confidence", b"_min_confidence", "_top_k", b"_top_k", "alpha", b"alpha", "embedding", b"embedding", "explain", b"explain", "fusion", b"fusion", "min_confidence", b"min_confidence", "query_text", b"query_text", "section_filter", b"section_filter", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_budget_tokens", b"_budget_tokens", "_min_confidence", b"_min_confidence", "_top_k", b"_top_k", "alpha", b"alpha", "budget_tokens", b"budget_tokens", "embedding", b"embedding", "explain", b"explain", "fusion", b"fusion", "min_confidence", b"min_confidence", "query_text", b"query_text", "section_filter", b"section_filter", "top_k", b"top_k"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
+    _WhichOneofReturnType__budget_tokens: _TypeAlias = _typing.Literal["budget_tokens"]  # noqa: Y015
+    _WhichOneofArgType__budget_tokens: _TypeAlias = _typing.Literal["_budget_tokens", b"_budget_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_confidence: _TypeAlias = _typing.Literal["min_confidence"]  # noqa: Y015
     _WhichOneofArgType__min_confidence: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence"]  # noqa: Y015
     _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__alpha) -> _WhichOneofReturnType__alpha | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_tokens) -> _WhichOneofReturnType__budget_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_confidence) -> _WhichOneofReturnType__min_confidence | None: ...
     @_typing.overload

@@ -112,9 +112,20 @@ def _create_archive() -> None:
         sa.Column("summary", sa.Text),
         sa.Column("object_key", sa.Text),
         sa.Column("body", sa.LargeBinary),
+        *(sa.Column(name, sa.BigInteger) for name in ("pack_number", "pack_start", "pack_length")),
         sa.UniqueConstraint("dataset_id", "trajectory_id", "content_hash", name="archive_trajectory_content"),
     )
     op.create_index("archive_trajectory_number", "archive_trajectory", ["dataset_id", "number"])
+    op.create_index("archive_trajectory_pack", "archive_trajectory", ["pack_number"])
+    op.create_table(
+        "archive_pack",
+        sa.Column("number", number, primary_key=True, autoincrement=True),
+        sa.Column("dataset_id", sa.BigInteger, nullable=False),
+        sa.Column("plain_bytes", sa.BigInteger, nullable=False),
+        sa.Column("is_stale", sa.Boolean, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+    )
+    op.create_index("archive_pack_dataset", "archive_pack", ["dataset_id", "is_stale"])
     op.create_table(
         "archive_mark",
         sa.Column("dataset_id", sa.BigInteger, primary_key=True, autoincrement=False),
