@@ -146,7 +146,7 @@ def test_what_a_method_creates_is_where_its_policy_says(path: str) -> None:
         assert creates
 
 
-def test_what_changes_something_is_not_for_readers() -> None:
+def test_methods_that_change_something_need_more_than_the_scope_read() -> None:
     """A keyed mutation is one; so nothing that is written slips past the audit records."""
     policies = load_policies()
     keyed = {path for path in METHODS if policies["/" + path].idempotency == "request_id"}

@@ -93,7 +93,7 @@ async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlayb
     assert await store.pending("d", [PendingState.WAITING], "", 10) == [], "the first one waits no longer"
 
 
-async def test_a_model_that_quotes_a_tool_is_not_believed_for_that(store: SqlPlaybookStore) -> None:
+async def test_a_quotation_of_a_tool_by_the_model_is_no_evidence(store: SqlPlaybookStore) -> None:
     curation = await curate(store, "a", add(QUOTING))
     assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_SECOND]
 
@@ -147,7 +147,7 @@ async def large(store: SqlPlaybookStore) -> None:
     await curate(store, "a", *many, add(LESSON), signal="reward")
 
 
-async def test_of_a_large_playbook_a_model_cannot_edit_what_it_did_not_read(store: SqlPlaybookStore) -> None:
+async def test_a_model_cannot_edit_bullets_of_a_large_playbook_that_it_was_not_shown(store: SqlPlaybookStore) -> None:
     await large(store)
     unread = "s-00201"
     edits = {"type": "UPDATE", "bullet_id": unread, "content": "new"}, {"type": "DELETE", "bullet_id": unread}
@@ -159,7 +159,7 @@ async def test_of_a_large_playbook_a_model_cannot_edit_what_it_did_not_read(stor
     ]
 
 
-async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_added_again(
+async def test_a_lesson_that_a_large_playbook_already_has_is_not_added_again(
     store: SqlPlaybookStore,
 ) -> None:
     await large(store)
@@ -171,7 +171,7 @@ async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_a
     assert (await bullets(store))[200].sources[-1].trajectory == "b"
 
 
-async def test_of_a_large_playbook_the_prompt_holds_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
+async def test_the_prompt_of_a_large_playbook_has_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
     await large(store)
     model, by_words = Answering(), WordSource()
     curator = ModelCurator(LLMClient(model), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)

@@ -108,7 +108,7 @@ async def test_rules_or_a_pending_change_make_a_dataset_exist(stub: Stub) -> Non
     assert len((await stub.ListPendingChanges(service_pb.ListPendingChangesRequest(dataset="ruled"))).changes) == 1
 
 
-async def test_as_of_a_time(stub: Stub) -> None:
+async def test_a_playbook_reads_as_of_a_time(stub: Stub) -> None:
     await apply(stub, add("one"))
     await apply(stub, add("two"))
     history = await stub.GetHistory(service_pb.GetHistoryRequest(dataset="d"))
@@ -219,7 +219,7 @@ async def test_history_is_newest_first_and_paged(stub: Stub) -> None:  # C-24, C
     assert newest.changes[0].after.content == "lesson 4"
 
 
-async def test_the_history_of_one_bullet(stub: Stub) -> None:
+async def test_the_history_of_one_bullet_lists_its_changes(stub: Stub) -> None:
     await apply(stub, add("one"), add("two"))
     await apply(stub, update("gene-00001", "ONE"), update("gene-00002", "TWO"), votes=[vote("gene-00001", "run")])
     await apply(stub, delete("gene-00001"))
@@ -232,7 +232,7 @@ async def test_the_history_of_one_bullet(stub: Stub) -> None:
         await stub.GetBulletHistory(service_pb.GetBulletHistoryRequest(dataset="d", bullet_id="nope"))
 
 
-async def test_a_diff_of_two_revisions_in_both_directions(stub: Stub) -> None:
+async def test_two_revisions_are_compared_in_both_directions(stub: Stub) -> None:
     await apply(stub, add("one"), add("two"))
     await apply(stub, update("gene-00001", "ONE"))
     await apply(stub, delete("gene-00002"), add("three"))
