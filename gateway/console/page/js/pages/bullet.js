@@ -9,7 +9,7 @@ import { icon } from "../icons.js";
 import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
 import { showEmpty, load } from "../states.js";
-import { sourceLinks } from "../steps.js";
+import { renderSourceLinks } from "../steps.js";
 
 /** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
 export function detail(dataset, bullet, signal, close, current) {
@@ -71,7 +71,7 @@ function renderFacts(dataset, bullet) {
 
 function sources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  return list.length ? sourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
+  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
 }
 
 function moment(dataset, revision, time) {
@@ -114,7 +114,7 @@ function renderRevision(dataset, revision) {
     ),
     changes.map(change),
     reasons.map((reason) => h("p", { class: "muted text" }, reason)),
-    cast.length ? h("p", { class: "muted" }, votesCast(cast)) : null,
+    cast.length ? h("p", { class: "muted" }, renderVotesCast(cast)) : null,
   );
 }
 
@@ -126,7 +126,7 @@ function change({ before, after }) {
   return null;
 }
 
-function votesCast(cast) {
+function renderVotesCast(cast) {
   const tags = Object.groupBy(
     cast.filter(({ applied }) => applied),
     ({ vote }) => word(vote.tag, "VOTE_TAG_"),

@@ -1,8 +1,8 @@
 /** The effects of the playbook and of each bullet, with intervals, the decisions, and the state of the trials. */
 
 import { fetchAll } from "../api.js";
-import { bandChart } from "../chart.js";
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { drawBandChart } from "../chart.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h, s } from "../dom.js";
 import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials, undoDecision } from "../endpoints.js";
@@ -24,7 +24,7 @@ export function open({ params: { dataset }, signal }) {
   const view = new Evidence(dataset, signal);
   view.load();
   return [
-    head(dataset, [view.count, datasetChoice("evidence", dataset, signal)], datasetTabs(dataset, "Evidence")),
+    head(dataset, [view.count, renderDatasetChoice("evidence", dataset, signal)], renderDatasetTabs(dataset, "Evidence")),
     view.body,
   ];
 }
@@ -85,7 +85,7 @@ class Evidence {
       h("p", { class: "muted" }, describe(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
-      drawWorth(points),
+      drawLift(points),
       h("h2", null, "Effects"),
       measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
       h("h2", null, "Decisions"),
@@ -210,7 +210,7 @@ const shortEvidence = (value) => {
 const rate = ({ sessions, success_rate: share }) => (Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–");
 
 /** What the whole playbook is worth, session by session; nothing before both arms have a session. */
-function drawWorth(history) {
+function drawLift(history) {
   const compared = history.filter(({ effect: { served, withheld } }) => Number(served.sessions) && Number(withheld.sessions));
   if (compared.length < 2) return null;
   const curve = compared.map(({ effect: { served, withheld, difference, lower, upper } }) => ({
@@ -226,7 +226,7 @@ function drawWorth(history) {
   return [
     h("h2", null, "Worth of the playbook"),
     h("p", { class: "muted" }, label),
-    bandChart({ points: curve, label, unit: "sessions", format: points }),
+    drawBandChart({ points: curve, label, unit: "sessions", format: points }),
   ];
 }
 

@@ -2,7 +2,7 @@
 
 import { fetchAll } from "../api.js";
 import { changes } from "../changes.js";
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { drawDiff } from "../diff.js";
 import { fill, h } from "../dom.js";
@@ -12,7 +12,7 @@ import { bind } from "../keys.js";
 import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
 import { link } from "../router.js";
 import { change, showEmpty, load } from "../states.js";
-import { sourceLinks } from "../steps.js";
+import { renderSourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 1000;
@@ -32,7 +32,7 @@ export function open({ params: { dataset }, query, signal }) {
   const queue = new Queue(dataset, query.show === "decided" ? "decided" : "waiting", signal);
   queue.load();
   return [
-    head(dataset, [queue.count, datasetChoice("review", dataset, signal)], datasetTabs(dataset, "Review")),
+    head(dataset, [queue.count, renderDatasetChoice("review", dataset, signal)], renderDatasetTabs(dataset, "Review")),
     queue.toolbar(),
     queue.body,
   ];
@@ -269,7 +269,7 @@ function outcome(list) {
 function renderSources(dataset, { delta: { sources }, source_trajectory: whole }) {
   const named = sources.some(({ trajectory_id: id }) => id === whole);
   const all = whole && !named ? [...sources, { trajectory_id: whole, steps: [] }] : sources;
-  return all.length ? sourceLinks(dataset, all) : null;
+  return all.length ? renderSourceLinks(dataset, all) : null;
 }
 
 function renderProposal({ delta, present }) {
