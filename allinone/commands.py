@@ -17,6 +17,7 @@ import chassis
 if TYPE_CHECKING:
     from allinone.model_probes import ModelProbe
     from chassis.server.lifecycle import Running
+    from hansei.evidence.v1.guard_service_pb2 import GuardTrajectory
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
     from services.reflector.domain.trajectory import Step
 
@@ -103,6 +104,13 @@ def backtest_target(expression: str, file: Path) -> dict[str, Any]:
     result = backtest(Target(expression), read_runs(file))
     counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
     return {**{name: getattr(result, name) for name in counts}, "firings": [asdict(f) for f in result.firings]}
+
+
+def load_guard_runs(file: Path) -> list[GuardTrajectory]:
+    """Return the runs of a file as messages of a backtest. Raises MalformedTrajectory, UnknownFormat."""
+    from allinone.recorded_runs import encode_run, read_runs
+
+    return [encode_run(run) for run in read_runs(file)]
 
 
 def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from libs.guards.recorded_run import RecordedRun
+from hansei.evidence.v1 import guard_service_pb2 as pb
+from libs.guards.recorded_run import RecordedRun, RunCall
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_wrong_steps
 from services.reflector.domain.targets import list_events
 
 _DATASET = "guards"
+MAX_MESSAGES = 100
+MAX_TEXT_CHARS = 100_000
+MAX_RESULT_CHARS = 400_000
 
 
 def read_runs(file: Path) -> list[RecordedRun]:
@@ -30,3 +35,23 @@ def read_runs(file: Path) -> list[RecordedRun]:
         )
         for recorded, wrong_step in zip(trajectories, wrong_steps, strict=True)
     ]
+
+
+def encode_run(run: RecordedRun) -> pb.GuardTrajectory:
+    """Return the message of a run; texts that are longer than the contract allows are cut."""
+    message = pb.GuardTrajectory(id=run.id, succeeded=run.is_success)
+    texts: list[pb.SessionMessage] = []
+    for event in run.events:
+        if isinstance(event, RunCall):
+            arguments = json.dumps(event.request.args, ensure_ascii=False, default=str)
+            result = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
+            message.calls.add(
+                messages=texts[-MAX_MESSAGES:],
+                call=pb.GuardedCall(tool=event.request.tool, arguments=arguments),
+                result=result[:MAX_RESULT_CHARS],
+                failed=bool(event.error),
+            )
+            texts = []
+        elif event.role != "assistant":
+            texts.append(pb.SessionMessage(text=event.text[:MAX_TEXT_CHARS], is_instruction=event.role == "system"))
+    return message

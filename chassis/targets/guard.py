@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from chassis.targets.errors import EvaluationFailed
 from chassis.targets.session import SessionHistory, ToolCallRequest
-from chassis.targets.target import Target
+from chassis.targets.target import Target, TargetEvaluation
 
 
 class GuardMode(IntEnum):
@@ -77,9 +77,10 @@ def find_matches(guards: GuardIndex, call: ToolCallRequest, session: SessionHist
     """
     matches: list[CallGuard] = []
     failures: list[tuple[CallGuard, str]] = []
+    evaluation = TargetEvaluation(call, session)
     for guard in guards.select(call.tool):
         try:
-            if guard.target.matches(call, session):
+            if guard.target.evaluate(evaluation):
                 matches.append(guard)
         except EvaluationFailed as error:
             failures.append((guard, str(error)))

@@ -14,6 +14,9 @@ MAX_TEXT_CHARS = 400_000
 """Characters of messages and results that a session keeps for `seen`; with more, every value counts as seen."""
 MAX_CALL_KEYS = 10_000
 """Different calls that a session keeps for `repeats`."""
+MAX_KEY_ARGUMENTS_CHARS = 200_000
+"""Characters of arguments above which calls are not compared with each other."""
+_ITEM_CHARS = 20
 _MAX_KEY_CHARS = 20_000
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -37,6 +40,24 @@ class ToolCallRequest:
 
     tool: str
     args: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Return whether the arguments are too large to compare calls by them; an item counts as twenty characters."""
+        remaining = MAX_KEY_ARGUMENTS_CHARS
+        pending: list[Any] = [self.args]
+        while pending:
+            value = pending.pop()
+            remaining -= len(value) if isinstance(value, str) else _ITEM_CHARS
+            items = len(value) if isinstance(value, list | dict) else 0
+            if remaining < _ITEM_CHARS * items:
+                return True
+            if isinstance(value, dict):
+                pending += value.keys()
+                pending += value.values()
+            elif items:
+                pending += value
+        return False
 
     @cached_property
     def key(self) -> str:
@@ -130,7 +151,7 @@ class SessionHistory:
         value = _parse_result(result)
         self.counts[call.tool] += 1
         self.successes[call.tool] += is_success
-        if len(self.repeats) < MAX_CALL_KEYS:
+        if len(self.repeats) < MAX_CALL_KEYS and not call.is_large:
             self.repeats[call.key] += 1
             self.failures[call.key] += not is_success
         self.arguments[call.tool] = call.args

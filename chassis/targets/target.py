@@ -21,7 +21,7 @@ from operator import ge, gt, le, lt
 from typing import Any, NoReturn
 
 from chassis.targets.errors import EvaluationFailed, InvalidTarget
-from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.session import MAX_KEY_ARGUMENTS_CHARS, SessionHistory, ToolCallRequest
 from chassis.targets.syntax import (
     MAX_INTEGER,
     Binary,
@@ -48,19 +48,22 @@ MAX_TEXT_CHARS = 10_000
 
 
 @dataclass(slots=True)
-class _TargetEvaluation:
+class TargetEvaluation:
+    """The evaluation of targets for one call: `steps` are those that the target in evaluation may still take."""
+
     call: ToolCallRequest
     session: SessionHistory
     steps: int = MAX_STEPS
     variables: dict[str, Any] = field(default_factory=dict)
 
     def spend(self, steps: int) -> None:
+        """Take steps. Raises EvaluationFailed when there are none left."""
         self.steps -= steps
         if self.steps < 0:
             raise EvaluationFailed(f"takes more than {MAX_STEPS} steps")
 
 
-_Function = Callable[[_TargetEvaluation], Any]
+_Function = Callable[[TargetEvaluation], Any]
 
 
 class Target:
@@ -81,10 +84,16 @@ class Target:
         Raises:
             EvaluationFailed: a field is missing, a type is wrong, or the evaluation takes too many steps.
         """
-        if self.tools is not None and call.tool not in self.tools:
-            return False
+        return (self.tools is None or call.tool in self.tools) and self.evaluate(TargetEvaluation(call, session))
+
+    def evaluate(self, evaluation: TargetEvaluation) -> bool:
+        """Return whether the target matches; many targets may share the evaluation of a call, one after another.
+
+        Raises EvaluationFailed, as `matches` does.
+        """
+        evaluation.steps = MAX_STEPS
         try:
-            value = self._evaluate(_TargetEvaluation(call, session))
+            value = self._evaluate(evaluation)
         except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
             raise EvaluationFailed(f"{type(error).__name__}: {error}") from error
         if value is not True and value is not False:
@@ -144,6 +153,12 @@ class _Compiler:
                 return _UNARY[operator](self.compile(operand, variables))
             case Logic(operator, conditions):
                 return _compile_logic(operator, [self.compile(condition, variables) for condition in conditions])
+            case Binary(operator, left, Literal(int() | float() as value)) if operator in _COMPARISONS and _is_number(
+                value
+            ):
+                return _compile_limit(operator, self.compile(left, variables), value)
+            case Binary("==", left, Literal(str(value))) if len(value) < CHARS_PER_STEP:
+                return _compile_text_test(self.compile(left, variables), value)
             case Binary(operator, left, right):
                 return _compile_binary(operator, self.compile(left, variables), self.compile(right, variables))
             case Conditional(condition, then, otherwise):
@@ -170,6 +185,10 @@ class _Compiler:
         count, function = table[node.function]
         if len(node.arguments) != count:
             self._refuse(f"has {node.function} with {len(node.arguments)} arguments, it takes {count}")
+        if node.function in _TOOL_FACTS and node.operand is None:
+            return _compile_tool_fact(
+                node.function, node.arguments[0], self.compile(node.arguments[0], variables), variables
+            )
         operands = (*((node.operand,) if node.operand else ()), *node.arguments)
         compiled = [self.compile(operand, variables) for operand in operands]
         if len(compiled) == 1:
@@ -188,7 +207,7 @@ def _compile_field(operand: _Function, name: str, is_test: bool) -> _Function:
 
 
 def _compile_index(operand: _Function, index: _Function) -> _Function:
-    def evaluate(evaluation: _TargetEvaluation) -> Any:
+    def evaluate(evaluation: TargetEvaluation) -> Any:
         value, key = operand(evaluation), index(evaluation)
         if isinstance(value, list):
             if not _is_number(key) or key < 0 or int(key) != key:
@@ -200,7 +219,7 @@ def _compile_index(operand: _Function, index: _Function) -> _Function:
 
 
 def _compile_macro(operand: _Function, variable: str, condition: _Function, is_all: bool, cost: int) -> _Function:
-    def evaluate(evaluation: _TargetEvaluation) -> bool:
+    def evaluate(evaluation: TargetEvaluation) -> bool:
         items = operand(evaluation)
         if not isinstance(items, list | dict):
             raise EvaluationFailed(f"goes through {type(items).__name__}, must be a list or an object")
@@ -219,25 +238,66 @@ def _compile_macro(operand: _Function, variable: str, condition: _Function, is_a
 
 
 def _compile_logic(operator: str, conditions: list[_Function]) -> _Function:
-    decisive = operator == "||"
+    decisive: bool = operator == "||"
+    other: bool = not decisive
     failures = (EvaluationFailed, KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 
-    def evaluate(evaluation: _TargetEvaluation) -> bool:
+    def evaluate(evaluation: TargetEvaluation) -> bool:
         # A decisive condition counts even if another one cannot be evaluated, as in CEL.
         failure: Exception | None = None
         for condition in conditions:
             try:
-                if _as_bool(condition(evaluation)) is decisive:
-                    return decisive
+                value = condition(evaluation)
+                if value is decisive:
+                    return bool(decisive)
+                if value is not other:
+                    _as_bool(value)
             except failures as error:
                 if evaluation.steps < 0:
                     raise
                 failure = error
         if failure is not None:
             raise failure
-        return not decisive
+        return other
 
     return evaluate
+
+
+def _compile_limit(operator: str, left: _Function, limit: int | float) -> _Function:
+    """Compile the comparison with a number, the most frequent one."""
+    compare, general = _COMPARISONS[operator], _BINARY[operator]
+
+    def evaluate(evaluation: TargetEvaluation) -> bool:
+        value = left(evaluation)
+        if type(value) is int or type(value) is float:
+            return compare(value, limit)
+        return bool(general(evaluation, value, limit))
+
+    return evaluate
+
+
+def _compile_text_test(left: _Function, text: str) -> _Function:
+    """Compile the comparison with a short text, which takes one step."""
+
+    def evaluate(evaluation: TargetEvaluation) -> bool:
+        value = left(evaluation)
+        if type(value) is str:
+            evaluation.spend(1)
+            return value == text
+        return _equal(evaluation, value, text)
+
+    return evaluate
+
+
+def _compile_tool_fact(function: str, argument: Node, operand: _Function, variables: frozenset[str]) -> _Function:
+    """Compile a fact about the earlier calls of a tool; the type of a tool that is known is not tested."""
+    fact = _TOOL_FACTS[function]
+    if isinstance(argument, Literal) and isinstance(argument.value, str):
+        tool = argument.value
+        return lambda evaluation: fact(evaluation.session, tool)
+    if _is_tool(argument) and "call" not in variables:
+        return lambda evaluation: fact(evaluation.session, evaluation.call.tool)
+    return lambda evaluation: fact(evaluation.session, _as_text(operand(evaluation)))
 
 
 def _compile_binary(operator: str, left: _Function, right: _Function) -> _Function:
@@ -267,7 +327,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _equal(evaluation: _TargetEvaluation, left: Any, right: Any) -> bool:
+def _equal(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, str) and isinstance(right, str):
@@ -284,7 +344,7 @@ def _equal(evaluation: _TargetEvaluation, left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _contains(evaluation: _TargetEvaluation, value: Any, container: Any) -> bool:
+def _contains(evaluation: TargetEvaluation, value: Any, container: Any) -> bool:
     if isinstance(container, dict):
         return isinstance(value, str) and value in container
     if not isinstance(container, list):
@@ -292,8 +352,8 @@ def _contains(evaluation: _TargetEvaluation, value: Any, container: Any) -> bool
     return any(_equal(evaluation, value, item) for item in container)
 
 
-def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[_TargetEvaluation, Any, Any], bool]:
-    def evaluate(evaluation: _TargetEvaluation, left: Any, right: Any) -> bool:
+def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[TargetEvaluation, Any, Any], bool]:
+    def evaluate(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
         if (_is_number(left) and _is_number(right)) or (isinstance(left, str) and isinstance(right, str)):
             return compare(left, right)
         raise EvaluationFailed(f"compares {type(left).__name__} with {type(right).__name__}")
@@ -301,7 +361,7 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[_TargetEvaluation
     return evaluate
 
 
-def _add(evaluation: _TargetEvaluation, left: Any, right: Any) -> Any:
+def _add(evaluation: TargetEvaluation, left: Any, right: Any) -> Any:
     if isinstance(left, str) and isinstance(right, str):
         if len(left) + len(right) > MAX_TEXT_CHARS:
             raise EvaluationFailed(f"builds a text of more than {MAX_TEXT_CHARS} characters")
@@ -337,24 +397,24 @@ def _invert(operand: _Function) -> _Function:
     return lambda evaluation: not _as_bool(operand(evaluation))
 
 
-def _search(evaluation: _TargetEvaluation, text: Any, part: Any, search: Callable[[str, str], bool]) -> bool:
+def _search(evaluation: TargetEvaluation, text: Any, part: Any, search: Callable[[str, str], bool]) -> bool:
     text, part = _as_text(text), _as_text(part)
     evaluation.spend(1 + (len(text) + len(part)) // CHARS_PER_STEP)
     return search(text, part)
 
 
-def _lower(evaluation: _TargetEvaluation, text: Any) -> str:
+def _lower(evaluation: TargetEvaluation, text: Any) -> str:
     evaluation.spend(1 + len(_as_text(text)) // CHARS_PER_STEP)
     return _as_text(text).lower()
 
 
-def _measure(evaluation: _TargetEvaluation, value: Any) -> int:
+def _measure(evaluation: TargetEvaluation, value: Any) -> int:
     if isinstance(value, str | list | dict):
         return len(value)
     raise EvaluationFailed(f"has the size of {type(value).__name__}, must be a text, a list or an object")
 
 
-def _occurs(evaluation: _TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
+def _occurs(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
     if isinstance(value, list | dict):
         evaluation.spend(1 + len(value))
         return all(_occurs(evaluation, item, occurs) for item in (value.values() if isinstance(value, dict) else value))
@@ -363,7 +423,13 @@ def _occurs(evaluation: _TargetEvaluation, value: Any, occurs: Callable[[Any], b
     return occurs(value)
 
 
-def _convert_to_number(evaluation: _TargetEvaluation, value: Any) -> float:
+def _find_key(call: ToolCallRequest) -> str:
+    if call.is_large:
+        raise EvaluationFailed(f"compares calls whose arguments have more than {MAX_KEY_ARGUMENTS_CHARS:,} characters")
+    return call.key
+
+
+def _convert_to_number(evaluation: TargetEvaluation, value: Any) -> float:
     if isinstance(value, str) and len(value) > 40:
         raise EvaluationFailed("converts a text of more than 40 characters to a number")
     if not isinstance(value, str) and not _is_number(value):
@@ -371,14 +437,19 @@ def _convert_to_number(evaluation: _TargetEvaluation, value: Any) -> float:
     return float(value)
 
 
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_TOOL_FACTS: Mapping[str, Callable[[SessionHistory, str], Any]] = {
+    "called": lambda session, tool: session.counts[tool] > 0,
+    "succeeded": lambda session, tool: session.successes[tool] > 0,
+    "count": lambda session, tool: session.counts[tool],
+    "last_result": lambda session, tool: session.results.get(tool),
+    "last_args": lambda session, tool: session.arguments.get(tool),
+}
 _UNARY = {"!": _invert, "-": _negate}
-_BINARY: Mapping[str, Callable[[_TargetEvaluation, Any, Any], Any]] = {
+_BINARY: Mapping[str, Callable[[TargetEvaluation, Any, Any], Any]] = {
     "==": _equal,
     "!=": lambda evaluation, left, right: not _equal(evaluation, left, right),
-    "<": _compare(lt),
-    "<=": _compare(le),
-    ">": _compare(gt),
-    ">=": _compare(ge),
+    **{operator: _compare(compare) for operator, compare in _COMPARISONS.items()},
     "in": _contains,
     "+": _add,
     "-": lambda _, left, right: _calculate(left, right, lambda first, second: first - second),
@@ -387,13 +458,9 @@ _BINARY: Mapping[str, Callable[[_TargetEvaluation, Any, Any], Any]] = {
     "%": lambda _, left, right: _calculate(left, right, _take_remainder),
 }
 _FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
-    "called": (1, lambda evaluation, tool: evaluation.session.counts[_as_text(tool)] > 0),
-    "succeeded": (1, lambda evaluation, tool: evaluation.session.successes[_as_text(tool)] > 0),
-    "count": (1, lambda evaluation, tool: evaluation.session.counts[_as_text(tool)]),
-    "last_result": (1, lambda evaluation, tool: evaluation.session.results.get(_as_text(tool))),
-    "repeats": (0, lambda evaluation: evaluation.session.repeats[evaluation.call.key]),
-    "last_args": (1, lambda evaluation, tool: evaluation.session.arguments.get(_as_text(tool))),
-    "failures": (0, lambda evaluation: evaluation.session.failures[evaluation.call.key]),
+    **{name: (1, fact) for name, fact in _TOOL_FACTS.items()},
+    "repeats": (0, lambda evaluation: evaluation.session.repeats[_find_key(evaluation.call)]),
+    "failures": (0, lambda evaluation: evaluation.session.failures[_find_key(evaluation.call)]),
     "seen": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_seen)),
     "found": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_found)),
     "said": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.is_from_user)),

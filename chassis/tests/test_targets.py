@@ -211,3 +211,23 @@ def test_a_session_whose_texts_were_cut_reports_every_value_as_seen() -> None:
     session = SessionHistory()
     session.add_message("b" * (MAX_TEXT_CHARS + 1))
     assert is_match("seen('A-1') && seen(4)", history=session)
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_calls_with_very_large_arguments_are_not_compared(size: int) -> None:
+    target, session = Target("repeats() > 0"), SessionHistory()
+    call = ToolCallRequest("write", {"text": "x" * size, "lines": [{"n": 1}]})
+    session.add_call(call, "ok", is_success=True)
+    if size < 100:
+        assert target.matches(call, session)
+    else:
+        with pytest.raises(EvaluationFailed, match=r"more than 200,000 characters"):
+            target.matches(call, session)
+
+
+def test_a_variable_of_a_macro_may_hide_the_call() -> None:
+    session = SessionHistory()
+    session.add_call(ToolCallRequest("a", {}), "ok", is_success=True)
+    target = Target("call.args.calls.exists(call, count(call.tool) > 0)")
+    assert target.matches(ToolCallRequest("b", {"calls": [{"tool": "a"}]}), session)
+    assert not target.matches(ToolCallRequest("a", {"calls": [{"tool": "b"}]}), session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,13 +17,15 @@ from libs.guards.firings import NEVER, FiringTable, build_firing_table
 from libs.guards.mining import MiningPolicy, MiningResult, mine_guards
 from libs.guards.recorded_run import RecordedRun
 
-FOLDS = 20
+FOLDS = 10
+REPEATS = 5
+"""Random divisions into folds; the figures are means over them."""
 ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class _Firings:
-    """Flags of the tested runs: a guard fires, and one fires at or before the first wrong write, where it is known."""
+    """Flags by repeat and run: a guard fires; one fires at or before the first wrong write, where it is known."""
 
     fires: NDArray[np.bool_]
     in_time: NDArray[np.bool_]
@@ -34,54 +36,53 @@ def evaluate_guards(
 ) -> dict[str, Any]:
     """Return coverage and false alarms of guards that are mined without a model, as a document.
 
-    Guards are mined from `train` and tested on `test`; without it, the tasks of `train` are tested in folds, each with
-    guards mined from the other tasks. `coverage` is the share of failing runs with a firing, `false_alarms` that of
-    passing runs; `by_domain` has both with exact 95 % intervals, and under `all` those of all domains.
+    Guards are mined from `train` and tested on `test`; without it, the tasks of `train` are tested in random folds,
+    each with guards mined from the other tasks, and all figures are means over several divisions into folds.
+    `coverage` is the share of failing runs with a firing, `false_alarms` that of passing runs; `by_domain` has both
+    with exact 95 % intervals and the counts of each division, and under `all` those of all domains.
     """
     runs = [*train, *(test or ())]
     table = build_firing_table(runs)
     features = [extract_features(run) for run in runs]
-    splits = _split(train, test)
-    guards = _Firings(np.zeros(len(runs), dtype=bool), np.zeros(len(runs), dtype=bool))
+    divisions = [_split(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
+    shape = len(divisions), len(runs)
+    guards = _Firings(np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool))
     baselines: dict[str, NDArray[np.bool_]] = {}
     accepted: Counter[str] = Counter()
     results: list[MiningResult] = []
-    for training, testing in splits:
-        result = mine_guards(runs, table, training, policy)
-        results.append(result)
-        accepted.update(guard.predicate.source for guard in result.guards)
-        _fire(table, runs, result, testing, guards)
-        for name, rule in learn_rules([runs[row] for row in training], [features[row] for row in training]).items():
-            fires = baselines.setdefault(name, np.zeros(len(runs), dtype=bool))
-            fires[testing] = [rule(features[row]) for row in testing]
-    tested = sorted({row for _, testing in splits for row in testing})
-    by_domain = _describe_domains([runs[row] for row in tested], guards.fires[tested], guards.in_time[tested])
+    for repeat, splits in enumerate(divisions):
+        for training, testing in splits:
+            result = mine_guards(runs, table, training, policy)
+            results.append(result)
+            accepted.update(guard.predicate.source for guard in result.guards)
+            _fire(table, runs, result, testing, repeat, guards)
+            rules = learn_rules([runs[row] for row in training], [features[row] for row in training])
+            for name, rule in rules.items():
+                fires = baselines.setdefault(name, np.zeros(shape, dtype=bool))
+                fires[repeat, testing] = [rule(features[row]) for row in testing]
+    tested = sorted({row for _, testing in divisions[0] for row in testing})
+    tested_runs = [runs[row] for row in tested]
+    by_domain = _describe_domains(tested_runs, guards.fires[:, tested], guards.in_time[:, tested])
     whole = results[0] if test is not None else mine_guards(runs, table, range(len(train)), policy)
-    by_domain[ALL] |= {"predicates_tried": whole.tried, "tests_counted": whole.counted, "folds": len(splits)}
+    by_domain[ALL] |= {"predicates_tried": whole.tried, "tests_counted": whole.counted, "folds": len(results)}
     return {
         "coverage": by_domain[ALL]["coverage"],
         "false_alarms": by_domain[ALL]["false_alarms"],
         "guards": _describe_guards(whole, train, accepted),
         "by_domain": by_domain,
-        "baselines": {
-            name: _describe_baseline([runs[row] for row in tested], fires[tested]) for name, fires in baselines.items()
-        },
+        "baselines": {name: _describe_baseline(tested_runs, fires[:, tested]) for name, fires in baselines.items()},
     }
 
 
 def _split(
-    train: Sequence[RecordedRun], test: Sequence[RecordedRun] | None
+    train: Sequence[RecordedRun], test: Sequence[RecordedRun] | None, repeat: int
 ) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Return the rows to mine from and to test on: one split with a test file, else folds over tasks."""
     if test is not None:
         return [(range(len(train)), range(len(train), len(train) + len(test)))]
-    outcomes: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for run in train:
-        outcomes[run.domain, run.task_id].append(run.is_success)
-    # Failures of a domain are dealt to different folds.
+    # Outcomes play no part: folds in which failures were spread evenly gave better figures than new runs would.
     tasks = sorted(
-        outcomes,
-        key=lambda task: (task[0], sum(outcomes[task]) / len(outcomes[task]), sha256(repr(task).encode()).digest()),
+        {(run.domain, run.task_id) for run in train}, key=lambda task: sha256(repr((repeat, *task)).encode()).digest()
     )
     fold_of = {task: position % FOLDS for position, task in enumerate(tasks)}
     folds = [fold_of[run.domain, run.task_id] for run in train]
@@ -95,14 +96,19 @@ def _split(
 
 
 def _fire(
-    table: FiringTable, runs: Sequence[RecordedRun], result: MiningResult, testing: Sequence[int], firings: _Firings
+    table: FiringTable,
+    runs: Sequence[RecordedRun],
+    result: MiningResult,
+    testing: Sequence[int],
+    repeat: int,
+    firings: _Firings,
 ) -> None:
     columns = [guard.column for guard in result.guards]
     for row in testing:
         first = min((int(table.first[row, column]) for column in columns), default=int(NEVER))
         wrong_step = runs[row].wrong_step
-        firings.fires[row] = first != NEVER
-        firings.in_time[row] = first != NEVER and (wrong_step is None or first <= wrong_step)
+        firings.fires[repeat, row] = first != NEVER
+        firings.in_time[repeat, row] = first != NEVER and (wrong_step is None or first <= wrong_step)
 
 
 def _describe_domains(
@@ -116,20 +122,23 @@ def _describe_domains(
         passed = [row for row in rows if runs[row].is_success]
         labelled = [row for row in failed if runs[row].wrong_step is not None]
         described[domain] = {
-            **_describe_share("coverage", int(fires[failed].sum()), len(failed)),
-            **_describe_share("false_alarms", int(fires[passed].sum()), len(passed)),
-            "coverage_before_wrong_step": int(in_time[labelled].sum()) / len(labelled) if labelled else None,
+            **_describe_share("coverage", fires[:, failed].sum(axis=1), len(failed)),
+            **_describe_share("false_alarms", fires[:, passed].sum(axis=1), len(passed)),
+            "coverage_before_wrong_step": float(in_time[:, labelled].mean()) if labelled else None,
         }
     return described
 
 
-def _describe_share(name: str, firing: int, runs: int) -> dict[str, Any]:
-    low, high = find_interval(firing, runs)
+def _describe_share(name: str, counts: NDArray[np.int64], runs: int) -> dict[str, Any]:
+    """Return the mean share of the repeats, with the interval of the mean count and the count of each repeat."""
+    firing = float(counts.mean())
+    low, high = find_interval(round(firing), runs)
     return {
         name: firing / runs if runs else 0.0,
         f"{name}_low": low,
         f"{name}_high": high,
         f"{name}_firing": firing,
+        f"{name}_firing_by_repeat": counts.tolist(),
         f"{name}_runs": runs,
     }
 

@@ -236,6 +236,7 @@ class GuardServiceClient(ServiceClient[M]):
     report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)
     list_all = bind_unary(guards.ListGuardsRequest, guards.ListGuardsResponse)
     backtest_target = bind_unary(guards.BacktestTargetRequest, guards.BacktestTargetResponse)
+    store_backtest = bind_unary(guards.StoreBacktestRequest, guards.StoreBacktestResponse)
 
 
 class AllServices(Generic[M]):

@@ -87,7 +87,10 @@ class ObjectStore:
 def _open(url: str) -> Any:
     if url.startswith("file://"):
         return from_url(url, mkdir=True)
-    return from_url(url, client_options={"timeout": f"{_TIMEOUT_SECONDS}s"}, retry_config={"max_retries": 2})
+    # Whoever sets an endpoint chooses its scheme; the default endpoints of the stores have TLS.
+    return from_url(
+        url, client_options={"timeout": f"{_TIMEOUT_SECONDS}s", "allow_http": True}, retry_config={"max_retries": 2}
+    )
 
 
 def _unavailable(error: Exception) -> ObjectStoreUnavailable:

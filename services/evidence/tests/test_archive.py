@@ -59,7 +59,7 @@ class Clock:
 
 @asynccontextmanager
 async def open_archive(
-    path: Path, limits: ArchiveLimits = LIMITS, objects: Path | None = None
+    path: Path, limits: ArchiveLimits = LIMITS, objects: Path | str | None = None
 ) -> AsyncIterator[tuple[ArchiveServicer, Archive, Clock]]:
     clock = Clock()
     evidence = EvidenceRepository(str(path / "evidence.db"))
@@ -67,7 +67,7 @@ async def open_archive(
     await database.open()
     archive = Archive(
         ArchiveRepository(database, clock),
-        ObjectStore(objects.as_uri()) if objects else None,
+        ObjectStore(objects.as_uri() if isinstance(objects, Path) else objects) if objects else None,
         limits,
         compress=compress,
         decompress=decompress,

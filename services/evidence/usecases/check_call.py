@@ -10,8 +10,9 @@ from cachetools import LRUCache
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from chassis.targets.guard import GuardMode, find_matches
+from chassis.targets.guard import CallGuard, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
+from services.evidence.domain.guard_modes import limit_mode, needs_backtest
 from services.evidence.domain.guard_sessions import DecidedMatch, add_events, decide_matches
 from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 
@@ -68,7 +69,9 @@ class CheckCall:
             _log.info("guard could not be evaluated; it allows the call", bullet=guard.bullet_id, reason=reason)
         if not found.matches:
             return CheckedCall(revision=guards.revision)
-        matches = decide_matches(await self._store.find_key(dataset), session_id, found.matches)
+        in_effect = await limit_modes(self._store, dataset, found.matches, guards.pinned)
+        in_effect.sort(key=lambda guard: -guard.mode)
+        matches = decide_matches(await self._store.find_key(dataset), session_id, in_effect)
         await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
         return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision)
 
@@ -80,6 +83,15 @@ class CheckCall:
             add_events(session.history, events)
             session.events += len(events)
         return session
+
+
+async def limit_modes(
+    store: GuardStore, dataset: str, guards: Sequence[CallGuard], pinned: frozenset[str]
+) -> list[CallGuard]:
+    """Return guards with the modes in effect: a guard leaves SHADOW by a stored backtest, or by a person's pin."""
+    targets = [guard.target.source for guard in guards if needs_backtest(guard, pinned)]
+    bounds = await store.find_false_alarm_bounds(dataset, targets) if targets else {}
+    return [limit_mode(guard, pinned, bounds) for guard in guards]
 
 
 def _choose_mode(matches: Sequence[DecidedMatch]) -> GuardMode | None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from chassis.targets.guard import CallGuard, GuardIndex
+from libs.guards.backtest import Backtest
 from libs.storage.idempotency import IdempotencyKey
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent
 
@@ -64,6 +65,14 @@ class GuardStore(Protocol):
 
     async def count_firings(self, dataset: str) -> Mapping[str, FiringCounts]:
         """Return the counts of firings by bullet."""
+        ...
+
+    async def store_backtest(self, dataset: str, target: str, backtest: Backtest) -> None:
+        """Store the counts of the last backtest of a target."""
+        ...
+
+    async def find_false_alarm_bounds(self, dataset: str, targets: Sequence[str]) -> Mapping[str, float]:
+        """Return the upper bound of the false alarms of each target that has a stored backtest."""
         ...
 
     async def delete_older(self, retention: timedelta) -> None:

@@ -160,7 +160,7 @@ async def test_a_call_is_checked_against_the_targets_of_lessons(
     connect: Any, stack: Client, request: pytest.FixtureRequest
 ) -> None:
     dataset = name_of(request)
-    target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY)
+    target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
     delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
     stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
     async with connect("--dataset", dataset) as client:

@@ -63,9 +63,10 @@ async def playbooks(curator: str) -> AsyncIterator[Any]:
     await peers.close()
 
 
-def aim(delta: playbook_pb2.Delta, expression: str, mode: str) -> playbook_pb2.Delta:
+def aim(delta: playbook_pb2.Delta, expression: str, mode: str, *, is_pinned: bool = True) -> playbook_pb2.Delta:
     """Return the delta with a target."""
     delta.target.expression = expression
+    delta.target.pinned = is_pinned
     delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
     return delta
 
@@ -198,3 +199,62 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
             await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))
+
+
+def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajectory]:
+    """Return a failing run in which COMMIT fires, and passing runs of which some have a firing, too."""
+
+    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
+        calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
+        return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
+
+    return [
+        record("f", "git_commit", succeeded=False),
+        *(record(f"p{n}", "git_commit", succeeded=True) for n in range(false_alarms)),
+        *(record(f"q{n}", "git_config", "git_commit", succeeded=True) for n in range(passed - false_alarms)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "highest", "decision"),
+    [
+        (record_runs(100), "SHADOW", pb.GUARD_DECISION_ALLOW),
+        (record_runs(160), "ADVISE", pb.GUARD_DECISION_ADVISE),
+        (record_runs(160, false_alarms=2), "SHADOW", pb.GUARD_DECISION_ALLOW),
+        (record_runs(320), "ASK", pb.GUARD_DECISION_ASK),
+    ],
+)
+async def test_a_guard_without_a_pin_leaves_shadow_only_by_a_stored_backtest(
+    runs: list[pb.GuardTrajectory],
+    highest: str,
+    decision: pb.GuardDecision.ValueType,
+    playbooks: Any,
+    curator: str,
+    tmp_path: Path,
+) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY", is_pinned=False))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        counted = await check(guards, "git_commit")
+        assert (counted.decision, counted.matches[0].text) == (pb.GUARD_DECISION_ALLOW, "")
+        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=runs))
+        assert playbook_pb2.TargetMode.Name(stored.highest_mode) == f"TARGET_MODE_{highest}"
+        checked = [await check(guards, "git_commit", f"s{number}") for number in range(40)]
+        assert {response.decision for response in checked} - {pb.GUARD_DECISION_ALLOW} == (
+            {decision} - {pb.GUARD_DECISION_ALLOW}
+        )
+        [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
+        assert (guard.target.mode, guard.requested_mode) == (stored.highest_mode, playbook_pb2.TARGET_MODE_DENY)
+        # A backtest is about one condition: an edited one needs its own.
+        await apply(playbooks, aim(update("gene-00001", ""), f"{COMMIT} && true", "DENY", is_pinned=False))
+        await wait_for_revision(guards, 2)
+        assert (await check(guards, "git_commit", "edited")).decision == pb.GUARD_DECISION_ALLOW
+
+
+async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: str, tmp_path: Path) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY"))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
+        await guards.StoreBacktest(
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(10))
+        )
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY

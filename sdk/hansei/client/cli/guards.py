@@ -54,6 +54,21 @@ def backtest(
     print_result(load_server().backtest_target(target, file), as_json, "guards.render_backtest")
 
 
+@command(app, "guards.render_stored_backtest", name="allow")
+def allow(
+    client: Client,
+    dataset: Dataset,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The condition, in CEL.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Runs with outcomes.", exists=True, dir_okay=False)],
+) -> object:
+    """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
+    from hansei.client.server import load_server
+
+    return client.guards.store_backtest(
+        dataset=dataset, expression=target, trajectories=load_server().load_guard_runs(file)
+    )
+
+
 @command(app, "playbooks.render_edit_result", name="set")
 def set_target(
     client: Client,
@@ -73,17 +88,21 @@ def set_target(
 ) -> object:
     """Set the target of a bullet, or the mode of its guard. It is a revision, as any edit."""
     from hansei.client.edits import accept
+    from hansei.evidence.v1.guard_service_pb2 import Guard
     from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_UPDATE, Delta, Target, TargetMode
 
     if target is None and mode is None and pin is None:
         fail("set --target, --mode or --pin", Exit.USAGE)
     guards = iterate_items(client.guards.list_all, "guards", dataset=dataset, page_size=1000)
-    present = next((guard.target for guard in guards if guard.bullet_id == bullet_id), Target())
+    if mode not in (None, Mode.SHADOW) and pin is not False and not reason.strip():
+        fail("state a --reason: a pinned mode holds without a backtest", Exit.USAGE)
+    found = next((guard for guard in guards if guard.bullet_id == bullet_id), Guard())
+    present, requested = found.target, found.requested_mode
     if target is None and not present.expression:
         fail(f"bullet {bullet_id} has no target: set one with --target", Exit.USAGE)
     changed = Target(
         expression=present.expression if target is None else target,
-        mode=present.mode if mode is None else TargetMode.Value(f"TARGET_MODE_{mode.name}"),
+        mode=requested if mode is None else TargetMode.Value(f"TARGET_MODE_{mode.name}"),
         pinned=pin if pin is not None else present.pinned or mode is not None,
     )
     delta = Delta(type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, target=changed)

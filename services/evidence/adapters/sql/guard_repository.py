@@ -11,17 +11,20 @@ from hashlib import blake2b
 from cachetools import LRUCache
 from sqlalchemy import Connection, Integer, cast, delete, func, insert, select
 
+from libs.guards.backtest import Backtest
 from libs.storage.database import Database
 from libs.storage.engines import insert_for
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
-from services.evidence.adapters.sql.guard_schema import guard_dataset, guard_event, guard_firing
+from services.evidence.adapters.sql.guard_schema import guard_backtest, guard_dataset, guard_event, guard_firing
 from services.evidence.adapters.sql.schema import requests
 from services.evidence.domain.assignment import KEY_BYTES
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, decode_event, encode_event
 from services.evidence.usecases.guard_ports import FiringCounts
 
 CACHED_KEYS = 10_000
+MAX_LISTED_TARGETS = 100
+"""Targets that a query lists; for more, all backtests of the dataset are read."""
 
 
 class GuardRepository:
@@ -82,7 +85,7 @@ class GuardRepository:
     ) -> None:
         """Store the firings of the check of one call; a repeated check adds none."""
         now = self._clock()
-        digest = blake2b(call_key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest = _digest(call_key)
         rows = [
             {
                 "dataset": dataset,
@@ -111,6 +114,37 @@ class GuardRepository:
         rows = await self._database.read(lambda connection: list(connection.execute(query.group_by(table.bullet_id))))
         return {bullet_id: FiringCounts(int(firings), int(silent)) for bullet_id, firings, silent in rows}
 
+    async def store_backtest(self, dataset: str, target: str, backtest: Backtest) -> None:
+        """Store the counts of the last backtest of a target."""
+        counts = {"failed": backtest.failed, "failed_firing": backtest.failed_firing}
+        counts |= {"passed": backtest.passed, "passed_firing": backtest.passed_firing}
+        row = {
+            "dataset": dataset,
+            "target_digest": _digest(target),
+            "false_alarm_bound": backtest.false_alarm_bound,
+            "counts": json.dumps(counts),
+            "created_at": self._clock(),
+        }
+        table = guard_backtest.c
+
+        def run(connection: Connection) -> None:
+            connection.execute(
+                delete(guard_backtest).where(table.dataset == dataset, table.target_digest == row["target_digest"])
+            )
+            connection.execute(insert(guard_backtest).values(row))
+
+        await self._database.write(run, key=dataset)
+
+    async def find_false_alarm_bounds(self, dataset: str, targets: Sequence[str]) -> Mapping[str, float]:
+        """Return the upper bound of the false alarms of each target that has a stored backtest."""
+        sources = {_digest(target): target for target in targets}
+        table = guard_backtest.c
+        query = select(table.target_digest, table.false_alarm_bound).where(table.dataset == dataset)
+        if len(sources) <= MAX_LISTED_TARGETS:
+            query = query.where(table.target_digest.in_(sources))
+        rows = await self._database.read(lambda connection: list(connection.execute(query)))
+        return {sources[bytes(digest)]: bound for digest, bound in rows if bytes(digest) in sources}
+
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""
         limit = self._clock() - retention
@@ -120,6 +154,10 @@ class GuardRepository:
                 connection.execute(delete(table).where(table.c.created_at < limit))
 
         await self._database.write(run)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _count_events(connection: Connection, dataset: str, session_id: str) -> int:

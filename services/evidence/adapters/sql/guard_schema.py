@@ -1,4 +1,4 @@
-"""The tables of guards: events of sessions, firings, and the keys of random assignments."""
+"""The tables of guards: events of sessions, firings, the keys of random assignments, and backtests."""
 
 from __future__ import annotations
 
@@ -39,4 +39,14 @@ guard_dataset = Table(
     metadata,
     Column("dataset", Text, primary_key=True),
     Column("assignment_key", LargeBinary, nullable=False),
+)
+
+guard_backtest = Table(
+    "guard_backtest",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("target_digest", LargeBinary, primary_key=True),
+    Column("false_alarm_bound", Float, nullable=False),
+    Column("counts", Text, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
 )

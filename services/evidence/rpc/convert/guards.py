@@ -79,11 +79,16 @@ def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode.ValueType:
     return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")
 
 
-def encode_guard(guard: CallGuard, counts: FiringCounts, *, is_pinned: bool) -> pb.Guard:
+def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: GuardMode, is_pinned: bool) -> pb.Guard:
     """Return the message of a guard with its firings."""
     target = playbook_pb2.Target(expression=guard.target.source, mode=encode_mode(guard.mode), pinned=is_pinned)
     return pb.Guard(
-        bullet_id=guard.bullet_id, target=target, text=guard.text, firings=counts.firings, withheld=counts.withheld
+        bullet_id=guard.bullet_id,
+        target=target,
+        text=guard.text,
+        firings=counts.firings,
+        withheld=counts.withheld,
+        requested_mode=encode_mode(requested_mode),
     )
 
 

@@ -9,11 +9,12 @@ from chassis.targets.errors import InvalidTarget
 from chassis.targets.target import Target
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1 import guard_service_pb2_grpc
-from libs.guards.backtest import backtest
+from libs.guards.backtest import Backtest, backtest
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
+from services.evidence.domain.guard_modes import find_highest_mode
 from services.evidence.rpc.convert import guards as convert
-from services.evidence.usecases.check_call import CheckCall
+from services.evidence.usecases.check_call import CheckCall, limit_modes
 from services.evidence.usecases.guard_ports import FiringCounts, GuardSource, GuardStore
 
 DEFAULT_PAGE_SIZE = 100
@@ -47,12 +48,17 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         end = start + (request.page_size or DEFAULT_PAGE_SIZE)
         none = FiringCounts()
         guards = sorted(found.guards, key=lambda guard: (-counts.get(guard.bullet_id, none).firings, guard.bullet_id))
+        page = guards[start:end]
+        in_effect = await limit_modes(self._store, request.dataset, page, found.pinned)
         return pb.ListGuardsResponse(
             guards=[
                 convert.encode_guard(
-                    guard, counts.get(guard.bullet_id, none), is_pinned=guard.bullet_id in found.pinned
+                    guard,
+                    counts.get(guard.bullet_id, none),
+                    requested_mode=requested.mode,
+                    is_pinned=guard.bullet_id in found.pinned,
                 )
-                for guard in guards[start:end]
+                for guard, requested in zip(in_effect, page, strict=True)
             ],
             revision=found.revision,
             next_page_token=encode_page_token(request, end) if end < len(guards) else "",
@@ -60,9 +66,22 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
 
     async def BacktestTarget(self, request: pb.BacktestTargetRequest, context: Any) -> pb.BacktestTargetResponse:
         """Count the firings of a target in recorded runs, failing and passing."""
-        try:
-            target = Target(request.expression)
-        except InvalidTarget as error:
-            raise InvalidTarget(request.expression, error.rule, "expression") from error
-        runs = convert.decode_runs(request.trajectories)
-        return convert.encode_backtest(await asyncio.to_thread(backtest, target, runs))
+        return convert.encode_backtest(await _run_backtest(request))
+
+    async def StoreBacktest(self, request: pb.StoreBacktestRequest, context: Any) -> pb.StoreBacktestResponse:
+        """Test a target and store the counts, so that its guard may leave SHADOW."""
+        result = await _run_backtest(request)
+        await self._store.store_backtest(request.dataset, request.expression, result)
+        highest = find_highest_mode(result.false_alarm_bound)
+        return pb.StoreBacktestResponse(
+            backtest=convert.encode_backtest(result), highest_mode=convert.encode_mode(highest)
+        )
+
+
+async def _run_backtest(request: pb.BacktestTargetRequest | pb.StoreBacktestRequest) -> Backtest:
+    """Return the firings of the target of a request in its runs. Raises InvalidTarget, InvalidCallArguments."""
+    try:
+        target = Target(request.expression)
+    except InvalidTarget as error:
+        raise InvalidTarget(request.expression, error.rule, "expression") from error
+    return await asyncio.to_thread(backtest, target, convert.decode_runs(request.trajectories))

@@ -319,6 +319,7 @@ class Guard(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     FIRINGS_FIELD_NUMBER: _builtins.int
     WITHHELD_FIELD_NUMBER: _builtins.int
+    REQUESTED_MODE_FIELD_NUMBER: _builtins.int
     bullet_id: _builtins.str
     """The bullet."""
     text: _builtins.str
@@ -327,9 +328,11 @@ class Guard(_message.Message):
     """The checked calls that the target matched."""
     withheld: _builtins.int
     """The firings whose advice was withheld at random."""
+    requested_mode: _playbook_pb2.TargetMode.ValueType
+    """The mode that the bullet asks for."""
     @_builtins.property
     def target(self) -> _playbook_pb2.Target:
-        """Its target."""
+        """Its target, with the mode in effect: without a stored backtest that allows more, and without a pin, it is SHADOW."""
 
     def __init__(
         self,
@@ -339,10 +342,11 @@ class Guard(_message.Message):
         text: _builtins.str = ...,
         firings: _builtins.int = ...,
         withheld: _builtins.int = ...,
+        requested_mode: _playbook_pb2.TargetMode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "firings", b"firings", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -551,3 +555,63 @@ class BacktestTargetResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BacktestTargetResponse: _TypeAlias = BacktestTargetResponse  # noqa: Y015
+
+@_typing.final
+class StoreBacktestRequest(_message.Message):
+    """Request of StoreBacktest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    TRAJECTORIES_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    expression: _builtins.str
+    """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
+    @_builtins.property
+    def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
+        """The trajectories to test on; 1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        expression: _builtins.str = ...,
+        trajectories: _abc.Iterable[Global___GuardTrajectory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "expression", b"expression", "trajectories", b"trajectories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreBacktestRequest: _TypeAlias = StoreBacktestRequest  # noqa: Y015
+
+@_typing.final
+class StoreBacktestResponse(_message.Message):
+    """Response of StoreBacktest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKTEST_FIELD_NUMBER: _builtins.int
+    HIGHEST_MODE_FIELD_NUMBER: _builtins.int
+    highest_mode: _playbook_pb2.TargetMode.ValueType
+    """The highest mode that the guard may have without a pin."""
+    @_builtins.property
+    def backtest(self) -> Global___BacktestTargetResponse:
+        """The counts and the firings."""
+
+    def __init__(
+        self,
+        *,
+        backtest: Global___BacktestTargetResponse | None = ...,
+        highest_mode: _playbook_pb2.TargetMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backtest", b"backtest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backtest", b"backtest", "highest_mode", b"highest_mode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreBacktestResponse: _TypeAlias = StoreBacktestResponse  # noqa: Y015

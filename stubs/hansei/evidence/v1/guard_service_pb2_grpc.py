@@ -55,6 +55,11 @@ class GuardServiceStub:
                 request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetRequest.SerializeToString,
                 response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetResponse.FromString,
                 _registered_method=True)
+        self.StoreBacktest = channel.unary_unary(
+                '/hansei.evidence.v1.GuardService/StoreBacktest',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestResponse.FromString,
+                _registered_method=True)
 
 
 class GuardServiceServicer:
@@ -90,6 +95,15 @@ class GuardServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreBacktest(self, request, context):
+        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
+        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        with at most .01. The last backtest of a target counts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GuardServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +126,11 @@ def add_GuardServiceServicer_to_server(servicer, server):
                     servicer.BacktestTarget,
                     request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetRequest.FromString,
                     response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetResponse.SerializeToString,
+            ),
+            'StoreBacktest': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreBacktest,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +242,33 @@ class GuardService:
             '/hansei.evidence.v1.GuardService/BacktestTarget',
             hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetRequest.SerializeToString,
             hansei_dot_evidence_dot_v1_dot_guard__service__pb2.BacktestTargetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreBacktest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.GuardService/StoreBacktest',
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.StoreBacktestResponse.FromString,
             options,
             channel_credentials,
             insecure,

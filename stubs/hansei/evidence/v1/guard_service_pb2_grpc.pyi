@@ -43,6 +43,11 @@ class GuardServiceStub:
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]
     """Returns the firings of a target in recorded trajectories."""
+    StoreBacktest: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]
+    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
+    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    with at most .01. The last backtest of a target counts.
+    """
 
 @_typing.type_check_only
 class GuardServiceAsyncStub(GuardServiceStub):
@@ -59,6 +64,11 @@ class GuardServiceAsyncStub(GuardServiceStub):
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]  # type: ignore[assignment]
     """Returns the firings of a target in recorded trajectories."""
+    StoreBacktest: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]  # type: ignore[assignment]
+    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
+    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    with at most .01. The last backtest of a target counts.
+    """
 
 class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
     """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset."""
@@ -96,5 +106,16 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.BacktestTargetResponse, _abc.Awaitable[_guard_service_pb2.BacktestTargetResponse]]:
         """Returns the firings of a target in recorded trajectories."""
+
+    @_abc_1.abstractmethod
+    def StoreBacktest(
+        self,
+        request: _guard_service_pb2.StoreBacktestRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_guard_service_pb2.StoreBacktestResponse, _abc.Awaitable[_guard_service_pb2.StoreBacktestResponse]]:
+        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
+        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        with at most .01. The last backtest of a target counts.
+        """
 
 def add_GuardServiceServicer_to_server(servicer: GuardServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -11,7 +11,7 @@ from rich.text import Text
 from hansei.client.cli.show.words import BAD, FAINT, count_noun, format_enum_name, make_score_table
 
 if TYPE_CHECKING:
-    from hansei.evidence.v1.guard_service_pb2 import Guard
+    from hansei.evidence.v1.guard_service_pb2 import Guard, StoreBacktestResponse
 
 MAX_LISTED_RUNS = 20
 
@@ -23,11 +23,25 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
     table = make_score_table("bullet", "mode", "firings", "withheld")
     for guard in guards:
         mode = format_enum_name(TargetMode, guard.target.mode)
+        if guard.requested_mode > guard.target.mode:
+            mode += f" ({format_enum_name(TargetMode, guard.requested_mode)} needs a backtest or a pin)"
         table.add_row(
             guard.bullet_id, f"{mode}, pinned" if guard.target.pinned else mode, str(guard.firings), str(guard.withheld)
         )
     lines = (Text(f"{guard.bullet_id}: {guard.target.expression}", FAINT) for guard in guards)
     return Group(table, *lines)
+
+
+def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
+    """Show the counts of a stored backtest, and the highest mode that it allows."""
+    from hansei.playbook.v1.playbook_pb2 import TargetMode
+
+    result = response.backtest
+    return Text(
+        f"fires in {result.failed_with_firing} of {result.failed_trajectories} failing and {result.passed_with_firing}"
+        f" of {result.passed_trajectories} passing trajectories; upper bound of the false alarms: {result.false_alarm_bound:.3f} (95 %);"
+        f" highest mode without a pin: {format_enum_name(TargetMode, response.highest_mode)}"
+    )
 
 
 def render_backtest(result: Mapping[str, Any]) -> RenderableType:

@@ -46,6 +46,10 @@ def render_guards(report: Mapping[str, Any]) -> RenderableType:
     notes = [f"share of runs in which one fires; {count_noun(len(report['guards']), 'guard')} from all runs; {tried}"]
     if total["coverage_before_wrong_step"] is not None:
         notes.append(f"at or before the first wrong write: {total['coverage_before_wrong_step']:.3f}")
+    repeats = list(zip(total["coverage_firing_by_repeat"], total["false_alarms_firing_by_repeat"], strict=True))
+    if len(repeats) > 1:
+        counts = ", ".join(f"{failing} and {passing}" for failing, passing in repeats)
+        notes.append(f"failing and passing runs with a firing in each division into folds: {counts}")
     for guard in report["guards"]:
         counts = (
             f"{guard['failed_firing']} of {guard['failed_runs']} failing, "
@@ -60,7 +64,7 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
         text
         for name in ("coverage", "false_alarms")
         for text in (
-            f"{shares[name]:.3f} ({shares[f'{name}_firing']}/{shares[f'{name}_runs']})",
+            f"{shares[name]:.3f} ({shares[f'{name}_firing']:g}/{shares[f'{name}_runs']})",
             f"{shares[f'{name}_low']:.3f} to {shares[f'{name}_high']:.3f}",
         )
     ]

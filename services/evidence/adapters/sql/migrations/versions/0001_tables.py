@@ -170,3 +170,11 @@ def _create_guard_tables() -> None:
         sa.Column("dataset", sa.Text, primary_key=True),
         sa.Column("assignment_key", sa.LargeBinary, nullable=False),
     )
+    op.create_table(
+        "guard_backtest",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("target_digest", sa.LargeBinary, primary_key=True),
+        sa.Column("false_alarm_bound", sa.Float, nullable=False),
+        sa.Column("counts", sa.Text, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
