@@ -17,7 +17,7 @@ import chassis
 if TYPE_CHECKING:
     from allinone.model_probes import ModelProbe
     from chassis.server.lifecycle import Running
-    from hansei.evidence.v1.guard_service_pb2 import GuardRun
+    from hansei.evidence.v1.guard_service_pb2 import GuardTrajectory
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
     from services.reflector.domain.trajectory import Step
 
@@ -106,7 +106,7 @@ def backtest_target(expression: str, file: Path) -> dict[str, Any]:
     return {**{name: getattr(result, name) for name in counts}, "firings": [asdict(f) for f in result.firings]}
 
 
-def load_guard_runs(file: Path) -> list[GuardRun]:
+def load_guard_runs(file: Path) -> list[GuardTrajectory]:
     """Return the runs of a file as messages of a backtest. Raises MalformedTrajectory, UnknownFormat."""
     from allinone.recorded_runs import encode_run, read_runs
 

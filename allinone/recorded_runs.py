@@ -37,9 +37,9 @@ def read_runs(file: Path) -> list[RecordedRun]:
     ]
 
 
-def encode_run(run: RecordedRun) -> pb.GuardRun:
+def encode_run(run: RecordedRun) -> pb.GuardTrajectory:
     """Return the message of a run; texts that are longer than the contract allows are cut."""
-    message = pb.GuardRun(id=run.id, succeeded=run.is_success)
+    message = pb.GuardTrajectory(id=run.id, succeeded=run.is_success)
     texts: list[pb.SessionMessage] = []
     for event in run.events:
         if isinstance(event, RunCall):

@@ -51,7 +51,7 @@ def _find_faults(kind: Descriptor, value: Any, path: str, depth: int) -> Iterato
     """Yield the faults of a JSON value in the place of a message. The parser itself decides what is one."""
     if kind.full_name.startswith("google.protobuf."):
         if not _is_parsed(kind, value):
-            yield _Fault(path, _explain(_WELL_KNOWN.get(kind.full_name, "has a wrong form"), value))
+            yield _Fault(path, _explain(_WELL_KNOWN.get(kind.full_name, "has an invalid format"), value))
         return
     if not isinstance(value, Mapping):
         yield _Fault(path, _explain("must be an object", value))

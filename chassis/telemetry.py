@@ -37,7 +37,7 @@ _durations = {
     side: meter.create_histogram(
         f"rpc.{side}.duration",
         unit="s",
-        description=f"How long calls took, {side} side, by method and status.",
+        description=f"Duration of calls at the {side} side, by method and status.",
         explicit_bucket_boundaries_advisory=_SECONDS,
     )
     for side in ("server", "client")

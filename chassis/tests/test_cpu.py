@@ -19,7 +19,7 @@ async def test_a_job_runs_in_a_thread_of_the_pool_with_the_callers_context() -> 
     await pool.close()
 
 
-async def test_what_a_job_raises_reaches_the_caller() -> None:
+async def test_the_exception_of_a_job_reaches_the_caller() -> None:
     pool = CpuPool("x", workers=1)
 
     with pytest.raises(ZeroDivisionError):

@@ -6,20 +6,20 @@ from chassis import deadlines
 from chassis.errors import DeadlineExceeded
 
 
-def test_outside_of_any_deadline_the_policy_decides() -> None:
+def test_without_a_deadline_the_policy_limits_the_call() -> None:
     assert deadlines.get_remaining() is None
     assert deadlines.compute_budget(7.0) == 7.0
     assert deadlines.compute_budget(None) is None
 
 
-def test_an_outgoing_call_gets_what_remains_less_a_reserve() -> None:
+def test_an_outgoing_call_gets_the_remaining_time_minus_a_reserve() -> None:
     with deadlines.time_limit(2.0, clock=lambda: 100.0):
         assert deadlines.get_remaining(clock=lambda: 100.5) == 1.5
         assert deadlines.compute_budget(30.0, clock=lambda: 100.5) == pytest.approx(1.5 * 0.95)
         assert deadlines.compute_budget(None, clock=lambda: 100.5) == pytest.approx(1.5 * 0.95)
 
 
-def test_an_outgoing_call_never_gets_more_than_its_policy() -> None:
+def test_an_outgoing_call_never_gets_more_time_than_its_policy_allows() -> None:
     with deadlines.time_limit(20.0, clock=lambda: 0.0):
         assert deadlines.compute_budget(3.0, clock=lambda: 1.0) == 3.0
 
@@ -36,7 +36,7 @@ def test_no_call_is_made_when_nothing_is_left(now: float) -> None:
         deadlines.compute_budget(30.0, clock=lambda: now)
 
 
-def test_a_deadline_only_tightens() -> None:
+def test_a_nested_deadline_never_extends_the_outer_one() -> None:
     with deadlines.time_limit(1.0, clock=lambda: 0.0):
         with deadlines.time_limit(5.0, clock=lambda: 0.0):
             assert deadlines.get_remaining(clock=lambda: 0.0) == 1.0

@@ -102,7 +102,7 @@ async def test_calls_in_progress_finish_and_their_services_close_after_them() ->
     await peers.close()
 
 
-async def test_what_outlasts_the_grace_is_cancelled_and_unwound_before_anything_closes() -> None:
+async def test_calls_that_outlast_the_grace_period_are_cancelled_before_services_close() -> None:
     probe = Probe()
     closed_after: list[list[str]] = []
 
@@ -123,7 +123,7 @@ async def test_what_outlasts_the_grace_is_cancelled_and_unwound_before_anything_
     await peers.close()
 
 
-async def test_an_endless_stream_is_draining_to_resume_elsewhere() -> None:
+async def test_an_endless_stream_ends_so_that_the_client_resumes_at_another_replica() -> None:
     probe = Probe()
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(serve(service(probe)))
@@ -206,7 +206,7 @@ class Worker:
         await wait_until(lambda: self.ended)
 
 
-async def test_what_a_service_does_of_its_own_accord_ends_before_the_calls_it_makes_fail() -> None:
+async def test_background_work_of_a_service_ends_before_its_outgoing_calls_fail() -> None:
     """Its calls to the own server would otherwise never end, and the drain take the whole grace."""
     workers: list[Worker] = []
 
@@ -224,7 +224,9 @@ async def test_what_a_service_does_of_its_own_accord_ends_before_the_calls_it_ma
     assert workers[0].ended
 
 
-async def test_own_work_that_does_not_end_is_given_up_with_the_grace(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_background_work_that_does_not_end_is_cancelled_after_the_grace_period(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     closed = asyncio.Event()
 
     async def never() -> None:

@@ -42,7 +42,7 @@ def test_a_reason_under_another_code_is_another_reason() -> None:
     assert choose_error_class("ABORTED", "SHELF_NOT_FOUND") is CLASS_OF_CODE["ABORTED"]
 
 
-def test_a_reason_two_classes_claim_belongs_to_neither() -> None:
+def test_a_reason_that_two_classes_declare_maps_to_neither() -> None:
     class OneFull(InvalidArgument):
         reason = "CLAIMED_TWICE"
 
@@ -65,7 +65,7 @@ def test_every_error_prints_only_its_message(cls: type[HanseiError]) -> None:
     assert (error.violations, error.metadata, error.retry_after, error.domain) == ((), {}, None, "")
 
 
-def test_errors_are_caught_as_what_python_calls_them() -> None:
+def test_errors_are_subclasses_of_the_matching_python_exceptions() -> None:
     assert issubclass(InvalidArgument, ValueError)
     assert issubclass(NotFound, LookupError)
     assert issubclass(DeadlineExceeded, TimeoutError)

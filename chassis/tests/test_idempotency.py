@@ -22,7 +22,7 @@ def test_the_key_of_a_stream_is_in_its_head() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "\n" + KEY, "{" + KEY + "}", KEY.replace("-", "")])
-def test_what_is_no_uuid_is_no_key_and_stays_for_the_contracts_rule(text: str) -> None:
+def test_a_value_that_is_no_uuid_is_left_to_the_rule_of_the_contract(text: str) -> None:
     request = curator.CurateRequest(request_id=text)
 
     assert normalize_key(request) == ""

@@ -62,12 +62,12 @@ def test_the_first_wrong_field_is_named(message: Any, value: dict[str, Any], fie
     assert [violation.field for violation in caught.value.violations] == ([field] if field else [])
 
 
-def test_values_that_the_parser_takes_are_no_faults() -> None:
+def test_values_that_the_parser_accepts_are_no_faults() -> None:
     plan = parse_message({**PLAN, "steps": [{"stepId": "1", "action": 3, "description": "d"}]}, pb.Plan.DESCRIPTOR)
     assert (plan.steps[0].step_id, plan.steps[0].action) == (1, pb.ACTION_REASONING)
 
 
-def test_a_message_that_is_nested_without_an_end_is_refused() -> None:
+def test_a_message_that_is_nested_too_deeply_is_refused() -> None:
     value: Any = {}
     for _ in range(200):
         value = {"embedding": value}

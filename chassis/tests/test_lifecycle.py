@@ -32,7 +32,7 @@ async def health_of(address: str, name: str) -> int:
         return int((await health_pb2_grpc.HealthStub(channel).Check(request, timeout=20)).status)
 
 
-async def test_health_is_known_by_service_overall_and_as_liveness(start_probe: Serve) -> None:  # G-14
+async def test_health_is_reported_for_each_service_for_the_process_and_as_liveness(start_probe: Serve) -> None:  # G-14
     address = (await start_probe()).address
 
     assert [await health_of(address, name) for name in (SERVICE, OVERALL, LIVENESS)] == [SERVING] * 3
@@ -86,7 +86,7 @@ async def test_a_background_task_that_dies_is_noticed(capsys: pytest.CaptureFixt
     assert "the feed broke" in logged
 
 
-async def test_what_started_is_closed_in_reverse_when_a_later_start_fails() -> None:
+async def test_started_services_are_closed_in_reverse_when_a_later_start_fails() -> None:
     order: list[str] = []
 
     def part(name: str, failure: Exception | None = None) -> Service:
@@ -107,7 +107,7 @@ async def test_what_started_is_closed_in_reverse_when_a_later_start_fails() -> N
     assert order == ["start a", "start b", "close b", "close a"]
 
 
-async def test_a_port_that_is_taken_is_a_bad_setting_and_not_shared(start_probe: Serve) -> None:
+async def test_a_port_in_use_is_reported_as_a_bad_setting_and_not_shared(start_probe: Serve) -> None:
     address = (await start_probe()).address
 
     with pytest.raises(BadSetting, match="HANSEI_LISTEN_ADDRESS"):
@@ -149,7 +149,7 @@ async def test_reflection_can_be_off(start_probe: Serve) -> None:
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_health_answers_while_every_processor_is_busy(stack: AsyncExitStack) -> None:
+async def test_health_responds_while_every_processor_is_busy(stack: AsyncExitStack) -> None:
     pool, busy, done = CpuPool("busy", workers=2), threading.Barrier(3), threading.Event()
 
     def keep_busy() -> None:

@@ -62,7 +62,7 @@ def test_records_below_the_level_are_not_written(log_output: CapturedLog) -> Non
 @pytest.mark.parametrize(
     "key", ["api_key", "openai_api_key", "OPENAI_API_KEY", "authorization", "Authorization", "access_token", "password"]
 )
-def test_secrets_are_blanked_by_their_key_at_any_depth(key: str, log_output: CapturedLog) -> None:
+def test_secrets_are_masked_by_their_key_at_any_depth(key: str, log_output: CapturedLog) -> None:
     log_output.configure()
     facts: dict[str, Any] = {"headers": {"nested": [{key: "hunter2"}]}, key: "hunter2"}
     logging.get_logger("x").warning("sent", **facts)
@@ -99,7 +99,7 @@ def test_counts_of_tokens_are_no_secret(log_output: CapturedLog) -> None:
         "-----BEGIN PRIVATE KEY-----\nhunter2\nand then nothing",
     ],
 )
-def test_secrets_are_blanked_by_their_looks(text: str, log_output: CapturedLog) -> None:
+def test_secrets_are_masked_by_their_format(text: str, log_output: CapturedLog) -> None:
     log_output.configure()
     logging.get_logger("x").info(text)
     stdlib.getLogger("other.library").warning(text)
@@ -121,7 +121,7 @@ def test_secrets_are_blanked_by_their_looks(text: str, log_output: CapturedLog) 
         "-----BEGIN CERTIFICATE-----",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_values_that_are_no_secrets_are_not_masked(text: str) -> None:
     assert secrets.remove_secrets(text) == text
 
 
@@ -137,14 +137,14 @@ def test_tracebacks_are_written_without_secrets(log_output: CapturedLog) -> None
     assert KEY not in record["exception"]
 
 
-def test_the_standard_librarys_records_take_the_same_way(log_output: CapturedLog) -> None:
+def test_records_of_the_standard_library_have_the_same_format(log_output: CapturedLog) -> None:
     log_output.configure()
     stdlib.getLogger("other.library").warning("something %s", "old")
 
     assert json.loads(log_output.getvalue())["event"] == "something old"
 
 
-def test_a_record_for_people_is_a_line_with_the_traceback_below(log_output: CapturedLog) -> None:
+def test_a_record_in_text_format_is_one_line_with_the_traceback_below(log_output: CapturedLog) -> None:
     logging.configure("INFO", "console")
     try:
         raise RuntimeError("broke")
@@ -156,7 +156,7 @@ def test_a_record_for_people_is_a_line_with_the_traceback_below(log_output: Capt
     assert below[-1] == "RuntimeError: broke"
 
 
-def test_what_came_from_outside_makes_no_line_of_its_own_and_no_colour(log_output: CapturedLog) -> None:
+def test_external_values_add_no_lines_and_no_colours(log_output: CapturedLog) -> None:
     logging.configure("INFO", "console")
     logging.get_logger("hansei.x").warning("refused\n[error    ] twice", why="a\n2026-01-01 error", team="\x1b[31m赤")
 
@@ -166,7 +166,7 @@ def test_what_came_from_outside_makes_no_line_of_its_own_and_no_colour(log_outpu
     assert r"team=\x1b[31m赤" in line
 
 
-def test_where_nobody_configured_it_only_warnings_are_written_without_secrets() -> None:
+def test_without_configuration_only_warnings_are_logged_and_secrets_are_masked() -> None:
     script = f"""
 from chassis.logging import get_logger
 get_logger("hansei.x").info("detail")

@@ -29,7 +29,7 @@ async def test_a_call_above_the_limit_is_refused_with_a_retry_delay(start_probe:
     assert (await probe.Echo(pb.EchoRequest(text="now"))).text == "now"
 
 
-async def test_streams_have_places_of_their_own(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_streams_have_admission_slots_of_their_own(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe(max_concurrent_streams=1)
     probe = connect_probe(server.address)
     following = probe.Follow(pb.FollowRequest())

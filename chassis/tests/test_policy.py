@@ -38,7 +38,7 @@ def test_a_policy_that_breaks_a_rule_is_refused_by_name(changes: dict[str, objec
     assert "a.v1.S/Get" in str(refused.value)
 
 
-def test_only_what_may_be_retried_is_retried_and_only_unavailable() -> None:
+def test_only_methods_that_allow_it_are_retried_and_only_on_unavailable() -> None:
     config = build_service_config(
         {"/a.v1.S/Get": MethodPolicy(5, "read", True), "/a.v1.S/Put": MethodPolicy(5, "none", False)},
         follow_health=True,
@@ -52,7 +52,7 @@ def test_only_what_may_be_retried_is_retried_and_only_unavailable() -> None:
     assert config["healthCheckConfig"] == {"serviceName": ""}
 
 
-def test_a_channel_to_the_own_process_does_not_follow_health() -> None:
+def test_a_channel_within_the_process_does_not_watch_health() -> None:
     assert "healthCheckConfig" not in build_service_config(policies(), follow_health=False)
 
 
@@ -65,6 +65,6 @@ def test_a_channel_to_the_own_process_does_not_follow_health() -> None:
         ("unix:/run/x.sock", "unix:/run/x.sock"),
     ],
 )
-def test_names_are_looked_up(address: str, expected: str) -> None:
+def test_names_are_resolved_by_dns(address: str, expected: str) -> None:
     assert build_target(address) == expected
     assert address != OWN

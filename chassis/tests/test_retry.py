@@ -65,7 +65,7 @@ async def test_the_last_error_is_raised_after_the_last_attempt() -> None:
     assert len(time.pauses) == 1
 
 
-async def test_an_error_that_does_not_pass_is_raised_at_once() -> None:
+async def test_a_permanent_error_is_raised_at_once() -> None:
     time = Time()
     with pytest.raises(NotFound):
         await run(RetryPolicy(), time, NotFound("gone"))
@@ -86,7 +86,7 @@ async def test_retry_after_is_added_to_the_pause_up_to_the_longest() -> None:
     assert time.pauses == [3.5, 6]
 
 
-def test_without_a_loop_the_same_policy_holds() -> None:
+def test_blocking_code_uses_the_same_policy() -> None:
     left = [Unavailable("1"), Unavailable("2")]
 
     def fail_then_succeed() -> str:

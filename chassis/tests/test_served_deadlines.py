@@ -48,7 +48,7 @@ async def test_the_policy_of_a_method_limits_a_call_without_a_deadline(
     assert 0 < left <= 7
 
 
-async def test_a_method_with_a_model_takes_longer_if_the_caller_has_longer(
+async def test_a_method_that_calls_a_model_may_use_a_longer_deadline_of_the_caller(
     start_probe: Serve, connect_probe: Connect
 ) -> None:
     probe = connect_probe((await start_probe()).address, timeout=7, longest=100)

@@ -129,7 +129,7 @@ async def test_a_quota_error_has_a_retry_delay(start_probe: Serve, connect_probe
     assert (caught.value.reason, caught.value.retry_after) == ("QUOTA", 2.5)
 
 
-async def test_a_message_too_large_to_send_or_to_take_is_refused(start_probe: Serve, connect_probe: Connect) -> None:
+async def test_a_message_too_large_to_send_or_to_receive_is_refused(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe(max_message_bytes=64 * 1024)
     probe, unaware = connect_probe(server.address, max_message_bytes=64 * 1024), connect_probe(server.address)
     oversized = pb.EchoRequest(text="x" * 70_000)
@@ -152,7 +152,7 @@ async def test_a_failing_model_is_not_asked_again_by_grpc(start_probe: Serve, co
     assert server.probe.calls == 1
 
 
-async def test_what_says_when_to_come_back_is_tried_again_if_its_policy_allows(
+async def test_an_error_with_a_retry_delay_is_retried_if_the_policy_allows_it(
     start_probe: Serve, connect_probe: Connect
 ) -> None:
     server = await start_probe()

@@ -55,7 +55,7 @@ async def caller(stack: AsyncExitStack, files: dict[str, str] | None, address: s
     return stub(peers)
 
 
-async def test_a_caller_with_the_right_certificate_gets_in(
+async def test_a_caller_with_a_valid_certificate_is_accepted(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway,search")
@@ -78,7 +78,7 @@ async def test_a_caller_of_another_name_is_refused_and_reaches_no_handler(
 
 
 @pytest.mark.parametrize("who", ["no TLS", "another authority"])
-async def test_who_cannot_show_a_certificate_of_the_authority_is_cut_off(
+async def test_a_caller_without_a_certificate_of_the_authority_is_disconnected(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority, who: str
 ) -> None:
     running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
@@ -88,7 +88,9 @@ async def test_who_cannot_show_a_certificate_of_the_authority_is_cut_off(
         await stranger.Echo(pb.EchoRequest(text="hello"))
 
 
-async def test_who_shows_no_certificate_is_cut_off(stack: AsyncExitStack, tmp_path: Path, authority: Authority) -> None:
+async def test_a_caller_without_a_certificate_is_disconnected(
+    stack: AsyncExitStack, tmp_path: Path, authority: Authority
+) -> None:
     running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
     async with grpc.aio.secure_channel(running.address, grpc.ssl_channel_credentials(authority.pem)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -104,7 +106,7 @@ async def test_without_named_callers_a_certificate_is_not_asked_for(
         assert (await rpc.ProbeServiceStub(channel).Echo(pb.EchoRequest(text="hello"), timeout=5)).text == "hello"
 
 
-async def test_a_server_of_another_name_is_not_believed(
+async def test_a_server_certificate_with_another_name_is_rejected(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     running = await start_probe(stack, authority.issue(tmp_path / "callee", "somebody.else"))
@@ -190,7 +192,7 @@ async def test_plaintext_beyond_this_machine_needs_the_setting(stack: AsyncExitS
     await stack.enter_async_context(serve(service(Probe()), "0.0.0.0:0", settings=meant))
 
 
-async def test_callers_cannot_be_known_without_tls() -> None:
+async def test_callers_cannot_be_identified_without_tls() -> None:
     with pytest.raises(BadSetting, match=r"HANSEI_TLS_CALLERS: .*HANSEI_TLS_\* must be set"):
         async with serve(service(Probe()), settings=ServiceSettings(tls_callers="gateway")):
             raise AssertionError("served")

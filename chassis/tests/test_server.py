@@ -14,7 +14,7 @@ POLICIES = {
 def register_nothing(servicer: object, server: object) -> None: ...
 
 
-def test_methods_without_a_timeout_are_endless_and_so_are_those_named() -> None:
+def test_methods_without_a_timeout_and_listed_methods_are_endless() -> None:
     methods = ["Get", "Watch", "Follow"]
 
     assert find_endless_methods(NAME, methods, Registration(register_nothing, None), POLICIES) == {"Watch"}
@@ -24,7 +24,7 @@ def test_methods_without_a_timeout_are_endless_and_so_are_those_named() -> None:
     }
 
 
-def test_a_method_that_is_not_there_cannot_be_endless() -> None:
+def test_an_unknown_method_cannot_be_declared_endless() -> None:
     with pytest.raises(ValueError, match="Wach"):
         find_endless_methods(NAME, ["Watch"], Registration(register_nothing, None, {"Wach"}), POLICIES)
 

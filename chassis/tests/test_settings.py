@@ -116,7 +116,7 @@ def test_a_bad_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 @pytest.mark.parametrize("variable", ["PRICES", "HANSEI_PRICES"])
-def test_a_setting_that_is_no_json_is_named(  # G-10
+def test_a_setting_with_invalid_json_is_named(  # G-10
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
 ) -> None:
     monkeypatch.setenv(variable, "sk-hunter2hunter2 {")
@@ -126,7 +126,7 @@ def test_a_setting_that_is_no_json_is_named(  # G-10
     assert capsys.readouterr().err == f"{variable}: not JSON\n"
 
 
-def test_a_secret_in_a_setting_that_is_none_is_not_shown(
+def test_a_password_inside_another_setting_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEARCH_ALPHA", "postgresql://app:hunter2@db/x")
@@ -138,7 +138,7 @@ def test_a_secret_in_a_setting_that_is_none_is_not_shown(
     assert "postgresql://app:" in complaint
 
 
-def test_a_complaint_goes_to_stderr_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:  # G-08
+def test_a_settings_error_is_written_to_stderr_unchanged(capsys: pytest.CaptureFixture[str]) -> None:  # G-08
     with pytest.raises(SystemExit) as exit_:
         exit_for(str(BadSetting("OPENAI_API_KEY is not set")))
 
@@ -146,7 +146,7 @@ def test_a_complaint_goes_to_stderr_as_it_is(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "OPENAI_API_KEY is not set\n"
 
 
-def test_peers_are_the_addresses_that_are_set() -> None:
+def test_peers_are_the_services_whose_address_is_set() -> None:
     assert load(ShopSettings, search_addr="s:1").peer_addresses() == {"search": "s:1"}
 
 

@@ -69,14 +69,14 @@ def test_there_is_exactly_one_error_info() -> None:
     assert sorted(kinds) == ["google.rpc.BadRequest", "google.rpc.ErrorInfo"]
 
 
-def test_when_to_come_back_travels_as_retry_info() -> None:
+def test_the_retry_delay_is_sent_as_retry_info() -> None:
     wire = status.encode(ResourceExhausted("busy", retry_after=1.5), "x")
 
     assert any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in details_of(wire))
     assert over_the_wire(wire).retry_after == 1.5
 
 
-def test_at_most_fifty_violations_travel_and_the_rest_is_counted() -> None:
+def test_at_most_fifty_violations_are_sent_and_the_rest_is_counted() -> None:
     violations = [Violation(f"f[{i}]", "wrong", "RULE") for i in range(400)]
 
     error = over_the_wire(status.encode(InvalidArgument("m", violations=violations), "x"))
@@ -120,7 +120,7 @@ def test_japanese_arrives_unchanged() -> None:
         (grpc.StatusCode.UNIMPLEMENTED, CLASS_OF_CODE["UNIMPLEMENTED"], "UNIMPLEMENTED"),
     ],
 )
-def test_what_grpc_itself_failed_names_the_peer(code: grpc.StatusCode, cls: type, reason: str) -> None:
+def test_an_error_of_grpc_itself_names_the_peer(code: grpc.StatusCode, cls: type, reason: str) -> None:
     error = status.decode(rpc_error(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
 
     assert (type(error), error.reason) == (cls, reason)
@@ -128,7 +128,7 @@ def test_what_grpc_itself_failed_names_the_peer(code: grpc.StatusCode, cls: type
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN])
-def test_addresses_of_the_inside_are_not_passed_on(code: grpc.StatusCode) -> None:
+def test_internal_addresses_are_not_passed_on(code: grpc.StatusCode) -> None:
     error = status.decode(rpc_error(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
 
     assert "10.0.0.7" not in error.message

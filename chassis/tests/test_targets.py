@@ -72,7 +72,7 @@ def history() -> SessionHistory:
         ("call.args.items.all(item, seen(item))", False),
     ],
 )
-def test_the_vocabulary(source: str, expected: bool, history: SessionHistory) -> None:
+def test_each_function_and_field_of_a_target_is_evaluated(source: str, expected: bool, history: SessionHistory) -> None:
     assert is_match(source, history=history) is expected
 
 
@@ -207,7 +207,7 @@ def test_a_target_names_the_tools_that_can_match(source: str, tools: set[str] | 
     assert Target(source).tools == tools
 
 
-def test_a_session_with_more_text_than_it_keeps_has_seen_everything() -> None:
+def test_a_session_whose_texts_were_cut_reports_every_value_as_seen() -> None:
     session = SessionHistory()
     session.add_message("b" * (MAX_TEXT_CHARS + 1))
     assert is_match("seen('A-1') && seen(4)", history=session)

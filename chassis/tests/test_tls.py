@@ -24,7 +24,7 @@ def test_without_files_there_is_no_tls() -> None:
 
 
 @pytest.mark.parametrize("missing", ["tls_certificate", "tls_key", "tls_authorities"])
-def test_one_file_is_no_use_without_the_others(tmp_path: Path, missing: str) -> None:
+def test_one_tls_file_without_the_others_is_refused(tmp_path: Path, missing: str) -> None:
     names = ["tls_certificate", "tls_key", "tls_authorities"]
     files: dict[str, Any] = dict(zip(names, Authority().issue(tmp_path, "a").values(), strict=True))
     settings = ServiceSettings(**{**files, missing: ""})
@@ -56,7 +56,7 @@ def test_unusable_files_are_named(tmp_path: Path, file: str, content: bytes | st
     assert "PRIVATE KEY" not in str(caught.value)
 
 
-def test_a_renewed_certificate_is_used_from_the_next_look(tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_used_after_the_next_check(tmp_path: Path) -> None:
     authority = Authority()
     certificates = certificates_in(tmp_path, authority, "curator", "curator.hansei.svc")
     first = certificates.current(now=True)
@@ -69,7 +69,7 @@ def test_a_renewed_certificate_is_used_from_the_next_look(tmp_path: Path) -> Non
     assert renewed.expires - first.expires > timedelta(days=28)
 
 
-def test_files_that_do_not_fit_together_yet_are_passed_over(tmp_path: Path) -> None:
+def test_files_that_do_not_match_yet_are_ignored(tmp_path: Path) -> None:
     authority = Authority()
     certificates = certificates_in(tmp_path, authority, "old")
     authority.issue(tmp_path / "new", "new")
@@ -95,7 +95,7 @@ class Context:
         return {"x509_subject_alternative_name": self._names, "x509_common_name": [b"gateway"]}
 
 
-def test_callers_are_known_by_the_names_of_their_certificates() -> None:
+def test_callers_are_identified_by_the_names_of_their_certificates() -> None:
     callers = Callers(["gateway", "search"])
     callers.check(Context("search.hansei.svc", "search"))
     for names in (["planner"], ["gateway.evil"], []):
@@ -125,7 +125,7 @@ def test_callers_are_known_by_the_names_of_their_certificates() -> None:
         ("127.0.0.1.example.com:1", False),
     ],
 )
-def test_what_is_this_machine(address: str, loopback: bool) -> None:
+def test_loopback_addresses_are_on_this_machine(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback
 
 

@@ -35,7 +35,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
-async def test_a_call_joins_the_callers_trace_hands_it_on_and_is_exported_at_the_latest_on_exit() -> None:
+async def test_a_call_continues_the_trace_of_its_caller_and_is_exported_before_exit() -> None:
     collector, server = Collector(), grpc.aio.server()
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]

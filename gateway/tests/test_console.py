@@ -33,7 +33,7 @@ async def test_other_addresses_redirect_to_the_page(path: str) -> None:
     assert (response.status_code, response.headers["location"]) == (307, PREFIX)
 
 
-async def test_the_page_is_asked_for_again_and_its_files_are_kept() -> None:
+async def test_the_page_is_revalidated_and_its_files_are_cached() -> None:
     async with client() as http:
         page = await http.get(PREFIX)
         assets = [
@@ -49,13 +49,13 @@ async def test_the_page_is_asked_for_again_and_its_files_are_kept() -> None:
     }
 
 
-async def test_all_modules_are_asked_for_at_once() -> None:
+async def test_the_page_preloads_all_modules() -> None:
     preloaded = re.findall(r'modulepreload" href="[0-9a-f]{16}/([^"]+)"', await index())
     assert sorted(preloaded) == [path.relative_to(PAGE).as_posix() for path in SOURCES]
 
 
 @pytest.mark.parametrize("path", [PREFIX, f"{PREFIX}nothing", "/"])
-async def test_every_answer_forbids_what_the_page_does_not_need(path: str) -> None:
+async def test_every_response_has_a_strict_content_security_policy(path: str) -> None:
     async with client() as http:
         headers = (await http.get(path)).headers
     policy = dict(directive.split(" ", 1) for directive in headers["content-security-policy"].split("; "))
@@ -68,12 +68,12 @@ async def test_every_answer_forbids_what_the_page_does_not_need(path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["%2e%2e/files.py", "index.html", "0000000000000000/js/main.js"])
-async def test_only_the_files_of_the_page_are_given(path: str) -> None:
+async def test_only_the_files_of_the_page_are_served(path: str) -> None:
     async with client() as http:
         assert (await http.get(PREFIX + path)).status_code == 404
 
 
-async def test_everything_else_is_handed_on() -> None:
+async def test_other_paths_are_passed_to_the_application() -> None:
     async with client() as http:
         assert (await http.get("/v1/playbooks")).text == "behind"
         assert (await http.get("/consoles")).text == "behind"
@@ -90,7 +90,7 @@ async def test_files_are_compressed_for_clients_that_accept_it() -> None:
     assert gzip.decompress(body) == plain.content
 
 
-async def test_the_page_holds_nothing_inline_and_nothing_from_elsewhere() -> None:
+async def test_the_page_has_no_inline_code_and_no_external_files() -> None:
     text = await index()
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=", text) == []
     elsewhere = re.compile(rb"https?://(?!www\.w3\.org/2000/svg)|url\((?!#)|@import")

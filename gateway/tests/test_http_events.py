@@ -80,7 +80,7 @@ async def test_a_feed_that_is_resumed_needs_no_snapshot() -> None:
 
 
 @pytest.mark.parametrize("identity", ["x", "-1", "1" * 19, "1 2"])
-async def test_a_last_event_that_is_none_is_a_problem(identity: str) -> None:
+async def test_an_invalid_last_event_id_is_a_problem(identity: str) -> None:
     peers = Peers()
     async with client_of(peers) as client:
         response = await client.get("/v1/playbooks/d/events", headers={"Last-Event-ID": identity})
@@ -89,7 +89,7 @@ async def test_a_last_event_that_is_none_is_a_problem(identity: str) -> None:
     assert peers.requests == []
 
 
-async def test_what_fails_at_once_has_its_status() -> None:
+async def test_a_stream_that_fails_at_once_has_an_error_status() -> None:
     peers = Peers(answers={"WatchExecution": []}, raises={"WatchExecution": NotFound("no execution", reason="NO_SUCH")})
     async with client_of(peers) as client:
         response = await client.get(f"/v1/executions/{EXECUTION}/events")
@@ -132,7 +132,7 @@ class Endless(Peers):
     left: asyncio.Event
 
 
-async def test_an_endless_stream_ends_when_the_server_goes() -> None:
+async def test_an_endless_stream_ends_when_the_server_stops() -> None:
     peers, progress = Endless(), CallsInProgress()
     peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress) as client:
@@ -147,7 +147,7 @@ async def test_an_endless_stream_ends_when_the_server_goes() -> None:
     assert (late.status_code, late.json()["reason"]) == (503, "SERVER_DRAINING")
 
 
-async def test_streams_have_a_limit_of_their_own_and_leave_requests_their_places() -> None:
+async def test_streams_have_a_limit_of_their_own_and_take_no_slots_of_requests() -> None:
     peers, progress = Endless(), CallsInProgress()
     peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress, limit=1) as client:

@@ -91,7 +91,7 @@ async def test_the_bullets_are_the_context_of_the_model(agent: str, event: dict[
     assert recall.query_text == event.get("prompt", "Work on shop")
 
 
-async def test_a_session_gets_each_bullet_once_until_it_forgets_its_context() -> None:
+async def test_a_session_gets_each_bullet_once_until_its_context_is_cleared() -> None:
     peers = peers_with("Run pnpm add.")
     async with client_of(peers) as client:
 
@@ -105,7 +105,7 @@ async def test_a_session_gets_each_bullet_once_until_it_forgets_its_context() ->
         assert await ask(CLAUDE_PROMPT) == {}
 
 
-async def test_what_does_not_fit_into_the_context_of_an_agent_is_left_out() -> None:
+async def test_bullets_that_do_not_fit_into_the_context_are_omitted() -> None:
     text = str((await post(peers_with(*["x" * 3_000] * 5), "claude-code", CLAUDE_PROMPT)).json())
     assert "[b-2]" in text
     assert "[b-3]" not in text
@@ -127,7 +127,7 @@ async def test_without_bullets_nothing_is_added() -> None:
         ("cursor", {**CURSOR, "hook_event_name": "afterAgentThought", "text": "hm"}),
     ],
 )
-async def test_other_events_change_nothing_and_ask_nobody(agent: str, event: dict[str, Any]) -> None:
+async def test_other_events_change_nothing_and_call_no_service(agent: str, event: dict[str, Any]) -> None:
     peers = peers_with("Run pnpm add.")
     response = await post(peers, agent, event)
     assert (response.status_code, response.json()) == (200, {})
@@ -254,7 +254,7 @@ async def test_results_and_prompts_are_reported_to_the_guards() -> None:
 
 
 @pytest.mark.parametrize("method", ["CheckCall", "ReportCall"])
-async def test_an_agent_goes_on_while_the_guards_are_unavailable(method: str) -> None:
+async def test_an_agent_continues_while_the_guards_are_unavailable(method: str) -> None:
     peers = peers_with("Run pnpm add, not npm install.")
     peers.raises[method] = Unavailable("evidence is unavailable")
     event = {**COMMON, "hook_event_name": "PreToolUse" if method == "CheckCall" else "PostToolUse", **CALL}

@@ -48,7 +48,7 @@ def encode(value: str) -> str:
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-async def test_a_hostile_id_is_the_methods_or_breaks_its_contract(value: str) -> None:
+async def test_a_hostile_id_reaches_the_method_unchanged_or_is_refused(value: str) -> None:
     peers = Peers()
     async with client_of(peers) as client:
         for binding, name in CASES:
@@ -79,7 +79,7 @@ async def test_an_encoded_letter_is_that_letter() -> None:
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))
-def test_for_all_segments_a_routed_path_has_as_many(segments: list[str]) -> None:
+def test_a_routed_path_has_as_many_segments_for_any_id(segments: list[str]) -> None:
     sent = "/".join(quote(segment, safe="") for segment in segments)
     path = decode_path({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
     assert path.count("/") == len(segments)

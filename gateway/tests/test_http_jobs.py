@@ -81,7 +81,9 @@ async def test_a_file_is_the_body_and_the_other_fields_are_in_the_query() -> Non
         ({"dataset": "d", "content": "W10="}, b"", "content"),
     ],
 )
-async def test_a_file_without_what_it_needs_is_refused(query: dict[str, str], content: bytes, field: str) -> None:
+async def test_a_file_without_its_required_parameters_is_refused(
+    query: dict[str, str], content: bytes, field: str
+) -> None:
     peers = Peers()
     async with client_of(peers) as client:
         response = await client.post("/v1/trajectories/parse", params=query, content=content)
@@ -112,7 +114,7 @@ async def test_a_job_is_followed_until_it_has_ended() -> None:
         ("POST", "/dead-letters/retry"),
     ],
 )
-async def test_a_job_is_its_makers_over_http_too(tmp_path: Path, verb: str, path: str) -> None:
+async def test_a_job_belongs_to_its_creator_over_http_too(tmp_path: Path, verb: str, path: str) -> None:
     """Somebody else's is answered like one that nobody made, and its service is not asked."""
     created = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB))
     peers = Peers(answers={"SubmitTrajectories": [created]})
@@ -143,7 +145,7 @@ async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
     assert [request.WhichOneof("part") for request in peers.requests] == ["head"]
 
 
-async def test_a_reader_submits_nothing(tmp_path: Path) -> None:
+async def test_a_credential_with_the_scope_read_submits_no_job(tmp_path: Path) -> None:
     peers = Peers()
     async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
         headers = {"Authorization": await entry.key("acme", "read")}
@@ -152,7 +154,7 @@ async def test_a_reader_submits_nothing(tmp_path: Path) -> None:
     assert peers.requests == []
 
 
-async def test_a_job_that_is_not_there_is_a_problem() -> None:
+async def test_an_unknown_job_is_a_problem() -> None:
     peers = Peers(raises={"GetJob": NotFound("no such job", reason="JOB_NOT_FOUND")})
     async with client_of(peers) as client:
         response = await client.get(f"/v1/jobs/{JOB}")

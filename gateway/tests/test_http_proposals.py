@@ -56,7 +56,7 @@ async def test_a_report_run_with_a_valid_report(path: str, kind: str) -> None:
     assert "zz" not in str(request)  # G-26
 
 
-async def test_what_is_left_out_stays_out() -> None:
+async def test_omitted_fields_stay_omitted() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         await client.post(RUNS[0], json={"dashboard": DASHBOARD, "constraints": ["a", "b"], "focusNodeId": None})
@@ -78,7 +78,7 @@ async def test_a_report_run_without_a_valid_report_is_a_response(path: str) -> N
 
 
 @pytest.mark.parametrize("path", RUNS)
-async def test_a_dashboard_that_is_none_is_400(path: str) -> None:
+async def test_an_invalid_dashboard_is_400(path: str) -> None:
     message = "dashboard is required (object with trays)"
     run = report.ReportRun(ok=False, errors=[message], stop_reason=report.STOP_REASON_DASHBOARD_INVALID)
     async with client_of(ending(run)) as client:
@@ -98,7 +98,7 @@ async def test_a_dashboard_that_is_none_is_400(path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", RUNS)
-async def test_what_fails_is_500_in_the_same_shape(path: str, failure: Exception, message: str) -> None:
+async def test_a_failure_is_500_in_the_same_shape(path: str, failure: Exception, message: str) -> None:
     async with client_of(Peers(raises={"RunOrganizer": failure, "RunAdvisor": failure})) as client:
         response = await client.post(path, json={"dashboard": DASHBOARD})
     assert response.status_code == 500

@@ -31,7 +31,7 @@ SEARCH = {"dataset": "http-example", "query": {"query_text": "commit fails witho
 RESTORE = {"request_id": "5c0a4b86-1f0f-4b8f-9b52-2a5f6c1d7e02", "revision": "0"}
 
 
-async def test_learning_over_http() -> None:
+async def test_a_trajectory_is_learned_over_http() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         response = await client.post("/v1/learn", json=LEARN)
@@ -65,7 +65,7 @@ async def test_one_correlation_id_goes_through_all_hops(headers: dict[str, str],
     assert re.fullmatch(expected, only)
 
 
-async def test_searching_over_http() -> None:
+async def test_bullets_are_searched_over_http() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         response = await client.post("/v1/search", json={**SEARCH, "min_revision": 3})
@@ -139,7 +139,7 @@ async def test_a_request_that_breaks_a_rule_is_a_problem(verb: str, path: str, b
         (Unavailable("down", retry_after=0.2), 503, {"reason": "UNAVAILABLE"}),
     ],
 )
-async def test_errors_from_behind_keep_their_reasons(error: HanseiError, status: int, facts: dict[str, Any]) -> None:
+async def test_errors_of_services_keep_their_reasons(error: HanseiError, status: int, facts: dict[str, Any]) -> None:
     async with client_of(Peers(raises={"GetPlaybook": error})) as client:
         response = await client.get("/v1/playbooks/d")
     assert (response.status_code, response.headers["content-type"]) == (status, PROBLEM)
@@ -195,7 +195,7 @@ async def test_the_document_asks_for_the_token_where_one_is_set(tmp_path: Path) 
     assert (await document())["security"] == [{}, {"token": []}]
 
 
-async def test_every_reference_of_the_document_leads_somewhere() -> None:
+async def test_every_reference_of_the_document_is_defined() -> None:
     described = await document()
     schemas = described["components"]["schemas"]
     text = json.dumps(described)
@@ -242,7 +242,7 @@ async def test_path_and_body_are_one_request_and_may_not_contradict_each_other()
     assert other.json()["detail"] == "dataset is 'e' in the body and 'd' in the path"
 
 
-async def test_the_services_tell_how_they_are() -> None:
+async def test_the_health_of_the_services_is_reported() -> None:
     async with client_of(Peers()) as client:
         response = await client.get("/v1/services")
     assert response.json()["services"] == [

@@ -58,7 +58,7 @@ async def test_a_field_that_is_missing_or_of_another_type_is_422(body: Any, fiel
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"query": "\\ud800"}'])
-async def test_what_is_no_json_text_is_422(content: bytes) -> None:
+async def test_a_body_that_is_no_json_is_422(content: bytes) -> None:
     async with client_of(Peers()) as client:
         assert (await client.post("/workflow/run", content=content, headers=JSON)).status_code == 422
 
@@ -82,7 +82,7 @@ async def test_an_invalid_dataset_name_is_400(name: str) -> None:
         ({"generate": ResourceExhausted("busy")}, 429, "busy"),
     ],
 )
-async def test_what_fails_behind_has_its_status(raises: dict[str, Exception], status: int, detail: str) -> None:
+async def test_an_error_of_a_service_has_its_status(raises: dict[str, Exception], status: int, detail: str) -> None:
     async with client_of(Peers(raises=raises)) as client:
         response = await client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (status, {"detail": detail})
@@ -143,7 +143,7 @@ NO_CREDENTIAL = [None, "", "Bearer", "Bearer wrong", "Bearer tokenx", "Basic tok
 
 
 @pytest.mark.parametrize(("verb", "path"), PROTECTED)
-async def test_with_a_token_nothing_but_health_is_open(tmp_path: Path, verb: str, path: str) -> None:
+async def test_with_a_token_only_health_needs_no_credential(tmp_path: Path, verb: str, path: str) -> None:
     peers = Peers()
     async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(peers, guard=entry.guard) as client:
         for credential in NO_CREDENTIAL:
@@ -156,7 +156,7 @@ async def test_with_a_token_nothing_but_health_is_open(tmp_path: Path, verb: str
 
 
 @pytest.mark.parametrize("credential", ["Bearer token", "bearer token"])
-async def test_the_token_opens(tmp_path: Path, credential: str) -> None:
+async def test_a_request_with_the_token_is_accepted(tmp_path: Path, credential: str) -> None:
     async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
         response = await client.post("/workflow/run", json={"query": "Q"}, headers={"Authorization": credential})
     assert response.status_code == 200  # G-30

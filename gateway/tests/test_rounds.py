@@ -30,7 +30,7 @@ from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
         ([1] * 10, [], {"max_rounds": 10}, (10, 10, "max_rounds_reached", 9)),  # G-70
     ],
 )
-async def test_vectors(
+async def test_the_examples_of_the_specification_hold(
     scores: list[float], verdicts: list[Any], fields: dict[str, Any], expected: tuple[int, int, str, int]
 ) -> None:
     stage = Stage({"t1": scores}, verdicts)
@@ -46,7 +46,7 @@ async def test_vectors(
     assert result.best_submission == f" {expected[1]}"
 
 
-async def test_the_order_of_a_round() -> None:
+async def test_a_round_is_generated_evaluated_stored_and_judged_in_order() -> None:
     stage = Stage({"t1": [80, 85]}, [STOP])
     rounds_delivered: list[int] = []
 
@@ -73,7 +73,7 @@ async def test_the_usage_of_every_call_is_summed() -> None:
     assert [event.round.usage.calls for event in stage.events if event.team_id == "t1"] == [2, 2]
 
 
-async def test_what_each_peer_is_asked() -> None:
+async def test_each_peer_gets_the_request_of_the_specification() -> None:
     config = evaluation.EvaluationConfig(model="openai:m")
     stage = Stage({"t1": [80, 85]}, [STOP])
     await stage.run(
@@ -103,7 +103,7 @@ async def test_what_each_peer_is_asked() -> None:
     assert "| 85.00 ← あなたのチーム" in judge.formatted_prompt  # G-59
 
 
-async def test_rows_and_judgements_of_the_leaderboard() -> None:
+async def test_the_leaderboard_gets_a_row_and_a_judgement_for_each_round() -> None:
     stage = Stage({"t1": [80.25, 70, 60]}, [CONTINUE, CONTINUE])
     await stage.run(rounds_request(max_rounds=3))
     rows = [request.entry for request in stage.requests_of("row")]

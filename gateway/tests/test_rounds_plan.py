@@ -23,7 +23,7 @@ def seconds(made: rounds.RunRoundsRequest) -> tuple[float, ...]:
     return tuple(limit.ToTimedelta().total_seconds() for limit in limits)
 
 
-def test_defaults() -> None:
+def test_an_unset_plan_has_the_defaults() -> None:
     request = rounds.RunRoundsRequest(user_prompt="p", teams=[team("a")])
     made = plan(request)
     assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (5, 2, True)  # G-47
@@ -34,7 +34,7 @@ def test_defaults() -> None:
     assert not made.HasField("judge_model")
 
 
-def test_what_is_given_is_used() -> None:
+def test_set_values_of_a_plan_are_used() -> None:
     timeouts = {
         f"{name}_timeout": Duration(seconds=1, nanos=500_000_000) for name in ("submission", "judgment", "team")
     }
@@ -49,7 +49,7 @@ def test_what_is_given_is_used() -> None:
     assert made.execution_id == "execution-1"
 
 
-def test_one_round_at_most_is_one_at_least() -> None:
+def test_max_rounds_of_one_limits_min_rounds_to_one() -> None:
     assert plan(rounds_request(max_rounds=1)).min_rounds == 1  # G-48
 
 
@@ -85,7 +85,7 @@ def test_a_plan_that_cannot_work_is_refused(fields: dict[str, Any], message: str
         {"team_timeout": Duration(seconds=7001)},
     ],
 )
-def test_the_contract_refuses_what_is_out_of_range(fields: dict[str, Any]) -> None:
+def test_the_contract_refuses_values_out_of_range(fields: dict[str, Any]) -> None:
     request = rounds.RunRoundsRequest(**{"user_prompt": "p", "teams": [team("a")], **fields})
     with pytest.raises(InvalidArgument):
         validation.check(request)

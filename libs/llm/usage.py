@@ -21,9 +21,13 @@ _MILLION = 1_000_000
 # The names follow OpenTelemetry's conventions for generative AI, where those define one.
 _meter = metrics.get_meter("hansei.llm")
 _tokens = _meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of answered model calls.")
-_cost = _meter.create_counter("hansei.llm.cost", "{USD}", "US dollars of answered model calls, where known.")
+_cost = _meter.create_counter(
+    "hansei.llm.cost", "{USD}", "Cost of answered model calls in US dollars, as far as it is known."
+)
 _calls = _meter.create_counter("hansei.llm.calls", "{call}", "Answered model calls.")
-_attempts = _meter.create_counter("hansei.llm.attempts", "{attempt}", "Attempts that answered model calls took.")
+_attempts = _meter.create_counter(
+    "hansei.llm.attempts", "{attempt}", "Attempts that were needed for answered model calls."
+)
 
 Number = TypeVar("Number", int, float)
 

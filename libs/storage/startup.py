@@ -39,7 +39,7 @@ def report_setting(setting: str) -> Iterator[None]:
     except (ArgumentError, ImportError, OSError) as error:
         raise BadSetting(f"{setting}: {shorten(str(error), _REASON_CHARS)}") from error
     except ValueError as error:  # its text holds parts of the URL
-        raise BadSetting(f"{setting}: not the URL of a database") from error
+        raise BadSetting(f"{setting}: is not the URL of a database") from error
 
 
 async def wait_until_open(

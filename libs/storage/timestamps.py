@@ -44,4 +44,4 @@ class Timestamp(TypeDecorator[datetime]):
         try:
             return None if value is None else from_microseconds(value)
         except (TypeError, OverflowError) as error:
-            raise UndecodableRow("a stored time is no time") from error
+            raise UndecodableRow("the database has a value that is not a time") from error

@@ -46,7 +46,7 @@ def check_memory(memory: ScriptedMemory) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_pydantic_ai() -> None:
+async def test_an_agent_of_pydantic_ai_uses_the_memory() -> None:
     pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -74,7 +74,7 @@ async def test_pydantic_ai() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_langgraph() -> None:
+def test_an_agent_of_langgraph_uses_the_memory() -> None:
     pytest.importorskip("langchain.agents", reason="the extra langgraph is not installed")
     from langchain.agents import create_agent
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -111,7 +111,7 @@ def test_langgraph() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_openai_agents() -> None:
+async def test_an_agent_of_openai_agents_uses_the_memory() -> None:
     pytest.importorskip("agents", reason="the extra openai-agents is not installed")
     from agents import Agent, ModelResponse, Runner, Usage, function_tool, set_tracing_disabled
     from agents.models.interface import Model
@@ -152,7 +152,7 @@ async def test_openai_agents() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_smolagents() -> None:
+def test_an_agent_of_smolagents_uses_the_memory() -> None:
     pytest.importorskip("smolagents", reason="the extra smolagents is not installed")
     from smolagents import CodeAgent, tool
     from smolagents.models import ChatMessage, MessageRole, Model

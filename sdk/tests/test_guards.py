@@ -64,7 +64,7 @@ def build_guard(service: Any, clock: Any = lambda: 0.0) -> SessionGuard:
     return SessionGuard(service, "d", "s", clock)
 
 
-def test_only_a_match_asks_the_server(service: RecordingService) -> None:
+def test_only_a_matching_call_is_checked_by_the_server(service: RecordingService) -> None:
     guard = build_guard(service)
     guard.add_message("Please commit.")
     assert guard.check("git_push").decision == "allow"
@@ -76,7 +76,7 @@ def test_only_a_match_asks_the_server(service: RecordingService) -> None:
     assert guard.check("git_commit").decision == "allow"
 
 
-def test_guards_are_read_again_after_a_while(service: RecordingService) -> None:
+def test_guards_are_refreshed_after_their_interval(service: RecordingService) -> None:
     now = [0.0]
     guard = build_guard(service, lambda: now[0])
     guard.check("git_push")

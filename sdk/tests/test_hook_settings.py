@@ -27,7 +27,7 @@ def put(file: Path, settings: Any) -> Path:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_what_was_there_is_there_after_the_removal(agent: str, tmp_path: Path) -> None:
+def test_removing_hooks_restores_the_former_settings(agent: str, tmp_path: Path) -> None:
     settings = {"model": "モデル", "hooks": {"PreToolUse": [MIXED], "Stop": [FOREIGN], "Empty": []}, "version": 1}
     file = put(tmp_path / "settings.json", settings)
     before = file.read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_any_settings_survive_installing_and_removing(
     assert json.loads(file.read_text(encoding="utf-8")) == settings
 
 
-def test_another_dataset_replaces_the_hooks_of_before(tmp_path: Path) -> None:
+def test_hooks_for_another_dataset_replace_the_former_hooks(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "settings.json"
     install(file, build_handlers("claude", OPTIONS, "hansei"), {})
     install(file, build_handlers("claude", HookOptions("shop", over_http=True), "'/a b/hansei'"), {})
@@ -114,7 +114,7 @@ def test_a_file_that_the_agent_could_not_read_is_left_alone(text: str, problem: 
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_files_are_those_of_each_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_agent_has_its_own_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(variable, raising=False)

@@ -82,7 +82,7 @@ def run_hook(*arguments: str, event: Any, **environment: str) -> subprocess.Comp
     ("agent", "name"),
     [(agent, name) for agent, events in EVENTS.items() for name in events if not name.lower().endswith("end")],
 )
-def test_the_gateway_answers_the_events_of_each_agent(gateway: Gateway, agent: str, name: str) -> None:
+def test_the_response_of_the_gateway_reaches_each_agent(gateway: Gateway, agent: str, name: str) -> None:
     event = EVENTS[agent][name]
     ran = run_hook(agent, "--url", gateway.url, "--dataset", "shop-1", event=event)
     assert (ran.returncode, json.loads(ran.stdout), ran.stderr) == (0, REPLY, "")
@@ -136,12 +136,12 @@ def closed_port() -> int:
         ("cursor", "beforeSubmitPrompt", {"continue": True}),
     ],
 )
-def test_without_a_gateway_the_agent_goes_on_and_one_line_says_so(
+def test_without_a_gateway_the_agent_continues_and_one_line_is_printed(
     agent: str, name: str, output: Any, closed_port: int
 ) -> None:
     url = f"http://127.0.0.1:{closed_port}"
     ran = run_hook(agent, "--url", url, event=EVENTS[agent][name])
-    notice = f"hansei: {url}: connection refused; going on without lessons"
+    notice = f"hansei: {url}: connection refused; continuing without lessons"
     assert ran.returncode == 0
     if output == "message":
         assert (json.loads(ran.stdout), ran.stderr) == ({"systemMessage": notice}, "")
@@ -155,10 +155,10 @@ def test_a_gateway_that_does_not_respond_is_given_up_after_the_time_limit() -> N
         start = time.monotonic()
         ran = run_hook("claude", "--url", url, event=EVENTS["claude"]["UserPromptSubmit"], HANSEI_HOOK_SECONDS="0.2")
         assert time.monotonic() - start < 20
-    assert "no response in time; going on without lessons" in json.loads(ran.stdout)["systemMessage"]
+    assert "no response in time; continuing without lessons" in json.loads(ran.stdout)["systemMessage"]
 
 
-def test_a_refusal_of_the_gateway_is_shown_and_the_agent_goes_on(gateway: Gateway) -> None:
+def test_a_refusal_of_the_gateway_is_shown_and_the_agent_continues(gateway: Gateway) -> None:
     gateway.status = 401
     ran = run_hook("claude", "--url", gateway.url, event=EVENTS["claude"]["UserPromptSubmit"])
     assert ran.returncode == 0

@@ -19,7 +19,7 @@ NOT_NEEDED = {
 }
 
 
-def test_a_client_imports_nothing_it_does_not_call_with() -> None:
+def test_importing_the_client_loads_no_unused_packages() -> None:
     code = "import sys, hansei.client.client; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert NOT_NEEDED & set(ran.stdout.split()) == set()

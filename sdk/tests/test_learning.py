@@ -61,7 +61,7 @@ def test_each_trajectory_has_one_outcome() -> None:
     assert not any(outcome.failure for outcome in outcomes)
 
 
-def test_so_many_at_a_time_and_no_more() -> None:
+def test_parallel_learn_calls_are_limited() -> None:
     # The barrier opens only when `jobs` calls wait in it at once: fewer would wait until the timeout.
     learner = Learner(jobs=4)
     assert len(learn_records(learner, records(*map(str, range(20))), jobs=4)) == 20
@@ -77,7 +77,7 @@ def test_a_refused_trajectory_is_an_outcome_and_the_next_is_learned() -> None:
     assert [outcome.failure for outcome in outcomes] == ["the dataset is locked", "the model gave no JSON", ""]
 
 
-def test_a_server_that_is_gone_stops_the_learning() -> None:
+def test_an_unavailable_server_stops_the_learning() -> None:
     learner = Learner()
     with pytest.raises(Unavailable):
         learn_records(learner, records("a", "gone", "b", "c"))

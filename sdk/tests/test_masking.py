@@ -18,7 +18,7 @@ SECRETS = (
 
 
 @given(SECRETS, st.text(), st.text())
-def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, after: str) -> None:
+def test_no_text_contains_the_value_of_a_secret(secret: str, before: str, after: str) -> None:
     masked = SecretMask({"OPENAI_API_KEY": secret}, ())(before + secret + after)
     # Two halves of the secret may be adjacent only around the text that replaced it.
     assume(not any(part and part in secret for part in (REDACTED, REDACTED[:1], REDACTED[-1:])))
@@ -26,7 +26,7 @@ def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, aft
 
 
 @given(SECRETS, st.recursive(st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_for_all_documents_it_is_at_no_depth(secret: str, document: Any) -> None:
+def test_a_secret_is_masked_at_any_depth_of_a_document(secret: str, document: Any) -> None:
     assume(secret not in REDACTED)
 
     def plant(value: Any) -> Any:

@@ -74,12 +74,12 @@ def test_only_bullets_that_were_served_are_cited() -> None:
     assert trajectory.status == tpb.TRAJECTORY_STATUS_SUCCESS
 
 
-def test_an_error_makes_it_a_failure() -> None:
+def test_an_error_makes_the_trajectory_a_failure() -> None:
     trajectory = Recording("d").trajectory(error="it broke", query="q")
     assert (trajectory.status, trajectory.error_message) == (tpb.TRAJECTORY_STATUS_FAILURE, "it broke")
 
 
-def test_it_is_bounded() -> None:
+def test_a_recording_is_bounded() -> None:
     run = Recording("d")
     run.add_served_bullets(Bullet(id=str(number)) for number in range(recording.MAX_BULLETS + 5))
     run.add_message(RecordedMessage("user", "x" * (recording.MAX_TEXT_CHARS + 5), name="n" * 999))

@@ -72,9 +72,7 @@ def test_a_long_document_that_is_no_list_of_lines_stays_whole(part_bytes: int) -
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_long_array_goes_in_pieces_but_the_messages_of_one_trajectory_do_not(
-    part_bytes: int, indent: int | None
-) -> None:
+def test_a_long_array_is_split_between_trajectories_and_never_within_one(part_bytes: int, indent: int | None) -> None:
     parser, ids = Parser(), [f"run-{number}" for number in range(50)]
     assert ids_of(parser, json.dumps([{"id": id_} for id_ in ids], indent=indent).encode()) == ids
     assert len(parser.parts) > 1
@@ -199,7 +197,7 @@ def test_trajectories_without_a_task_have_no_siblings() -> None:
     assert all(not run.siblings for run in add_siblings([record("", 1), record("", 2, good=False)]))
 
 
-def test_siblings_stay_within_what_a_request_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_siblings_stay_within_the_size_limit_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     many = add_siblings([record("a", number) for number in range(50)])
     assert {len(run.siblings) for run in many} == {module.MAX_SIBLINGS}
     monkeypatch.setattr(module, "MAX_SIBLING_BYTES", 40)

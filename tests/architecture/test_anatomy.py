@@ -31,7 +31,7 @@ def stems(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_folders_of_a_part(part: str) -> None:
+def test_a_part_has_only_the_allowed_folders(part: str) -> None:
     assert stems(ROOT / part) >= {"rpc", "usecases", "domain", "adapters", "tests", "bootstrap", "settings"}
 
 
@@ -41,12 +41,12 @@ def test_rpc_holds_servicers_and_conversions(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_use_cases_need_from_outside_is_in_ports(part: str) -> None:
+def test_dependencies_of_use_cases_are_in_ports(part: str) -> None:
     assert "ports" in stems(ROOT / part / "usecases")
 
 
 @pytest.mark.parametrize("part", KEEPING_STATE)
-def test_sql_is_schema_queries_repository(part: str) -> None:
+def test_sql_adapters_have_schema_queries_and_repository(part: str) -> None:
     assert stems(ROOT / part / "adapters/sql") >= {"schema", "queries", "repository", "migrations"}
 
 

@@ -64,7 +64,7 @@ def watched_reader(reader: Reader) -> Iterator[Reader]:
     assert reader.page.locator(MADE).count() == 0
 
 
-def test_bullets(watched_reader: Reader, hostile: str) -> None:
+def test_hostile_bullets_stay_text(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open("#/playbooks/hostile")
     expect(watched_reader.rows).to_have_count(len(TEXTS))
     for number, text in enumerate(TEXTS):
@@ -74,20 +74,20 @@ def test_bullets(watched_reader: Reader, hostile: str) -> None:
         expect(detail.locator(".story")).to_be_visible()
 
 
-def test_history(watched_reader: Reader, hostile: str) -> None:
+def test_a_hostile_history_stays_text(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open("#/playbooks/hostile/history?revision=2")
     side = watched_reader.page.get_by_role("region", name="Revision")
     expect(side.locator(".card")).to_have_count(len(TEXTS))
     expect(side).to_contain_text(TEXTS[0])
 
 
-def test_search(watched_reader: Reader, hostile: str) -> None:
+def test_hostile_search_results_stay_text(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open(f"#/search/hostile?q={quote(ALL)}")
     expect(watched_reader.main.locator(".result").first).to_contain_text("hacked")
     expect(watched_reader.main.locator(".terms .chip").first).to_be_visible()
 
 
-def test_learning(watched_reader: Reader, hostile: str) -> None:
+def test_hostile_learning_results_stay_text(watched_reader: Reader, hostile: str) -> None:
     steps = [
         {"role": "STEP_ROLE_ASSISTANT", "name": TEXTS[0], "tool_calls": [{"id": "1", "name": "x", "arguments": ALL}]},
         {"role": "STEP_ROLE_TOOL", "name": "x", "tool_call_id": "1", "content": f"Error: {ALL}"},
@@ -99,7 +99,7 @@ def test_learning(watched_reader: Reader, hostile: str) -> None:
     expect(watched_reader.main.locator(".stages > .done")).to_have_count(3)
 
 
-def test_trajectories(watched_reader: Reader, hostile: str, stack: Stack) -> None:
+def test_hostile_trajectories_stay_text(watched_reader: Reader, hostile: str, stack: Stack) -> None:
     call = {"id": TEXTS[2], "name": NAMES[2], "arguments": ALL}
     steps = [
         {"role": "STEP_ROLE_ASSISTANT", "name": TEXTS[0], "content": ALL, "tool_calls": [call]},
@@ -118,7 +118,7 @@ def test_trajectories(watched_reader: Reader, hostile: str, stack: Stack) -> Non
     expect(watched_reader.main.locator(".facts")).to_contain_text(TEXTS[4])
 
 
-def test_executions(watched_reader: Reader, hostile: str) -> None:
+def test_hostile_executions_stay_text(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open("#/executions")
     watched_reader.sees(TEXTS[0])
     watched_reader.open(f"#/executions/{hostile}")
@@ -127,14 +127,14 @@ def test_executions(watched_reader: Reader, hostile: str) -> None:
     watched_reader.main.locator(".step").first.click()
 
 
-def test_leaderboard(watched_reader: Reader, hostile: str) -> None:
+def test_a_hostile_leaderboard_stays_text(watched_reader: Reader, hostile: str) -> None:
     watched_reader.open(f"#/leaderboard/{quote(ROUNDS, safe='')}")
     watched_reader.main.locator(".round summary").first.click()
     watched_reader.sees(TEXTS[0])
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_addresses(watched_reader: Reader, text: str) -> None:
+def test_hostile_addresses_stay_text(watched_reader: Reader, text: str) -> None:
     for address in (f"#/{quote(text, safe='')}", f"#/search/hostile?q={quote(text, safe='')}"):
         watched_reader.open(address)
     watched_reader.open(f"#/playbooks/{quote(text, safe='')}")
@@ -142,7 +142,7 @@ def test_addresses(watched_reader: Reader, text: str) -> None:
     watched_reader.complaints.clear()  # the browser logs that the gateway refuses the name
 
 
-def test_the_browser_would_stop_it_too(watched_reader: Reader) -> None:
+def test_the_browser_blocks_untrusted_html_and_scripts(watched_reader: Reader) -> None:
     watched_reader.open("#/playbooks")
     for way in ("document.body.innerHTML = '<b>x</b>'", "setTimeout('1')", "document.write('x')"):
         with (

@@ -131,7 +131,7 @@ def test_the_error_of_a_chosen_format_names_the_missing_part(reader: Reader) -> 
     reader.expect_only_refusals("400")
 
 
-def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
+def test_an_empty_input_cannot_be_submitted(reader: Reader) -> None:
     reader.open("#/learn/nobody")
     expect(reader.page.get_by_role("region", name="Jobs")).to_contain_text("None yet")
     reader.main.get_by_role("button", name="Learn").click()
@@ -202,7 +202,7 @@ def test_a_deleted_job_is_not_found(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_everybody_can_use_it(browser: Browser, stack: Stack, theme: str) -> None:
+def test_the_learn_page_is_accessible(browser: Browser, stack: Stack, theme: str) -> None:
     with reading(browser, stack.url, color_scheme=theme, **PHONE) as reader:
         reader.open("#/learn/everybody")
         for name, text in (("bad.json", '{"a": 1}'), ("many.jsonl", lines(7))):

@@ -49,7 +49,7 @@ WITHOUT_OWNER = {
     "hansei.playbook.v1.ListBulletsRequest.ids": "bullets of the dataset named beside it",
     "hansei.playbook.v1.DecidePendingChangesRequest.ids": "changes of the dataset named beside it",
     "hansei.playbook.v1.Bullet.id": "within the dataset",
-    "hansei.evidence.v1.GuardRun.id": "the caller's own label",
+    "hansei.evidence.v1.GuardTrajectory.id": "the caller's own label",
     "hansei.playbook.v1.WatchPlaybookRequest.embedding_model_id": "an embedding model, which nobody owns",
     "hansei.playbook.v1.PendingChange.id": "within the dataset",
     "hansei.reflector.v1.Trajectory.id": "within the dataset of the trajectory",
@@ -146,7 +146,7 @@ def test_what_a_method_creates_is_where_its_policy_says(path: str) -> None:
         assert creates
 
 
-def test_what_changes_something_is_not_for_readers() -> None:
+def test_methods_that_change_something_need_more_than_the_scope_read() -> None:
     """A keyed mutation is one; so nothing that is written slips past the audit records."""
     policies = load_policies()
     keyed = {path for path in METHODS if policies["/" + path].idempotency == "request_id"}

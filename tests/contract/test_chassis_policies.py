@@ -8,7 +8,7 @@ from hansei.playbook.v1 import playbook_service_pb2_grpc
 from tests.support.shared_resources import ROOT
 
 
-def test_what_is_installed_is_what_stands_beside_the_contracts() -> None:
+def test_installed_policies_equal_those_beside_the_contracts() -> None:
     written = {}
     for file in (ROOT / "protos").glob("hansei/*/v1/*_policy.json"):
         written.update(parse(file.read_text(encoding="utf-8")))

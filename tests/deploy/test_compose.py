@@ -112,14 +112,14 @@ def learned_run(stack: Stack) -> tuple[str, LearnResponse]:
 
 
 @pytest.mark.parametrize("service", CONTAINERS)
-def test_each_came_up_at_the_first_try(stack: Stack, service: str) -> None:
+def test_each_container_starts_at_the_first_attempt(stack: Stack, service: str) -> None:
     inspection = stack.inspect(service)
     assert inspection["State"]["Health"]["Status"] == "healthy"
     assert inspection["RestartCount"] == 0
 
 
 @pytest.mark.parametrize("service", CONTAINERS)
-def test_each_is_limited_as_in_the_file(stack: Stack, service: str) -> None:
+def test_each_container_has_the_limits_of_the_file(stack: Stack, service: str) -> None:
     limits = stack.inspect(service)["HostConfig"]
     assert limits["ReadonlyRootfs"] is True
     assert limits["CapDrop"] == ["ALL"]
@@ -172,7 +172,9 @@ def test_no_secret_is_logged(stack: Stack, learned_run: tuple[str, LearnResponse
 
 
 @pytest.mark.parametrize("interruption", ["stop", "down", "restart"])
-def test_what_was_learned_stays(stack: Stack, learned_run: tuple[str, LearnResponse], interruption: str) -> None:
+def test_learned_lessons_survive_a_restart(
+    stack: Stack, learned_run: tuple[str, LearnResponse], interruption: str
+) -> None:
     dataset, answer = learned_run
     with stack.client() as client:
         before = client.playbooks.get(dataset=dataset)

@@ -34,7 +34,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
         yield request.param, container, address
 
 
-def test_it_answers_for_each_of_its_services(running: tuple[str, str, str]) -> None:
+def test_an_image_serves_each_of_its_services(running: tuple[str, str, str]) -> None:
     name, container, address = running
     with grpc.insecure_channel(address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(
@@ -56,7 +56,7 @@ def test_the_health_check_of_the_image_passes(running: tuple[str, str, str]) -> 
     assert docker("exec", running[1], *HEALTHCHECK).strip() == "SERVING"
 
 
-def test_it_has_no_rights(running: tuple[str, str, str]) -> None:
+def test_a_container_has_no_privileges(running: tuple[str, str, str]) -> None:
     assert rights(running[1]) == NO_RIGHTS
 
 
@@ -68,7 +68,7 @@ def test_an_image_has_its_labels(running: tuple[str, str, str]) -> None:
     assert image["Healthcheck"]["Test"] == ["CMD", *HEALTHCHECK]
 
 
-def test_it_holds_the_code_of_no_other_service(running: tuple[str, str, str]) -> None:
+def test_an_image_has_no_code_of_other_services(running: tuple[str, str, str]) -> None:
     found = python(running[1], "import os; print(*os.listdir('/srv/hansei'))").split()
     assert ("gateway" in found) == (running[0] == "gateway")
     if "services" in found:
@@ -76,7 +76,7 @@ def test_it_holds_the_code_of_no_other_service(running: tuple[str, str, str]) ->
         assert python(running[1], inside).split() == [running[0]]
 
 
-def test_it_drains_and_ends_well(running: tuple[str, str, str]) -> None:
+def test_a_container_drains_and_exits_with_0(running: tuple[str, str, str]) -> None:
     docker("stop", "--time", str(STOP_SECONDS), running[1])
     assert docker("inspect", "--format", "{{.State.ExitCode}}", running[1]).strip() == "0"
 

@@ -131,7 +131,7 @@ def test_images_are_pinned_and_run_without_rights() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_an_image_holds_the_versions_that_are_tested(name: str) -> None:
+def test_an_image_has_the_versions_that_are_tested(name: str) -> None:
     tested = _pins("dev")
     assert {pin: version for pin, version in _pins(name).items() if tested.get(pin) != version} == {}
 

@@ -32,7 +32,7 @@ def namespace(manifests: Manifests) -> str:
     return str(found["metadata"]["name"])
 
 
-def test_every_service_is_there_and_nothing_else(manifests: Manifests) -> None:
+def test_the_manifests_have_every_service_and_nothing_else(manifests: Manifests) -> None:
     assert set(manifests.workloads()) - {"postgres", "prometheus"} == set(SERVICES)
 
 
@@ -72,7 +72,7 @@ def test_a_pod_is_given_longer_than_a_drain_takes(manifests: Manifests, name: st
     assert pod(workload)["terminationGracePeriodSeconds"] >= least
 
 
-def test_pods_may_do_nothing_that_they_need_not(manifests: Manifests) -> None:
+def test_pods_have_only_the_rights_that_they_need(manifests: Manifests) -> None:
     for name, workload in manifests.workloads().items():
         security = pod(workload)["securityContext"]
         assert security["runAsNonRoot"], name

@@ -37,7 +37,7 @@ def test_every_service_is_scraped(settings: dict[str, Any]) -> None:
     assert scraped == {(name, name, listed["metrics"]) for name, listed in SERVICES.items()}
 
 
-def test_a_service_that_is_gone_is_noticed(alerts: list[dict[str, Any]]) -> None:
+def test_an_alert_covers_every_missing_service(alerts: list[dict[str, Any]]) -> None:
     (rule,) = (alert for alert in alerts if alert["alert"] == "HanseiServiceMissing")
     assert sorted(re.findall(r'absent\(up\{job="(\w+)"\}\)', rule["expr"])) == sorted(SERVICES)
 

@@ -176,11 +176,11 @@ def test_every_service_is_scraped(prometheus: Prometheus) -> None:
 
 
 @pytest.mark.parametrize("title", QUERIES)
-def test_the_dashboard_asks_for_what_there_is(use_every_service: None, prometheus: Prometheus, title: str) -> None:
+def test_the_dashboard_uses_only_existing_metrics(use_every_service: None, prometheus: Prometheus, title: str) -> None:
     assert prometheus.result(NEVER_HERE.get(title, QUERIES[title]))
 
 
-def test_alerts_are_evaluated_and_quiet(use_every_service: None, prometheus: Prometheus) -> None:
+def test_alerts_are_evaluated_and_do_not_fire(use_every_service: None, prometheus: Prometheus) -> None:
     def quiet() -> bool:
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         raised = {rule["name"] for rule in rules if rule["state"] != "inactive"}
@@ -192,7 +192,7 @@ def test_alerts_are_evaluated_and_quiet(use_every_service: None, prometheus: Pro
     prometheus.result('ALERTS{alertname="HanseiCertificateExpires", job="curator"}')
 
 
-def test_a_service_that_died_is_noticed(use_every_service: None, running: Cluster, prometheus: Prometheus) -> None:
+def test_an_alert_fires_for_a_dead_service(use_every_service: None, running: Cluster, prometheus: Prometheus) -> None:
     running.processes[Pod("validator")].kill()
     (found,) = prometheus.result('ALERTS{alertname="HanseiServiceMissing"}')
     assert found["metric"]["job"] == "validator"

@@ -95,7 +95,7 @@ def test_metrics_are_where_they_are_scraped(running: Cluster, name: str) -> None
     assert "process_cpu_seconds_total" in running.http(name, SERVICES[name]["metrics"], "/metrics").text
 
 
-def test_alerts_ask_for_metrics_that_there_are(running: Cluster, learned_run: tuple[str, LearnResponse]) -> None:
+def test_alerts_use_only_existing_metrics(running: Cluster, learned_run: tuple[str, LearnResponse]) -> None:
     text = (ROOT / "deploy/kubernetes/components/monitoring/alerts.yaml").read_text()
     rpc_metrics = re.findall(r"(rpc_\w+)\{(\w+)=", text)
     assert rpc_metrics

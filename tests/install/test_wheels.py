@@ -192,7 +192,7 @@ def test_a_wheel_has_its_metadata(wheels: dict[str, Path], name: str) -> None:
         assert wheel.read(f"{about}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
 
-def test_the_client_is_there_without_the_servers(client: Environment) -> None:
+def test_the_client_is_installed_without_the_servers(client: Environment) -> None:
     added = {path.name for path in client.site_packages.iterdir() if path.name.startswith("hansei")}
     assert added == {"hansei", "hansei_buf", "hansei_chassis", f"hansei-{VERSION}.dist-info"}
     look = f"from importlib.util import find_spec; print(*[m for m in '{SERVERS_NEED}'.split() if find_spec(m)])"
@@ -343,7 +343,7 @@ with grpc.insecure_channel("{address}") as channel:
         process.wait()
 
 
-def test_embedded_it_leaves_the_names_of_the_user_alone(server: Environment) -> None:
+def test_an_embedded_stack_does_not_shadow_modules_of_the_user(server: Environment) -> None:
     for name in ("services", "gateway", "libs", "chassis", "config"):
         (server.work / f"{name}.py").write_text(f"mine = '{name}'\n")
     program = """

@@ -38,7 +38,7 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, total))
 
 
-def test_everything_in_one_process_is_killed(tmp_path: Path, database_location: str, dataset: str) -> None:
+def test_a_killed_process_with_all_services_loses_no_job(tmp_path: Path, database_location: str, dataset: str) -> None:
     settings = {"HANSEI_GATEWAY_DATABASE_URL": database_location}
     if database_location.startswith("postgresql"):
         settings["HANSEI_CURATOR_DATABASE_URL"] = database_location

@@ -48,7 +48,7 @@ def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[systems.System]
 @pytest.mark.parametrize(
     "jumping", [list(SERVICES), ["curator"], ["gateway"], ["search"]], ids=["all", "curator", "gateway", "search"]
 )
-async def test_clocks_jump_under_load(hansei: systems.System, jumping: list[str]) -> None:
+async def test_clock_jumps_under_load_fail_no_call(hansei: systems.System, jumping: list[str]) -> None:
     async with load(hansei.address) as callers:
         with jobs_at(hansei.address) as jobs:
             dataset = f"{callers.ledger.dataset}-job"
@@ -69,7 +69,7 @@ async def test_clocks_jump_under_load(hansei: systems.System, jumping: list[str]
 
 
 @pytest.mark.parametrize("first", [FORWARD, BACK], ids=["forward", "back"])
-async def test_with_a_clock_that_is_wrong_everything_works_and_nothing_is_busy(
+async def test_a_wrong_clock_fails_no_call_and_causes_no_busy_loop(
     hansei: systems.System, first: signal.Signals
 ) -> None:
     everyone, dataset = list(SERVICES), f"clock-{first.name.lower()}"

@@ -51,7 +51,7 @@ def fill(disk: Path) -> Path:
             return ballast
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_recovered_from(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         files = (
             "HANSEI_GATEWAY_DATABASE_URL",

@@ -54,7 +54,7 @@ def settings() -> dict[str, str]:
     }
 
 
-async def test_a_third_of_the_model_calls_fails(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_nothing_is_lost_while_a_third_of_the_model_calls_fails(tmp_path: Path, settings: dict[str, Any]) -> None:
     with OpenAIServer(otherwise=failing_every_third()) as model:
         made = systems.one_process(tmp_path, OPENAI_BASE_URL=model.base_url, **settings)
         system = await asyncio.to_thread(made.__enter__)

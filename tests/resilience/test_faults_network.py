@@ -37,7 +37,9 @@ async def gateway(system: systems.System, line: Relay, tmp_path: Path) -> AsyncI
         yield served.address
 
 
-async def test_a_cut_between_two_services(gateway: str, system: systems.System, line: Relay) -> None:
+async def test_a_network_cut_between_two_services_is_recovered_from(
+    gateway: str, system: systems.System, line: Relay
+) -> None:
     """Bytes are dropped silently; the calls end at their own deadlines."""
     async with load(gateway, call_seconds=CALL_SECONDS) as callers:
         line.whole.clear()
@@ -48,7 +50,7 @@ async def test_a_cut_between_two_services(gateway: str, system: systems.System, 
     check_ledger("network cut between the gateway and the services", system.address, callers.ledger, seconds)
 
 
-async def test_a_peer_that_takes_connections_and_never_answers(
+async def test_a_peer_that_accepts_connections_and_never_responds_times_out(
     gateway: str, system: systems.System, line: Relay
 ) -> None:
     """Its process hangs; it is ended, and another one takes its place."""
@@ -63,7 +65,7 @@ async def test_a_peer_that_takes_connections_and_never_answers(
     check_ledger("a peer that accepts and never answers", system.address, callers.ledger, seconds)
 
 
-async def test_a_slow_line(gateway: str, system: systems.System, line: Relay) -> None:
+async def test_a_slow_connection_fails_no_call(gateway: str, system: systems.System, line: Relay) -> None:
     async with load(gateway) as callers:
         line.delay_seconds = DELAY_SECONDS
         seconds = await wait_for_recovery(callers)

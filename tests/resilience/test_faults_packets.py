@@ -70,7 +70,7 @@ def repaired_network(separate_hosts: Apart) -> Iterator[None]:
     separate_hosts.envoy.delay(0)
 
 
-async def test_packets_between_the_gateway_and_the_curator_are_dropped(separate_hosts: Apart) -> None:
+async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered_from(separate_hosts: Apart) -> None:
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("gateway", "curator")
         await wait_until(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
@@ -86,7 +86,7 @@ async def test_packets_between_the_gateway_and_the_curator_are_dropped(separate_
     check_ledger("packets dropped between gateway and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_packets_between_search_and_the_curator_are_dropped(separate_hosts: Apart) -> None:
+async def test_dropped_packets_between_search_and_the_curator_are_recovered_from(separate_hosts: Apart) -> None:
     """The feed stands still; learning goes on (vectors of the lessons are known), and all of it is found afterwards."""
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("search", "curator")
@@ -104,7 +104,7 @@ async def test_packets_between_search_and_the_curator_are_dropped(separate_hosts
     check_ledger("packets dropped between search and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_a_tenth_of_all_packets_is_lost(separate_hosts: Apart) -> None:
+async def test_the_loss_of_a_tenth_of_all_packets_is_tolerated(separate_hosts: Apart) -> None:
     async with load(separate_hosts.address) as callers:
         separate_hosts.network.lose_packets(LOST_PERCENT)
         seconds = await wait_for_recovery(callers)
@@ -116,7 +116,7 @@ async def test_a_tenth_of_all_packets_is_lost(separate_hosts: Apart) -> None:
     check_ledger(f"{LOST_PERCENT} % of all packets lost", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_calls_of_one_service_arrive_late(separate_hosts: Apart) -> None:
+async def test_late_calls_of_one_service_are_tolerated(separate_hosts: Apart) -> None:
     """A delay below the deadline fails no call; a longer one ends calls with DEADLINE_EXCEEDED."""
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         await asyncio.to_thread(separate_hosts.envoy.delay, DELAY_SECONDS)

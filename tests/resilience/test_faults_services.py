@@ -41,7 +41,7 @@ def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hansei]:
 
 
 @pytest.mark.parametrize("name", ["curator", "reflector", "search", "planner", "validator", "evidence", "gateway"])
-async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None:
+async def test_a_service_that_is_killed_under_load_recovers(hansei: Hansei, name: str) -> None:
     async with load(hansei.address) as callers:
         hansei.system.kill(name)
         hansei.system.start(name)
@@ -52,7 +52,7 @@ async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None
         assert not callers.ledger.refused, "nobody who learns or searches needs it"
 
 
-async def test_a_database_outage_and_its_end(hansei: Hansei) -> None:
+async def test_services_recover_from_a_database_outage(hansei: Hansei) -> None:
     async with load(hansei.address) as callers:
         await asyncio.to_thread(hansei.postgres.stop)
         before = len(callers.ledger.acknowledged)
@@ -66,7 +66,7 @@ async def test_a_database_outage_and_its_end(hansei: Hansei) -> None:
     ), "no process ended"
 
 
-async def test_a_burst_of_ten_times_the_load(hansei: Hansei) -> None:
+async def test_a_burst_of_ten_times_the_load_is_refused_as_overload(hansei: Hansei) -> None:
     async with load(hansei.address) as callers:
         async with load(hansei.address, BURST * CALLERS) as burst:
             await callers.progress()

@@ -109,7 +109,7 @@ class IssuerTokens:
         if float(claims["exp"]) + skew <= now:
             raise ValueError("the token has expired")
         if float(claims.get("nbf", now)) - skew > now or float(claims.get("iat", now)) - skew > now:
-            raise ValueError("the token is from the future")
+            raise ValueError("the token was issued in the future")
 
     async def _find_key(self, key_id: str) -> jwt.PyJWK:
         expired = self._fetched_at is None or self._seconds() - self._fetched_at >= KEY_SET_SECONDS

@@ -13,8 +13,8 @@ class AuditRecord:
     `correlation_id` joins the record with logs and traces; `request_id` is the idempotency key, if there was one.
     """
 
-    at: datetime
-    who: str
+    ended_at: datetime
+    principal: str
     tenant: str
     method: str
     names: tuple[str, ...]

@@ -38,8 +38,8 @@ def to_audit_message(number: int, record: AuditRecord) -> pb.AuditRecord:
     """Return the message of an audit record."""
     return pb.AuditRecord(
         number=number,
-        at=to_timestamp(record.at),
-        who=record.who,
+        ended_at=to_timestamp(record.ended_at),
+        principal=record.principal,
         tenant=record.tenant,
         method=record.method,
         names=record.names,

@@ -205,8 +205,8 @@ class AccessGuard:
     async def _record(self, call: AuthorizedCall, code: str) -> None:
         current = current_call.get()
         record = AuditRecord(
-            at=self._now(),
-            who=call.principal.name,
+            ended_at=self._now(),
+            principal=call.principal.name,
             tenant=call.principal.tenant,
             method=call.method.path.lstrip("/"),
             names=tuple(call.names),

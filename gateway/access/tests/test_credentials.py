@@ -41,7 +41,7 @@ async def test_a_key_authenticates_its_principal(tmp_path: Path) -> None:
     assert who.name.startswith("test.")
 
 
-async def test_a_key_is_kept_as_a_hash(tmp_path: Path) -> None:
+async def test_a_key_is_stored_as_a_hash(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         credential = await entry.key("acme", "read")
     secret = credential.split("_", 2)[2]
@@ -50,13 +50,13 @@ async def test_a_key_is_kept_as_a_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "Basic eDp5", "Bearer", "Bearer ", "token", "Bearer\t"])
-async def test_no_credential_is_missing(tmp_path: Path, wrong: str) -> None:
+async def test_a_missing_credential_is_reported_as_missing(tmp_path: Path, wrong: str) -> None:
     async with entrance(tmp_path) as entry:
         with pytest.raises(CredentialMissing):
             await entry.guard.authenticate(wrong)
 
 
-async def test_a_forged_key_opens_nothing_and_learns_nothing(tmp_path: Path) -> None:
+async def test_a_forged_key_is_refused_without_a_hint(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         good = await entry.key("acme", "read")
         head, _, secret = good.rpartition("_")
@@ -89,7 +89,7 @@ async def test_a_key_expires_at_its_expiry(tmp_path: Path) -> None:
         await refusal(entry, credential)
 
 
-async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(tmp_path: Path) -> None:
+async def test_a_revoked_key_is_refused_at_once_here_and_soon_by_other_gateways(tmp_path: Path) -> None:
     async with entrance(tmp_path) as here, entrance(tmp_path) as elsewhere:
         credential = await here.key("acme", "read")
         who = await here.guard.authenticate(credential)
@@ -112,7 +112,7 @@ async def test_a_tenant_revokes_its_own_keys_only(tmp_path: Path) -> None:
     assert (others.value.reason, unknown.value.reason) == ("KEY_NOT_FOUND", "KEY_NOT_FOUND")
 
 
-async def test_the_last_use_is_written_down(tmp_path: Path) -> None:
+async def test_the_last_use_of_a_key_is_stored(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         await entry.guard.authenticate(await entry.key("acme", "read"))
         used_at = entry.clock.now()
@@ -139,7 +139,7 @@ async def test_a_broken_database_admits_no_caller(tmp_path: Path) -> None:
             connection.execute(text("ALTER TABLE gone RENAME TO access_key"))
 
 
-def test_several_credentials_are_none() -> None:
+def test_several_credentials_count_as_none() -> None:
     assert read_credential([("authorization", "Bearer a")]) == "Bearer a"
     assert read_credential([("authorization", "Bearer a"), ("authorization", "Bearer b")]) == ""
     assert read_credential([("authorization", b"Bearer a")]) == ""
@@ -151,7 +151,7 @@ def test_a_tenant_cannot_be_mistaken_for_another(tenant: str) -> None:
         validate_tenant(tenant)
 
 
-def test_no_prefix_is_the_beginning_of_another() -> None:
+def test_no_tenant_prefix_begins_with_another() -> None:
     tenants = ["a", "ab", "a-b", "a1", "a-b-c"]
     prefixes = [build_tenant_prefix(validate_tenant(tenant)) for tenant in tenants]
     assert [(x, y) for x in prefixes for y in prefixes if x != y and y.startswith(x)] == []
@@ -203,7 +203,7 @@ def issuer_at(folder: Path) -> dict[str, Any]:
     return {**settings, "oidc_jwks": jwks(folder, ("one", RSA), ("two", EC))}
 
 
-async def test_forged_tokens_open_nothing(tmp_path: Path) -> None:
+async def test_forged_tokens_are_refused(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
         good = claims(entry)
         public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -302,7 +302,7 @@ async def test_new_issuer_keys_are_loaded_and_an_outage_keeps_the_cached_ones(tm
         ),
     ],
 )
-def test_the_gateway_does_not_serve_others_without_authentication(
+def test_the_gateway_does_not_listen_for_other_machines_without_authentication(
     tmp_path: Path, settings: dict[str, Any], address: str, outcome: bool | str
 ) -> None:
     url = parse_location(str(tmp_path / "gateway.db"))

@@ -42,7 +42,7 @@ async def test_a_method_needs_its_scope(tmp_path: Path, method: str, scopes: set
                 await let_in(entry, BOOKS + method, who, request)
 
 
-async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
+async def test_methods_that_concern_all_tenants_are_for_the_operator(tmp_path: Path) -> None:
     feedback = "/hansei.planner.v1.PlannerService/SubmitFeedback"
     async with entrance(tmp_path) as entry:
         with pytest.raises(PermissionDenied) as caught:
@@ -51,7 +51,7 @@ async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
     assert caught.value.reason == "OPERATOR_ONLY"
 
 
-async def test_changes_have_their_caller_as_author(tmp_path: Path) -> None:
+async def test_the_author_of_a_change_is_its_caller(tmp_path: Path) -> None:
     """Trust in a source depends on its author, so a key for learning must not choose one."""
     learner = Principal("ci.1", "acme", frozenset({"learn"}))
     async with entrance(tmp_path) as entry:
@@ -67,7 +67,7 @@ async def test_changes_have_their_caller_as_author(tmp_path: Path) -> None:
             await author(learner, "bob")
 
 
-async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path) -> None:
+async def test_each_change_has_an_audit_record_with_its_outcome(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         await let_in(entry, BOOKS + "ApplyDeltas", ACME, playbook.ApplyDeltasRequest(dataset="acme--d"))
         await let_in(entry, BOOKS + "GetPlaybook", ACME, playbook.GetPlaybookRequest(dataset="acme--d"))
@@ -77,7 +77,9 @@ async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path)
         await let_in(entry, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
         everything = [record for _, record in await entry.access.repository.list_records("", None, 10)]
         own = [record for _, record in await entry.access.repository.list_records("acme", None, 10)]
-    assert [(record.who, record.method.rpartition("/")[2], record.names, record.code) for record in everything] == [
+    assert [
+        (record.principal, record.method.rpartition("/")[2], record.names, record.code) for record in everything
+    ] == [
         ("root", "ApplyDeltas", ("d",), "OK"),
         ("ann", "RestoreRevision", (), "NOT_FOUND"),
         ("ann", "ApplyDeltas", ("acme--d",), "OK"),
@@ -94,7 +96,7 @@ async def test_an_audit_record_does_not_grow_with_the_names_in_it(tmp_path: Path
     assert (len(record.names), max(map(len, record.names))) == (20, 200)
 
 
-async def test_calls_a_second_are_limited_with_a_retry_delay(tmp_path: Path) -> None:
+async def test_calls_per_second_are_limited_with_a_retry_delay(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         who = await entry.guard.authenticate(await entry.key("acme", "read", calls_per_second=2))
         for _ in range(2):
@@ -106,7 +108,7 @@ async def test_calls_a_second_are_limited_with_a_retry_delay(tmp_path: Path) -> 
         await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
 
 
-async def test_calls_a_day_are_counted_by_all_gateways_together(tmp_path: Path) -> None:
+async def test_calls_per_day_are_counted_over_all_gateways(tmp_path: Path) -> None:
     async with entrance(tmp_path) as first, entrance(tmp_path) as second:
         credential = await first.key("acme", "read", calls_per_day=3)
         request = search.SearchRequest(dataset="acme--d")
@@ -152,7 +154,7 @@ async def test_a_call_in_progress_ends_with_its_credential(tmp_path: Path, ends:
             await watching[1]
 
 
-async def test_over_http_the_same_rules_hold(tmp_path: Path) -> None:
+async def test_the_same_rules_apply_over_http(tmp_path: Path) -> None:
     peers = Peers()
     async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
         reader = {"Authorization": await entry.key("acme", "read", calls_per_second=4)}

@@ -88,7 +88,7 @@ FOREIGN = ["evil--d", "d", "acme", "acme-d", "acme-", "Acme--d", "acmes--d", " a
 
 @pytest.mark.parametrize("as_bytes", [False, True])
 @pytest.mark.parametrize(("method", "kind", "fields"), NAMED)
-async def test_a_tenant_names_only_what_is_its_own_at_any_depth(
+async def test_a_tenant_may_name_only_its_own_resources_at_any_depth(
     tmp_path: Path, method: str, kind: Any, fields: Any, as_bytes: bool
 ) -> None:
     def request_for(name: str) -> Any:
@@ -105,7 +105,7 @@ async def test_a_tenant_names_only_what_is_its_own_at_any_depth(
             await let_in(entry, method, EVERYTHING, request_for(name))
 
 
-async def test_a_dataset_left_out_is_not_the_default_one_of_all(tmp_path: Path) -> None:
+async def test_a_tenant_must_name_a_dataset(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         for request in (gateway.RunWorkflowRequest(query="q"), gateway.RunWorkflowRequest(query="q", dataset="")):
             with pytest.raises(NotFound, match="must be named"):
@@ -124,7 +124,7 @@ async def test_a_list_of_all_contains_only_the_callers_own(tmp_path: Path) -> No
     assert everything.prefix == ""
 
 
-async def test_what_we_do_not_know_is_not_handed_on_for_a_tenant(tmp_path: Path) -> None:
+async def test_unknown_fields_are_removed_from_requests_of_a_tenant(tmp_path: Path) -> None:
     """A newer service may have more fields that name datasets than this gateway can check."""
     request = playbook.GetPlaybookRequest(dataset="acme--d").SerializeToString()
     unknown = request + b"\xfa\x3e\x07evil--d"  # field 1007, text
@@ -133,7 +133,7 @@ async def test_what_we_do_not_know_is_not_handed_on_for_a_tenant(tmp_path: Path)
         assert await let_in(entry, BOOKS + "GetPlaybook", EVERYTHING, unknown) == unknown
 
 
-async def test_the_last_of_two_values_is_the_one_that_is_checked(tmp_path: Path) -> None:
+async def test_of_a_field_sent_twice_the_last_value_is_checked(tmp_path: Path) -> None:
     twice = b"\n\x07acme--d" + b"\n\x07evil--d"  # proto3: the last one counts
     async with entrance(tmp_path) as entry:
         with pytest.raises(NotFound):
@@ -146,7 +146,7 @@ async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
             await let_in(entry, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
 
 
-async def test_what_a_plan_leaves_out_is_chosen_within_the_callers_prefix(tmp_path: Path) -> None:
+async def test_omitted_names_of_a_plan_are_chosen_within_the_prefix_of_the_caller(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         for name, kind in (("ExecutePlan", planner.ExecutePlanRequest), ("RunPlan", planner.RunPlanRequest)):
             request = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
@@ -174,7 +174,9 @@ ABSENT_OR_ANOTHERS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("family", ABSENT_OR_ANOTHERS)
-async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp_path: Path, family: str) -> None:
+async def test_a_resource_of_another_tenant_takes_the_same_look_ups_as_a_missing_one(
+    tmp_path: Path, family: str
+) -> None:
     """So that its duration tells nothing either; bench/access.py measures it."""
     method, asking_for = ABSENT_OR_ANOTHERS[family]
     evil = Principal("eve", "evil", frozenset({"admin"}))

@@ -22,7 +22,7 @@ class BulkMetrics:
         self._attempts = meter.create_histogram(
             "hansei.bulk.attempt.duration",
             unit="s",
-            description="How long attempts at learning a trajectory of a job took, by what they ended in.",
+            description="Duration of attempts to learn a trajectory of a job, by result.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
         meter.create_observable_gauge(

@@ -28,7 +28,7 @@ from libs.storage.engines import parse_location
 from libs.storage.errors import StoreUnavailable
 
 
-async def test_a_submission_that_breaks_off_leaves_nothing(desk: Desk) -> None:
+async def test_an_interrupted_submission_stores_nothing(desk: Desk) -> None:
     job_id = str(uuid.uuid4())
 
     async def fail() -> AsyncIterator[service.SubmitTrajectoriesRequest]:
@@ -45,7 +45,7 @@ async def test_a_submission_that_breaks_off_leaves_nothing(desk: Desk) -> None:
     assert (await desk.submit(3, job_id))[0] == job_id
 
 
-async def test_a_file_that_is_read_again_is_the_same_job_and_another_one_is_not(desk: Desk) -> None:
+async def test_the_same_file_is_the_same_job_and_another_file_is_another_job(desk: Desk) -> None:
     job_id = str(uuid.uuid4())
     later = item(0)
     later.trajectory.created_at.FromDatetime(NOW)
@@ -92,7 +92,7 @@ async def test_cancel_and_retry_happen_once_per_request(desk: Desk) -> None:
         await desk.cancel(str(uuid.uuid4()), cancelled)
 
 
-async def test_what_was_learned_although_it_was_dropped_counts(desk: Desk) -> None:
+async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(desk: Desk) -> None:
     job_id, key = await desk.submit(3)
     await desk.cancel(job_id)
 
@@ -103,7 +103,7 @@ async def test_what_was_learned_although_it_was_dropped_counts(desk: Desk) -> No
     assert (job.state, job.learned, job.dropped) == (JobState.CANCELLED, 1, 2)
 
 
-async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
+async def test_batches_that_were_never_queued_are_claimed_by_one_replica(desk: Desk) -> None:
     _, key = await desk.submit(3)
     assert await desk.batches.overdue() == []  # the replica that took it is about to
     desk.clock.now += REQUEUE_AFTER
@@ -127,7 +127,7 @@ async def test_a_live_replica_changes_its_heartbeat_during_clock_jumps(desk: Des
     assert after["two"] != before["two"]
 
 
-async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) -> None:
+async def test_the_row_of_a_replica_that_left_is_deleted_unless_it_returned(desk: Desk) -> None:
     first, other = desk.replica("one"), desk.replica("other")
     await first.renew()
     await first.release()
@@ -152,7 +152,7 @@ async def test_work_postponed_by_a_fast_clock_is_still_done(desk: Desk) -> None:
     assert await desk.batches.overdue() == []
 
 
-async def test_jobs_are_kept_for_their_retention(desk: Desk) -> None:
+async def test_jobs_are_deleted_after_their_retention(desk: Desk) -> None:
     job_id, key = await desk.submit(2)
     await desk.learn(key, Book())
     desk.clock.now += timedelta(hours=2)
@@ -194,7 +194,7 @@ async def test_totals_are_the_sums_of_the_jobs(desk: Desk) -> None:
     )
 
 
-async def test_a_gateway_starts_without_its_jobs_and_has_them_as_soon_as_it_can(tmp_path: Path) -> None:
+async def test_a_gateway_starts_without_its_job_database_and_opens_it_later(tmp_path: Path) -> None:
     """Everything else it does needs no database."""
     obstacle = tmp_path / "gateway.db"
     obstacle.mkdir()  # a folder where the file should be

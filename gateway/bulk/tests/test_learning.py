@@ -26,7 +26,7 @@ from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
 from tests.support.campaigns import campaign_size
 
 
-async def test_each_trajectory_is_learned_under_an_id_of_its_own_that_never_changes(desk: Desk) -> None:
+async def test_each_trajectory_is_learned_under_one_stable_request_id(desk: Desk) -> None:
     job_id, key = await desk.submit(5)
     book = Book()
 
@@ -49,7 +49,7 @@ async def test_the_request_is_what_was_submitted(desk: Desk) -> None:
     assert request.max_iterations == 2
 
 
-async def test_what_passes_is_tried_again_and_counted(desk: Desk) -> None:
+async def test_transient_failures_are_retried_and_counted(desk: Desk) -> None:
     job_id, key = await desk.submit(1)
     book = Book([Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)])
 
@@ -59,7 +59,7 @@ async def test_what_passes_is_tried_again_and_counted(desk: Desk) -> None:
     assert (await desk.jobs.find(job_id)).state == JobState.COMPLETED
 
 
-async def test_after_the_last_attempt_it_is_a_dead_letter_with_a_reason(desk: Desk) -> None:
+async def test_a_trajectory_is_a_dead_letter_with_a_reason_after_the_last_attempt(desk: Desk) -> None:
     job_id, key = await desk.submit(2)
 
     await desk.learn(key, Book([Unavailable("the reflector is away", reason="PEER_UNAVAILABLE")] * 3))
@@ -100,7 +100,7 @@ async def test_other_failures_count_during_an_outage(desk: Desk) -> None:
     assert (letter.attempts, letter.code, len(book.requests)) == (3, "RESOURCE_EXHAUSTED", 7)
 
 
-async def test_what_another_attempt_cannot_mend_is_tried_once(desk: Desk) -> None:
+async def test_permanent_failures_are_not_retried(desk: Desk) -> None:
     job_id, key = await desk.submit(2)
     book = Book([InvalidArgument("no query"), RuntimeError("a bug with a secret in it")])
 
@@ -160,7 +160,7 @@ async def test_a_stopped_learner_finishes_its_trajectory_and_leaves_the_others(d
     assert (await desk.jobs.find(other_id)).state == JobState.RUNNING
 
 
-async def test_attempts_are_measured_by_what_they_end_in(desk: Desk) -> None:
+async def test_attempts_are_measured_by_result(desk: Desk) -> None:
     reader = InMemoryMetricReader()
     metrics = BulkMetrics(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
     _, key = await desk.submit(3)

@@ -8,7 +8,7 @@ from gateway.outbox.usecases.deliver_trajectories import DeliveryResult
 _trajectories = meter.create_counter(
     "hansei.outbox.trajectories",
     unit="{trajectory}",
-    description="Learned trajectories on their way to the archive, by what became of them.",
+    description="Learned trajectories that were sent to the archive, by outcome.",
 )
 
 

@@ -97,7 +97,7 @@ async def test_trajectories_are_delivered_in_order(tmp_path: Path) -> None:
         assert await desk.repository.sum_bytes() == 0
 
 
-async def test_trajectories_wait_while_the_archive_is_away_or_full(tmp_path: Path) -> None:
+async def test_trajectories_wait_while_the_archive_is_unavailable_or_full(tmp_path: Path) -> None:
     away = [Unavailable("away"), ResourceExhausted("the archive is full"), Unavailable("away"), Internal("fault")]
     async with open_desk(tmp_path, *away) as desk:
         await desk.outbox.add(make_request("t-1"))
@@ -106,7 +106,7 @@ async def test_trajectories_wait_while_the_archive_is_away_or_full(tmp_path: Pat
         assert desk.results == {DeliveryResult.DELIVERED: 1}
 
 
-async def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path: Path) -> None:
+async def test_undelivered_trajectories_are_delivered_after_a_restart(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as desk:
         await desk.outbox.add(make_request("t-1"))
     async with open_desk(tmp_path) as desk:
@@ -114,7 +114,7 @@ async def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path: Pat
         assert desk.archive.stored == ["t-1"]
 
 
-async def test_a_replica_delivers_what_another_one_has_left(tmp_path: Path) -> None:
+async def test_a_replica_delivers_the_trajectories_of_a_dead_one(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as desk:
         await desk.outbox.add(make_request("t-1"))
     async with open_desk(tmp_path, executor="two") as desk:
@@ -144,7 +144,7 @@ async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path
         assert desk.archive.stored == ["t-1", "t-3"]
 
 
-async def test_a_database_that_is_away_fails_no_learning(tmp_path: Path) -> None:
+async def test_an_unavailable_database_fails_no_learning(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as desk:
         await desk.repository.database.close()
         await desk.outbox.add(make_request("t-1"))

@@ -27,7 +27,7 @@ async def connect_model_id(**settings: str) -> str:
         return connect_embedding_model(EmbeddingSettings.model_validate(settings), pool, closing).model_id
 
 
-async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_settings_choose_the_embedding_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(chassis.BadSetting, match="OPENAI_API_KEY is not set"):  # G-08
         await connect_model_id()
@@ -41,7 +41,7 @@ async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None
         await connect_model_id(embedding_provider="minilm")
 
 
-async def test_eight_bit_weights_without_their_packages(
+async def test_eight_bit_weights_fall_back_without_their_packages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(minilm_int8, "find_missing_packages", lambda: ["onnxruntime", "onnx"])

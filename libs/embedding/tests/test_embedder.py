@@ -60,13 +60,13 @@ async def test_each_text_is_embedded_once_for_each_model(database: Engine) -> No
     assert other.calls == [["b"]]
 
 
-async def test_many_texts(database: Engine) -> None:
+async def test_many_texts_are_embedded_in_one_call(database: Engine) -> None:
     embed = TextEmbedder(Counting(), create_store(database))
     texts = [f"text {i}" for i in range(1300)]
     assert (await embed.embed_documents(texts)).tolist() == (await embed.embed_documents(texts)).tolist()
 
 
-async def test_queries_are_remembered_in_memory_up_to_a_number() -> None:
+async def test_embeddings_of_queries_are_cached_in_memory_up_to_a_limit() -> None:
     model = Counting()
 
     class Nothing:
@@ -83,7 +83,7 @@ async def test_queries_are_remembered_in_memory_up_to_a_number() -> None:
     assert model.calls == [["a", "b"], ["c"], ["b"]]
 
 
-async def test_a_broken_database_costs_time_and_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_database_does_not_fail_an_embedding(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "vectors.db"
     file.write_bytes(b"this is not a database" * 100)
     database = create_engine(f"sqlite:///{file}")
@@ -122,7 +122,7 @@ async def test_the_table_holds_little_endian_float32_of_unit_length(database: En
     assert np.linalg.norm(vectors[0]) == pytest.approx(1.0, abs=1e-6)
 
 
-async def test_what_is_not_persisted_is_cached_in_memory_only(database: Engine) -> None:
+async def test_embeddings_that_are_not_persisted_are_cached_in_memory(database: Engine) -> None:
     model = Counting()
     embedder = TextEmbedder(model, create_store(database))
     await embedder.embed_documents(["lesson"], persist=False)

@@ -35,12 +35,12 @@ VOCABULARY = [
         ("", ""),
     ],
 )
-def test_wordpiece(text: str, pieces: str) -> None:
+def test_wordpiece_splits_words_as_published(text: str, pieces: str) -> None:
     encoded = WordPiece(VOCABULARY, 20).encode(text)
     assert [VOCABULARY[number] for number in encoded] == ["[CLS]", *pieces.split(), "[SEP]"]
 
 
-def test_wordpiece_cuts_at_its_longest() -> None:
+def test_wordpiece_truncates_long_texts() -> None:
     assert [VOCABULARY[n] for n in WordPiece(VOCABULARY, 4).encode("unbelievables")] == [
         "[CLS]",
         "un",
@@ -79,7 +79,7 @@ def test_minilm_does_not_let_padding_change_a_vector(model: minilm.MiniLM) -> No
 
 
 @needs_minilm
-def test_minilm_brings_meaning_together(model: minilm.MiniLM) -> None:
+def test_minilm_vectors_of_similar_meanings_are_near(model: minilm.MiniLM) -> None:
     query, near, far = model.compute(["How do I stop a process?", "kill the running program", "the cake needs sugar"])
     assert query @ near > query @ far + 0.2
 
@@ -89,7 +89,7 @@ needs_onnx = pytest.mark.skipif(bool(minilm_int8.find_missing_packages()), reaso
 
 @needs_minilm
 @needs_onnx
-def test_eight_bits_say_nearly_the_same(model: minilm.MiniLM, tmp_path: Path) -> None:
+def test_eight_bit_weights_give_nearly_the_same_vectors(model: minilm.MiniLM, tmp_path: Path) -> None:
     folder = minilm.find_model_folder()
     assert folder
     texts = ["How do I stop a process?", "kill the running program", "", "word " * 400, "the cake needs sugar"]
@@ -143,7 +143,7 @@ def test_hashing_gives_unit_vectors_or_zero(texts: list[str]) -> None:
     assert (vectors == Hashing().compute(texts)).all()
 
 
-def test_hashing_brings_spelling_together() -> None:
+def test_hashing_vectors_of_similar_spellings_are_near() -> None:
     query, near, far = Hashing().compute(["retrying requests", "the request was retried", "database migration"])
     assert query @ near > query @ far
 

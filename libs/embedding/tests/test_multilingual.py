@@ -34,7 +34,7 @@ def test_a_question_finds_the_bullet_in_the_other_language(model: multilingual.M
 
 
 @needs_package
-def test_odd_texts_have_vectors_of_unit_length(model: multilingual.MultilingualE5) -> None:
+def test_unusual_texts_have_vectors_of_unit_length(model: multilingual.MultilingualE5) -> None:
     texts = ["", " ", "\0", "a\0b", "\ud800", "😀" * 50, "word " * 3000, "日本語" * 800, "a\u0301", "Ελληνικά"]
     vectors = model.compute(texts)
     assert vectors.shape == (len(texts), 384)
@@ -74,5 +74,5 @@ def test_foreign_weights_are_refused(tmp_path: Path) -> None:
     ("text", "weight"),
     [("a b!", 1.0), ("東京", 0.0), ("ab東京", 0.5), ("Ж", 0.5), ("12 !", 0.5), ("", 0.5), ("カﾅ", 0.0)],
 )
-def test_the_weight_of_the_latin_mean(text: str, weight: float) -> None:
+def test_the_weight_of_the_latin_mean_follows_the_script_of_the_text(text: str, weight: float) -> None:
     assert multilingual.compute_latin_weight(text) == weight

@@ -74,7 +74,7 @@ async def test_no_texts_need_no_call() -> None:
         (None, "malformed response"),
     ],
 )
-async def test_what_is_not_a_vector_is_refused(answer: Any, complaint: str) -> None:
+async def test_a_reply_without_valid_vectors_is_refused(answer: Any, complaint: str) -> None:
     client = client_of(Fixed(answer))
     with pytest.raises(EmbeddingFailed, match=complaint):
         await client.embed(["a", "b"])

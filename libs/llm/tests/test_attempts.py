@@ -115,7 +115,7 @@ async def test_a_retry_after_beyond_the_longest_pause_is_returned() -> None:
     assert (caught.value.retry_after, time.pauses) == (31, [])
 
 
-async def test_no_pause_reaches_past_the_callers_deadline() -> None:
+async def test_no_pause_ends_after_the_deadline_of_the_caller() -> None:
     time = Time()
     with pytest.raises(ModelUnavailable, match="second"):
         await attempts_with(time, remaining=2.5).run(Scripted(ModelUnavailable("first"), ModelUnavailable("second")))
@@ -136,7 +136,7 @@ async def test_the_nearest_deadline_counts(
     assert time.pauses == [4.0]
 
 
-async def test_what_cannot_pass_is_not_tried_again() -> None:
+async def test_permanent_failures_are_not_retried() -> None:
     script = Scripted(ModelRefusedCall("401"), "never")
     with pytest.raises(ModelRefusedCall):
         await attempts_with(Time()).run(script)
@@ -181,7 +181,7 @@ async def test_a_cancelled_caller_stops_everything() -> None:
     assert await calls.run(Scripted("a")) == ("a", 1)
 
 
-async def test_only_so_many_calls_run_at_once() -> None:
+async def test_parallel_calls_are_limited() -> None:
     running, most, go = 0, 0, asyncio.Event()
 
     async def count_concurrent_calls() -> None:

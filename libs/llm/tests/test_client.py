@@ -110,7 +110,7 @@ async def test_a_backend_that_takes_a_schema_is_held_to_it() -> None:
     assert (model.requests, model.options) == ([[("human", "judge")]], [{"extra_body": build_response_format(Verdict)}])
 
 
-async def test_any_other_backend_is_asked_in_words() -> None:
+async def test_a_backend_without_schemas_gets_the_schema_in_the_prompt() -> None:
     model = ScriptedModel('Sure!\n```json\n{"answer": "x", "score": 7}\n```', '{"answer": "y", "score": 8}')
     client = LLMClient(model)
     assert (await client.ainvoke_structured([("human", "judge")], Verdict)).score == 7
@@ -120,7 +120,7 @@ async def test_any_other_backend_is_asked_in_words() -> None:
     assert model.requests[1] == [("human", "judge")]
 
 
-async def test_a_backend_that_refuses_a_form_is_asked_in_the_next_one_from_then_on() -> None:
+async def test_a_backend_that_refuses_a_response_format_gets_the_next_one_from_then_on() -> None:
     good = '{"answer": "x", "score": 7}'
     refused = ResponseFormatRefused("HTTP 400: unknown response_format")
     model = ScriptedModel(refused, good, refused, good, good, takes_schema=True)

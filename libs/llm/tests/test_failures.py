@@ -72,7 +72,9 @@ def convert(error: Exception) -> ModelUnavailable:
         (FailedPrecondition("ours"), ModelRefusedCall, False),
     ],
 )
-def test_what_went_wrong_is_named(error: Exception, kind: type[ModelUnavailable], is_transient: bool) -> None:
+def test_the_class_of_a_failure_names_its_cause(
+    error: Exception, kind: type[ModelUnavailable], is_transient: bool
+) -> None:
     failure = convert(error)
     assert (type(failure), failure.is_transient, failure.code) == (kind, is_transient, "UNAVAILABLE")  # G-13
 
@@ -117,7 +119,7 @@ def test_an_error_that_is_named_already_stays_as_it_is() -> None:
     assert translate_failure(error, "m") is error
 
 
-def test_the_text_is_short_on_one_line_and_holds_no_key() -> None:
+def test_the_text_of_a_failure_is_one_short_line_without_keys() -> None:
     error = ValueError("key sk-abcdef1234567890 and Bearer abc.def-123456\nand my-own-key " + "x" * 1000)
     text = str(translate_failure(error, "gpt-4o-mini", secrets=["my-own-key", ""]))
     assert "sk-abc" not in text

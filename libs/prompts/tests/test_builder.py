@@ -179,12 +179,12 @@ def test_other_exceptions_pass_unchanged() -> None:  # B-13
         "{{ ('a' * 1000000) * 1000 }}",
     ],
 )
-def test_the_sandbox_refuses_what_is_dangerous(template: str) -> None:
+def test_the_sandbox_refuses_dangerous_templates(template: str) -> None:
     with pytest.raises((SecurityError, RuntimeError)):
         evaluator_prompt(template)
 
 
-def test_undefined_names_may_be_asked_for_and_defaulted() -> None:  # B-14
+def test_templates_may_test_for_undefined_names_and_default_them() -> None:  # B-14
     assert evaluator_prompt('{{ x is defined }} {{ x|default("d") }}') == "False d"
 
 
@@ -253,7 +253,7 @@ def test_markup_is_not_escaped_and_nothing_undefined_is_empty() -> None:  # B-07
         evaluator_prompt("{{ nope }}")
 
 
-def test_round_state_fields() -> None:  # B-01
+def test_a_round_state_is_validated_and_has_defaults() -> None:  # B-01
     with pytest.raises(ValidationError):
         state(0, "x", 1.0, {})
     first = HISTORY[0]

@@ -10,12 +10,12 @@ from libs.prompts.clock import get_current_datetime_with_timezone
 from libs.prompts.formatters import format_ranking_table, format_submission_history, generate_position_message
 
 
-def test_an_empty_history() -> None:  # B-21
+def test_an_empty_history_has_a_placeholder() -> None:  # B-21
     assert format_submission_history([]) == "まだ過去のSubmissionはありません。"
 
 
 @pytest.mark.parametrize("ranking", [None, []])
-def test_no_ranking(ranking: list[dict[str, object]] | None) -> None:  # B-22
+def test_a_missing_ranking_has_a_placeholder(ranking: list[dict[str, object]] | None) -> None:  # B-22
     assert format_ranking_table(ranking, "t") == "まだランキング情報がありません。"
 
 
@@ -23,7 +23,7 @@ def row(team_id: str, name: str, score: float) -> dict[str, object]:
     return {"team_id": team_id, "team_name": name, "max_score": score, "total_rounds": 1}
 
 
-def test_ranking_tables() -> None:  # B-23, B-24
+def test_a_ranking_is_formatted_as_a_table() -> None:  # B-23, B-24
     rows = [row("team-001", "Team Alpha", 95.5), row("team-002", "Team Beta", 90.25)]
     assert (
         format_ranking_table(rows, "team-002")
@@ -61,7 +61,7 @@ def test_the_own_name_fills_in_for_a_missing_one() -> None:
         (1, None, "まだあなたのチームの順位はありません。"),
     ],
 )
-def test_position_messages(position: int | None, total: int | None, message: str) -> None:  # B-25, B-27
+def test_a_position_has_its_message(position: int | None, total: int | None, message: str) -> None:  # B-25, B-27
     assert generate_position_message(position, total) == message
 
 
@@ -74,7 +74,7 @@ def test_position_messages(position: int | None, total: int | None, message: str
         (4, 3, r"Invalid position: 4 \(total_teams: 3\)"),
     ],
 )
-def test_impossible_positions(position: int, total: int, message: str) -> None:  # B-26
+def test_impossible_positions_are_refused(position: int, total: int, message: str) -> None:  # B-26
     with pytest.raises(ValueError, match=f"^{message}$"):
         generate_position_message(position, total)
 
@@ -91,7 +91,7 @@ def test_utc_is_the_default(environ: dict[str, str]) -> None:  # B-28
     assert get_current_datetime_with_timezone(environ, clock_at(0)) == "2025-11-25T10:00:00+00:00"  # type: ignore[arg-type]
 
 
-def test_a_zone_by_name() -> None:  # B-29
+def test_a_time_zone_is_chosen_by_name() -> None:  # B-29
     shown = get_current_datetime_with_timezone({"TZ": "Asia/Tokyo"}, clock_at(123456))  # type: ignore[arg-type]
     assert shown == "2025-11-25T10:00:00.123456+09:00"
 

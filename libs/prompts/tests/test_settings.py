@@ -36,7 +36,7 @@ def write_toml(workspace: Path, text: str) -> None:
     (workspace / "configs" / "prompt_builder.toml").write_text(text, encoding="utf-8")
 
 
-def test_defaults() -> None:  # B-34, B-35
+def test_the_default_templates_are_complete() -> None:  # B-34, B-35
     settings = PromptBuilderSettings()
     assert settings.team_user_prompt == DEFAULT_TEAM_USER_PROMPT
     assert settings.evaluator_user_prompt == DEFAULT_EVALUATOR_USER_PROMPT
@@ -44,7 +44,7 @@ def test_defaults() -> None:  # B-34, B-35
     assert all(template.endswith("}}\n") for template in vars(settings).values() if template != "auto")
 
 
-def test_english_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_english_default_templates_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HANSEI_LANGUAGE", "en")
     settings = PromptBuilderSettings()
     assert settings.team_user_prompt == BUILT_IN_TEMPLATES["en"].team_user_prompt
@@ -54,7 +54,7 @@ def test_english_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_precedence_field_by_field(  # B-36, B-37, B-38, B-51
+def test_each_template_has_its_own_precedence(  # B-36, B-37, B-38, B-51
     field: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def current() -> str:
@@ -110,7 +110,7 @@ def test_without_a_file_the_defaults_are_used_and_said_so(
     assert len(caplog.records) == 1
 
 
-def test_a_workspace_is_needed() -> None:  # B-39
+def test_a_missing_workspace_is_refused() -> None:  # B-39
     with pytest.raises(ValueError, match=r"^workspace must be specified$"):
         get_prompt_builder_settings()
 
@@ -158,7 +158,7 @@ def test_init_overwrites_only_when_forced(workspace: Path) -> None:  # B-43
     assert existing.read_text(encoding="utf-8") != "mine"
 
 
-def test_init_needs_a_workspace_and_a_known_component() -> None:  # B-44, B-45
+def test_init_refuses_a_missing_workspace_and_an_unknown_component() -> None:  # B-44, B-45
     with pytest.raises(ConfigInitError) as raised:
         init_config(environ={})
     assert str(raised.value) == "Error: Workspace path must be specified via --workspace or HANSEI_WORKSPACE env var."

@@ -20,14 +20,14 @@ def test_a_file_name_is_a_sqlite_file_in_a_folder_that_is_made(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2)])
-def test_what_was_answered_survives_a_power_cut(tmp_path: Path, pragma: str, value: object) -> None:
+def test_acknowledged_writes_survive_a_power_cut(tmp_path: Path, pragma: str, value: object) -> None:
     engine = create_database_engine(parse_location(str(tmp_path / "a.db")), "test", writes=True)
     with engine.connect() as connection:
         assert connection.execute(text(f"PRAGMA {pragma}")).scalar() == value
     engine.dispose()
 
 
-def test_what_can_be_made_again_is_written_without_waiting_for_the_disk(tmp_path: Path) -> None:
+def test_derived_data_is_written_without_waiting_for_the_disk(tmp_path: Path) -> None:
     engine = create_database_engine(parse_location(str(tmp_path / "a.db")), "test", writes=True, durable=False)
     with engine.connect() as connection:
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 1

@@ -92,13 +92,13 @@ def test_only_transient_errors_have_a_retry_delay() -> None:
     assert waits == [1.0, 0.1, None, None, None]
 
 
-async def test_a_row_that_is_there_is_a_conflict(database: Database) -> None:
+async def test_an_existing_row_is_a_conflict(database: Database) -> None:
     await database.write(lambda connection: add_item(connection, "a"))
     with pytest.raises(StoreConflict, match="test store"):
         await database.write(lambda connection: add_item(connection, "a"))
 
 
-async def test_a_statement_that_is_wrong_is_a_fault_of_the_service(database: Database) -> None:
+async def test_an_invalid_statement_is_an_internal_error(database: Database) -> None:
     with pytest.raises(Internal, match=r"test store .* refused a statement"):
         await database.read(lambda connection: connection.execute(text("SELECT secret FROM nowhere")))
 

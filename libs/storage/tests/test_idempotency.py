@@ -57,14 +57,14 @@ async def test_without_a_key_the_work_is_done_each_time(database: Database) -> N
 
 
 @pytest.mark.parametrize("other", [IdempotencyKey(ID, "Add", b"another"), IdempotencyKey(ID, "Remove", b"digest")])
-async def test_an_id_that_was_used_otherwise_is_refused(database: Database, other: IdempotencyKey) -> None:
+async def test_an_id_that_was_used_for_another_request_is_refused(database: Database, other: IdempotencyKey) -> None:
     await add_once(database, KEY, "a")
     with pytest.raises(RequestIdReused):
         await add_once(database, other, "b")
     assert await database.read(item_names) == ["a"]
 
 
-async def test_what_fails_is_not_stored_and_may_be_sent_again(database: Database) -> None:
+async def test_a_failed_request_is_not_stored_and_may_be_repeated(database: Database) -> None:
     def fail() -> bytes:
         raise NotFound("not there")
 
@@ -142,7 +142,7 @@ async def test_of_two_processes_with_one_request_one_does_it(database_location: 
     await other.close()
 
 
-async def test_the_payload_is_kept_with_the_response(database: Database) -> None:
+async def test_the_payload_is_stored_with_the_response(database: Database) -> None:
     await add_once(database, KEY, "a")
 
     async def stored_rows(request_id: str, method: str) -> tuple[bytes, bytes] | None:

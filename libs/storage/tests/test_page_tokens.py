@@ -66,7 +66,7 @@ def test_a_token_of_another_scope_is_refused_and_ignored_fields_may_change() -> 
 
 
 @given(st.text() | st.binary().map(lambda content: base64.urlsafe_b64encode(content).decode()))
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_an_invalid_token_is_refused(text: str) -> None:
     if text:
         with pytest.raises(PageTokenInvalid):
             decode_page_token(following(QUERY, text.replace("\ud800", "")) if text else QUERY, int)

@@ -77,14 +77,14 @@ async def test_an_unavailable_server_is_one_line_with_the_setting_and_no_passwor
     )
 
 
-async def test_what_does_not_pass_is_said_at_once_in_the_words_of_the_service() -> None:
+async def test_a_permanent_error_is_reported_at_once_with_its_own_text() -> None:
     database = Database(DataLoss("the store is damaged; put back a backup"))
     with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: the store is damaged; put back a backup$"):
         await start(database)
     assert database.attempts == 1
 
 
-async def test_what_a_server_refuses_for_good_is_not_waited_for() -> None:
+async def test_a_permanent_refusal_of_a_server_is_not_retried() -> None:
     database = Database(refusal('permission denied for schema "public"', "42501"))
     with pytest.raises(BadSetting, match=r"cannot be used: permission denied for schema"):
         await start(database)

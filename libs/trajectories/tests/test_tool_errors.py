@@ -46,7 +46,7 @@ KeyError: 'rent'
         (json.dumps({"stdout": TRACEBACK}), "KeyError: 'rent'"),
     ],
 )
-def test_a_failure_is_recognised_by_its_telling_line(output: str, message: str) -> None:
+def test_a_failure_is_recognised_by_its_error_line(output: str, message: str) -> None:
     error = detect_tool_error(output)
     assert error is not None
     assert error.message == message

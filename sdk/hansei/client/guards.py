@@ -91,7 +91,7 @@ class _LocalGuard:
             self._read_at = self._clock()
 
     def _note_outage(self, error: Exception) -> None:
-        warn("guards cannot be read", dataset=self.dataset, error=error)
+        warn("reading the guards failed", dataset=self.dataset, error=error)
         self._read_at = self._clock()
 
     def _match(self, call: ToolCallRequest) -> GuardMatches:
@@ -150,7 +150,7 @@ class SessionGuard(_LocalGuard):
                 self._service.check_call(dataset=self.dataset, session_id=self.session_id, call=_encode_call(call))
             )
         except AWAY as error:
-            warn("guard decides alone: hansei is unavailable", dataset=self.dataset, error=error)
+            warn("hansei is unavailable; the guard decides without the server", dataset=self.dataset, error=error)
             return _decide(matches)
 
     def report(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False) -> None:
@@ -214,7 +214,7 @@ class AsyncSessionGuard(_LocalGuard):
                 )
             )
         except AWAY as error:
-            warn("guard decides alone: hansei is unavailable", dataset=self.dataset, error=error)
+            warn("hansei is unavailable; the guard decides without the server", dataset=self.dataset, error=error)
             return _decide(matches)
 
     async def report(

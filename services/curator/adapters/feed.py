@@ -92,7 +92,7 @@ class RevisionFeed:
                 heads = await self._store.heads()
             except HanseiError as error:
                 # Watchers wait while the store does not answer, and get the missed revisions afterwards.
-                _log.warning("feed cannot read new revisions", error=str(error))
+                _log.warning("reading new revisions for the change feed failed", error=str(error))
                 continue
             for dataset, head in heads.items():
                 self.advance(dataset, head)

@@ -33,7 +33,7 @@ class PendingChange:
     base_revision: int
     author: str
     source_trajectory: str
-    waits_because: str
+    review_reason: str
     state: PendingState
     proposed: datetime
     expires: datetime
@@ -57,7 +57,7 @@ def hold_evidence(dataset: str, evidence: Evidence, now: datetime) -> PendingCha
         base_revision=0,
         author="",
         source_trajectory="",
-        waits_because="",
+        review_reason="",
         state=PendingState.EVIDENCE,
         proposed=now,
         expires=now,

@@ -291,7 +291,7 @@ class Meddled(Scripted):
         return edits_of(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
 
 
-async def test_a_conflict_is_proposed_anew(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_a_conflicting_delta_is_proposed_again(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
     curator = Meddled(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
@@ -353,7 +353,7 @@ async def test_proposals_stand_when_something_else_was_added(store: SqlPlaybookS
     assert [bullet.content for bullet in await bullets(store)] == [FAR, NEAR_TOO]
 
 
-async def test_a_lesson_that_waits_since_is_in_the_neighbourhood(store: SqlPlaybookStore) -> None:
+async def test_a_new_pending_lesson_counts_as_a_neighbour(store: SqlPlaybookStore) -> None:
     curator = Interrupted(store, NEAR, NEAR_TOO, FAR, signal=SELF_REPORT)
     await agent_of(curator, store).run(_reflection_of("mine", SELF_REPORT), "d")
     assert curator.waiting == [0, 1]
@@ -409,7 +409,7 @@ async def test_the_reply_to_a_users_template_becomes_deltas(  # C-52, C-54, C-55
     "reply",
     ["no json", "{}", '{"deltas": "x"}', '{"deltas": [{"type": "MOVE"}]}', f'{{"deltas": [{REPLY[12:-2]}, {{}}]}}'],
 )
-async def test_an_unreadable_reply_is_asked_for_again_once_and_saves_nothing(  # C-55, C-56
+async def test_an_unreadable_reply_is_requested_once_more_and_nothing_is_saved(  # C-55, C-56
     store: SqlPlaybookStore, templates: Path, reply: str
 ) -> None:
     await with_one(store)
@@ -424,7 +424,7 @@ async def test_an_unreadable_reply_is_asked_for_again_once_and_saves_nothing(  #
     assert [bullet.helpful for bullet in await bullets(store)] == [1, 0]
 
 
-async def test_no_deltas_is_a_reply(store: SqlPlaybookStore, templates: Path) -> None:  # C-57
+async def test_a_reply_without_deltas_is_valid(store: SqlPlaybookStore, templates: Path) -> None:  # C-57
     curation = await model_agent(store, ScriptedModel('{"deltas": []}'), templates).run(reflection(), "d")
     assert (curation.saved, curation.error, curation.result.summary) == (True, "", UNSAVED)
 

@@ -66,7 +66,7 @@ async def test_each_text_is_embedded_once() -> None:
     assert set(again.vectors) == {hash_content("b"), hash_content("c")}
 
 
-async def test_a_model_that_fails_is_left_alone_for_a_while_and_no_write_fails() -> None:
+async def test_a_failing_model_is_not_called_for_a_while_and_no_write_fails() -> None:
     model, now = Model(), [0.0]
     embed = EmbedNewTexts(TextEmbedder(model), clock=lambda: now[0])
     await embed(["known"])
@@ -184,7 +184,7 @@ async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(st
     assert await store.delete_unused_embeddings() == 0
 
 
-def test_texts_are_new_that_would_enter_the_playbook() -> None:
+def test_only_texts_that_enter_the_playbook_are_embedded() -> None:
     long = "x" * (MAX_CONTENT_CHARS + 1)
     proposals = [
         proposal("ADD", "added"),

@@ -76,7 +76,7 @@ async def fixture(database_url: str) -> AsyncIterator[FeedFixture]:
     await store.close()
 
 
-async def test_the_past_then_the_present(fixture: FeedFixture) -> None:
+async def test_a_watcher_gets_stored_revisions_and_then_new_ones(fixture: FeedFixture) -> None:
     await fixture.commit(times=3)
     watcher = asyncio.create_task(fixture.revisions(6))
     await fixture.commit(times=3)
@@ -122,12 +122,12 @@ async def test_a_watcher_too_far_behind_gets_the_revision_to_resume_from(fixture
     assert await fixture.revisions(12, resume) == list(range(3, 15))
 
 
-async def test_a_watcher_that_catches_up_from_far_behind_is_left_alone(fixture: FeedFixture) -> None:
+async def test_a_watcher_that_catches_up_is_not_ended(fixture: FeedFixture) -> None:
     await fixture.commit(times=30)
     assert await fixture.revisions(30) == list(range(1, 31))
 
 
-async def test_a_snapshot_first_then_what_comes_after_it(fixture: FeedFixture) -> None:
+async def test_a_snapshot_is_followed_by_later_revisions(fixture: FeedFixture) -> None:
     await fixture.commit(times=3)
     async with aclosing(fixture.events(snapshot=True)) as events:
         snapshot = await anext(events)
@@ -137,7 +137,7 @@ async def test_a_snapshot_first_then_what_comes_after_it(fixture: FeedFixture) -
         assert (await anext(events)).number == 4
 
 
-async def test_a_quiet_feed_shows_that_it_is_alive(fixture: FeedFixture) -> None:
+async def test_a_feed_without_revisions_sends_progress(fixture: FeedFixture) -> None:
     await fixture.commit(times=2)
     quiet = Watch(fixture.store, fixture.feed, progress_seconds=0.01, max_lag=10)
     async with aclosing(quiet.events("d", 2, snapshot=False)) as events:  # type: ignore[type-var]

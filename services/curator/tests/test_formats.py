@@ -65,7 +65,7 @@ def test_a_naive_time_stays_naive() -> None:  # C-20
     assert '"created_at": "2024-01-02T03:04:05"' in formats.encode_playbook(playbook, PlaybookFormat.JSON)
 
 
-def test_the_counted_dialect_as_it_is_written() -> None:
+def test_the_counted_dialect_has_the_specified_text() -> None:
     bullets = [
         bullet("er-00001", "error_recovery", "Retry once.", 5, 1),
         bullet("er-00002", "error_recovery", "First line\n\nthird"),

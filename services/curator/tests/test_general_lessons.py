@@ -190,7 +190,7 @@ def test_free_text_has_no_form() -> None:
     assert texts("send", *runs) == []
 
 
-def test_a_call_that_failures_lack_counts_when_it_is_significant() -> None:
+def test_a_call_that_failures_lack_is_a_lesson_when_it_is_significant() -> None:
     def grants(number: int, publishes: bool) -> Reflection:
         extra = [call("publish")] if publishes else []
         return run(f"r{number}", call("grant", plot=number), call("look"), *extra, passed=publishes)

@@ -32,7 +32,7 @@ def test_a_text_is_parsed_once_and_an_object_encoded_once() -> None:
     assert fresh.process_result_value(text, None) is first
 
 
-def test_the_cache_is_bounded_and_leaves_nothing_wrong_behind() -> None:
+def test_the_cache_is_bounded_and_returns_no_stale_values() -> None:
     column = JsonColumn(StoredBullet, cached_characters=1_000)
     for number in range(100):
         value = make_stored(f"lesson {number}")

@@ -170,7 +170,7 @@ async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once
     curation = await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
     [waiting] = curation.pending
-    assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
+    assert (waiting.proposal.delta.content, waiting.review_reason) == (HABIT, WAITS_FOR_A_SECOND)
 
 
 async def test_a_second_trajectory_confirms_a_pending_lesson(store: SqlPlaybookStore) -> None:

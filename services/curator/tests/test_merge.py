@@ -55,7 +55,7 @@ bullets = st.lists(texts, min_size=1, max_size=12, unique_by=lambda text: " ".jo
 )
 
 
-def test_vector_of_section_7() -> None:  # C-61, C-66, C-67, C-81
+def test_the_example_of_section_7_holds() -> None:  # C-61, C-66, C-67, C-81
     snapshot = playbook(bullet("shr-00001"), bullet("aup-00003"))
     draft = draft_of(snapshot)
     deltas = [
@@ -91,7 +91,7 @@ def test_vector_of_section_7() -> None:  # C-61, C-66, C-67, C-81
         ("", "misc"),
     ],
 )
-def test_slug(section: str, expected: str) -> None:  # C-69, C-70
+def test_the_slug_of_a_section_is_made_of_its_initials(section: str, expected: str) -> None:  # C-69, C-70
     assert build_slug(section) == expected
 
 
@@ -104,7 +104,7 @@ def test_slug(section: str, expected: str) -> None:  # C-69, C-70
         (["x-99999"], 99999),
     ],
 )
-def test_highest_number(ids: list[str], expected: int) -> None:  # C-71
+def test_the_highest_number_of_the_ids_is_found(ids: list[str], expected: int) -> None:  # C-71
     assert find_highest_number(ids) == expected
 
 

@@ -141,7 +141,7 @@ async def test_edits_of_hidden_or_missing_bullets_are_declined(store: SqlPlayboo
 
 async def test_a_waiting_lesson_is_confirmed_by_its_id(store: SqlPlaybookStore) -> None:
     first = await curate(store, "run-1", add("Look at the policy."), lessons=(FIRST,), signal=SELF_REPORT)
-    assert [change.waits_because for change in first.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in first.pending] == [WAITS_FOR_A_SECOND]
     model = Replying({"reasoning": "same", "lesson": 1, "op": "CONFIRM", "id": "w-1"})
     same = await curate(store, "run-1", lessons=(SECOND,), signal=SELF_REPORT, model=model)
     assert [operation.skipped_reason for operation in same.operations] == [WAITS_ALREADY]
@@ -165,5 +165,5 @@ async def test_the_agents_own_word_removes_nothing_without_a_person(store: SqlPl
     await curate(store, "run-1", add("one"), add("two", lesson=2))
     merge = {"op": "MERGE", "ids": ["s-00002"], "into": "s-00001", "content": "both"}
     curation = await curate(store, "run-2", merge, lessons=(FIRST,), signal=SELF_REPORT)
-    assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
+    assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
     assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]

@@ -139,7 +139,7 @@ def test_confidence_is_the_share_of_helpful_votes(helpful: int, harmful: int) ->
 
 
 @pytest.mark.parametrize(("helpful", "harmful", "score"), [(0, 0, 0.5), (5, 0, 1.0), (0, 1, 0.0), (1, 2, 1 / 3)])
-def test_vectors_of_confidence(helpful: int, harmful: int, score: float) -> None:  # C-02
+def test_the_examples_of_confidence_hold(helpful: int, harmful: int, score: float) -> None:  # C-02
     bullet = Bullet(id="a", section="s", content="c", searchable_text="c", helpful=helpful, harmful=harmful)
     assert bullet.confidence_score == pytest.approx(score, abs=1e-6)
 

@@ -66,7 +66,7 @@ ENGLISH = CuratorPromptBuilder("nowhere", "en")
     st.lists(st.tuples(text, text), min_size=1, max_size=4),
     st.lists(st.tuples(text, text), min_size=1, max_size=4),
 )
-def test_the_prompt_holds_what_it_is_given(  # C-78
+def test_the_prompt_contains_its_inputs(  # C-78
     insights: list[str], bullets: list[tuple[str, str]], sections: list[tuple[str, str]]
 ) -> None:
     # Feature: curator-agent, Property 7: prompt contains each key_insight, bullet content and id
@@ -97,7 +97,7 @@ def test_the_prompt_has_the_whole_lesson_its_query_outcome_and_waiting_changes()
         assert part in prompt
 
 
-def test_the_built_in_text_with_nothing_to_show() -> None:
+def test_the_built_in_prompt_works_without_bullets() -> None:
     prompt = build(material())
     for placeholder in (
         "(Insightsはありません)",
@@ -125,7 +125,7 @@ def test_lessons_decide_the_language() -> None:
     assert build(material([insight("先に規則を確かめる。")]), auto).endswith("文章は日本語で書く。")
 
 
-def test_the_values_of_a_template(tmp_path: Path) -> None:  # C-46, C-47, C-49 to C-51
+def test_a_template_gets_every_value(tmp_path: Path) -> None:  # C-46, C-47, C-49 to C-51
     builder = CuratorPromptBuilder(tmp_path, "en")
     template = "{insights}|{bullets}|{sections}|{{}}|{query}|{outcome}|{waiting}"
     (tmp_path / "d.txt").write_text(template, encoding="utf-8")
@@ -165,7 +165,7 @@ def test_a_template_is_never_looked_up_under_an_invalid_name(tmp_path: Path) -> 
         CuratorPromptBuilder(tmp_path).build_own(material(), "../d")
 
 
-def test_of_bullets_that_are_not_shown_there_is_an_outline() -> None:
+def test_bullets_that_are_not_shown_are_outlined() -> None:
     others = [bullet(f"b-{number:05d}", f"lesson {number} of\nmany {'words ' * 20}") for number in range(500)]
     others += [bullet("r-00001", "short {x}").replace_fields(section="rare")]
     prompt = build(material((), [bullet("a", "one")], (), others))
@@ -184,7 +184,7 @@ def test_an_outline_is_bounded(bullets: list[tuple[str, str]]) -> None:
     assert len(text) <= OUTLINE_CHARS + 100 * OUTLINE_SECTIONS
 
 
-def test_the_shipped_sections(tmp_path: Path) -> None:  # C-31
+def test_the_shipped_sections_are_loaded(tmp_path: Path) -> None:  # C-31
     names = [section.name for section in SectionLoader(SHIPPED_FILE).load("appworld")]
     assert "strategies_and_hard_rules" in names
 
@@ -213,7 +213,7 @@ def test_sections_keep_their_order_and_bad_ones_are_left_out(  # C-27, C-28, C-3
         "!!python/object/apply:os.getcwd []",
     ],
 )
-def test_sections_that_cannot_be_read_are_none(  # C-29
+def test_an_unreadable_sections_file_defines_no_sections(  # C-29
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
 ) -> None:
     path = tmp_path / "sections.yaml"

@@ -82,7 +82,7 @@ def add(content: str) -> dict[str, Any]:
 
 async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlaybookStore) -> None:
     first = await curate(store, "a", add(LESSON))
-    assert [change.waits_because for change in first.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in first.pending] == [WAITS_FOR_A_SECOND]
     again = await curate(store, "a", add(IN_OTHER_WORDS))
     assert [operation.skipped_reason for operation in again.operations] == [WAITS_ALREADY]
     assert await bullets(store) == []
@@ -93,15 +93,15 @@ async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlayb
     assert await store.pending("d", [PendingState.WAITING], "", 10) == [], "the first one waits no longer"
 
 
-async def test_a_model_that_quotes_a_tool_is_not_believed_for_that(store: SqlPlaybookStore) -> None:
+async def test_a_quotation_of_a_tool_by_the_model_is_no_evidence(store: SqlPlaybookStore) -> None:
     curation = await curate(store, "a", add(QUOTING))
-    assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_SECOND]
 
 
 async def test_a_lesson_on_one_task_waits_for_a_person(store: SqlPlaybookStore) -> None:
     for trajectory in ("a", "b"):
         curation = await curate(store, trajectory, add(f'For "{QUERY}": cancel everything.'))
-        assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON]
+        assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON]
     assert await bullets(store) == []
 
 
@@ -116,7 +116,7 @@ async def test_a_model_rewords_and_removes_nothing_without_a_person(store: SqlPl
     )
     for trajectory in ("b", "c"):
         curation = await curate(store, trajectory, *edits)
-        assert [change.waits_because for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
+        assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
     assert [bullet.content for bullet in await bullets(store)] == [LESSON]
     assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 4
 
@@ -147,7 +147,7 @@ async def large(store: SqlPlaybookStore) -> None:
     await curate(store, "a", *many, add(LESSON), signal="reward")
 
 
-async def test_of_a_large_playbook_a_model_cannot_edit_what_it_did_not_read(store: SqlPlaybookStore) -> None:
+async def test_a_model_cannot_edit_bullets_of_a_large_playbook_that_it_was_not_shown(store: SqlPlaybookStore) -> None:
     await large(store)
     unread = "s-00201"
     edits = {"type": "UPDATE", "bullet_id": unread, "content": "new"}, {"type": "DELETE", "bullet_id": unread}
@@ -159,7 +159,7 @@ async def test_of_a_large_playbook_a_model_cannot_edit_what_it_did_not_read(stor
     ]
 
 
-async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_added_again(
+async def test_a_lesson_that_a_large_playbook_already_has_is_not_added_again(
     store: SqlPlaybookStore,
 ) -> None:
     await large(store)
@@ -171,7 +171,7 @@ async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_a
     assert (await bullets(store))[200].sources[-1].trajectory == "b"
 
 
-async def test_of_a_large_playbook_the_prompt_holds_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
+async def test_the_prompt_of_a_large_playbook_has_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
     await large(store)
     model, by_words = Answering(), WordSource()
     curator = ModelCurator(LLMClient(model), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
@@ -195,5 +195,5 @@ async def test_texts_that_address_the_reader_wait_for_a_person_after_any_outcome
         reflection = Reflection((Lesson("r", "e", "c", "a", prompt),), (), "a", signal=signal, model=OFFLINE_MODEL)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
         [waiting] = curation.pending
-        assert waiting.waits_because.endswith('"ignore all previous"')
+        assert waiting.review_reason.endswith('"ignore all previous"')
     assert await bullets(store) == []

@@ -143,7 +143,7 @@ async def test_without_the_model_nothing_is_compared() -> None:
         await by_vectors(model).compare([CAR], playbook(BOAT))
 
 
-async def test_of_an_empty_playbook_nothing_is_similar() -> None:
+async def test_an_empty_playbook_has_no_similar_bullet() -> None:
     similarity = await by_vectors().compare([CAR], playbook())
     assert similarity.nearest(CAR, []) == (None, 0.0)
     assert similarity.rank(CAR, [], 3) == []
@@ -156,7 +156,7 @@ async def test_thresholds_are_those_of_the_model_or_the_setting() -> None:
     assert (await by_vectors().compare([CAR, AUTO])).is_same(CAR, AUTO)
 
 
-async def test_of_many_bullets_the_most_similar_are_relevant_each_lesson_in_turn() -> None:
+async def test_the_most_similar_bullets_of_each_lesson_are_relevant() -> None:
     book = large(BOAT, "park", AUTO)
     similarity = await by_vectors().compare([CAR, BOAT], book)
     found = select_relevant(similarity, [CAR, BOAT], book.all_bullets(), 2)
@@ -179,7 +179,7 @@ TEXTS = st.sampled_from(
 
 
 @given(TEXTS, st.lists(TEXTS, max_size=6), st.integers(0, 2**32 - 1))
-def test_the_matrix_scores_as_pairs_do(lesson: str, contents: list[str], seed: int) -> None:
+def test_the_matrix_gives_the_scores_of_single_pairs(lesson: str, contents: list[str], seed: int) -> None:
     book = playbook(*contents)
     texts = list(dict.fromkeys([*contents, lesson]))
     random = np.random.default_rng(seed)

@@ -53,7 +53,7 @@ async def bullets(store: SqlPlaybookStore, revision: int | None = None) -> list[
     return (await store.load("d", revision)).bullet_list
 
 
-async def test_a_dataset_nothing_was_written_to_is_empty(store: SqlPlaybookStore) -> None:  # C-14
+async def test_a_dataset_without_revisions_is_empty(store: SqlPlaybookStore) -> None:  # C-14
     snapshot = await store.load("new")
     assert (snapshot.revision, snapshot.bullet_list, await store.datasets("", 10)) == (0, [], [])
 
@@ -157,7 +157,7 @@ async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
     assert sums.keys() <= remaining.keys()
 
 
-async def test_the_fold_of_the_log_is_the_playbook(store: SqlPlaybookStore) -> None:
+async def test_applying_the_log_in_order_gives_the_playbook(store: SqlPlaybookStore) -> None:
     for number in range(40):
         await apply(store, delta("ADD", content=f"lesson {number}", section=f"s{number % 3}"))
         victim = (await bullets(store))[number // 2].id
@@ -262,7 +262,7 @@ async def test_history_shows_author_reason_and_outcome_of_each_delta(store: SqlP
     assert [revision.number for revision in await store.bullet_history("d", "gene-00001")] == [1, 2]
 
 
-async def test_answers_are_forgotten_after_their_time(store: SqlPlaybookStore) -> None:
+async def test_stored_responses_are_deleted_after_their_retention(store: SqlPlaybookStore) -> None:
     key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
     await store.write("d", run_once(key, lambda transaction: b"answer"))
     assert await store.delete_responses(timedelta(days=1)) == 0

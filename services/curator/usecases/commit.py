@@ -181,7 +181,7 @@ def _hold_for_review(
             base_revision=dataset.revision if batch.base_revision is None else batch.base_revision,
             author=batch.origin.author,
             source_trajectory=batch.origin.source_trajectory,
-            waits_because=operation.wait_reason,
+            review_reason=operation.wait_reason,
             state=PendingState.WAITING,
             # A microsecond between the changes of one batch keeps them in its order.
             proposed=dataset.now + timedelta(microseconds=len(pending)),

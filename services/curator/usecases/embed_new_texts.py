@@ -18,7 +18,7 @@ MAX_SECONDS = 10.0
 PAUSE_SECONDS = 5.0
 """The time for which writes do not wait after the model embedded nothing."""
 BATCH = 64
-"""Texts in one call; finished batches are stored when the time is over."""
+"""Texts in one call; finished batches are stored when the time limit has passed."""
 
 _log = get_logger(__name__)
 
@@ -84,6 +84,6 @@ class EmbedNewTexts:
             except (HanseiError, TimeoutError) as error:
                 if not embedded:
                     self._paused_until = self._clock() + PAUSE_SECONDS
-                missing, cause = len(texts) - len(embedded), str(error) or "the time is over"
+                missing, cause = len(texts) - len(embedded), str(error) or "the time limit has passed"
                 _log.warning("embedding before the commit failed; search embeds", texts=missing, error=str(cause))
         return {**await self._embedder.get_cached(texts), **embedded}

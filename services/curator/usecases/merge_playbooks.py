@@ -22,8 +22,8 @@ CONTRADICTION = "both are about the same subject, one of them with a negation"
 class MergeConflict:
     """Two bullets that a merge could not unite: `theirs` was added, as `new_id`."""
 
-    ours: Bullet
-    theirs: Bullet
+    existing_bullet: Bullet
+    incoming_bullet: Bullet
     from_dataset: str
     new_id: str
     reason: str

@@ -86,7 +86,7 @@ class ModelCurator:
         SimilarityUnavailable.
         """
         problems: list[str] = []
-        second = [change for change in waiting if change.waits_because == WAITS_FOR_A_SECOND]
+        second = [change for change in waiting if change.review_reason == WAITS_FOR_A_SECOND]
         near = await self._select_waiting(reflection, second)
         proposals, others = await ask_within_context(
             lambda chars: self._ask(reflection, playbook, sections, near, chars, problems.append),

@@ -42,7 +42,7 @@ class NearBullets:
         try:
             similarity = await self._source.compare([query], playbook)
         except SimilarityUnavailable as error:
-            _log.warning("bullets near a task are not known", dataset=playbook.dataset, error=str(error))
+            _log.warning("search for the bullets of a task failed", dataset=playbook.dataset, error=str(error))
             return []
         return await asyncio.to_thread(select_relevant, similarity, [query], bullets, MAX_BULLETS // 4)
 

@@ -73,7 +73,9 @@ class _Follower:
                 failures = 0
             except HanseiError as error:
                 failures += 1
-                _log.warning("guards are not followed; trying again", dataset=self._dataset, error=str(error))
+                _log.warning(
+                    "reading the guards of a playbook failed; trying again", dataset=self._dataset, error=str(error)
+                )
             await asyncio.sleep(FEED_RETRIES.pause(max(1, failures), None, random.random))
 
     async def _follow(self) -> None:

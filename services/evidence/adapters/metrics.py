@@ -14,10 +14,12 @@ _reports = meter.create_counter(
     "hansei.evidence.reports", unit="{report}", description="Reported outcomes, by whether the trials count them."
 )
 _decisions = meter.create_counter(
-    "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."
+    "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by new state."
 )
 _trajectories = meter.create_counter(
-    "hansei.evidence.trajectories", unit="{trajectory}", description="Trajectories sent to the archive, by novelty."
+    "hansei.evidence.trajectories",
+    unit="{trajectory}",
+    description="Trajectories sent to the archive, by whether they were new.",
 )
 _failed_checks = meter.create_gauge(
     "hansei.evidence.failed.checks",

@@ -54,7 +54,7 @@ def parse_arguments(text: str, field: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidCallArguments(field, text, "is not JSON") from error
     if not isinstance(value, dict):
-        raise InvalidCallArguments(field, text, "must be an object of JSON")
+        raise InvalidCallArguments(field, text, "must be a JSON object")
     return value
 
 

@@ -182,7 +182,7 @@ async def test_secrets_are_masked_before_anything_is_stored(tmp_path: Path) -> N
         assert secret.encode() not in stored
 
 
-async def test_filters(tmp_path: Path) -> None:
+async def test_trajectories_are_filtered(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         await store(servicer, "failed")
         passed = make_trajectory("passed", status=trajectory_pb2.TRAJECTORY_STATUS_SUCCESS, used_bullet_ids=["b-9"])
@@ -225,7 +225,7 @@ async def test_learned_bullets_are_added_to_a_stored_trajectory(tmp_path: Path) 
         assert await list_ids(servicer, learned_bullet_id="b-8") == ["t-1"]
 
 
-async def test_pages(tmp_path: Path) -> None:
+async def test_trajectories_are_listed_in_pages(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         for number in range(5):
             await store(servicer, f"t-{number}")
@@ -436,7 +436,7 @@ async def test_large_bodies_are_objects(tmp_path: Path) -> None:
         assert not file.exists()
 
 
-async def test_nothing_is_half_written_when_the_object_store_is_away(tmp_path: Path) -> None:
+async def test_nothing_is_half_written_when_the_object_store_is_unavailable(tmp_path: Path) -> None:
     folder = tmp_path / "objects"
     limits = replace(LIMITS, row_bytes=0)
     async with open_archive(tmp_path, limits, folder) as (servicer, archive, clock):
@@ -460,7 +460,7 @@ async def test_nothing_is_half_written_when_the_object_store_is_away(tmp_path: P
         assert await archive.store.list_unused_objects() == []
 
 
-async def test_a_full_archive_refuses(tmp_path: Path) -> None:
+async def test_a_full_archive_refuses_trajectories(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         await store(servicer)
         size = (await read(servicer)).summary.bytes
@@ -471,7 +471,7 @@ async def test_a_full_archive_refuses(tmp_path: Path) -> None:
         assert await list_ids(servicer) == ["t-1"]
 
 
-async def test_trajectories_that_are_refused(tmp_path: Path) -> None:
+async def test_invalid_trajectories_are_refused(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         large = trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="x" * 1_000_001)
         future = make_trajectory()

@@ -60,7 +60,7 @@ def test_the_interval_covers_the_effect_at_all_looks(base: float, effect: float,
     assert estimate_effect(statistics).mean() == pytest.approx(effect, abs=0.02)
 
 
-def test_the_interval_of_a_worked_example() -> None:
+def test_the_interval_of_a_worked_example_is_computed() -> None:
     # With p = .5 and m = .5 the scores are +1 and -1; the largest bet is 1/2.
     probability, error = 0.5, 0.05
     all_avoided = EffectStatistics(served=12.0, served_total=12.0, withheld=12.0, withheld_total=0.0)
@@ -80,7 +80,7 @@ def test_the_interval_of_a_worked_example() -> None:
     assert wealth(lower) >= 2 / error > wealth(lower + 0.0003)
 
 
-def test_without_sessions_nothing_is_known() -> None:
+def test_without_sessions_the_interval_covers_every_effect() -> None:
     assert compute_interval(EffectStatistics(), 0.75, 0.05) == (-1.0, 1.0)
     assert not is_within(EffectStatistics(), 0.75, 0.5, 0.05)
 
@@ -103,7 +103,7 @@ def test_a_reward_narrows_the_interval_no_more_than_outcomes_with_its_mean() -> 
     assert wide.upper - wide.lower >= narrow.upper - narrow.lower - 0.001
 
 
-def test_discoveries_of_a_worked_example() -> None:
+def test_the_discoveries_of_a_worked_example_are_found() -> None:
     block = find_block(0, 0.05)
     assert (block.start, block.size) == (0, 30)
     assert block.error == pytest.approx(0.04)

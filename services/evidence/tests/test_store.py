@@ -206,7 +206,7 @@ def test_servings_after_the_report_are_not_measured(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_each_error_has_its_reason(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:
             with pytest.raises(TrialsNotFound, match="dataset 'devtools' has no trials"):

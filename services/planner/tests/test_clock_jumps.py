@@ -80,7 +80,7 @@ async def test_a_replica_that_died_with_a_fast_clock_is_replaced_after_a_lease(t
     assert all(a.created_at <= b.created_at for a, b in pairwise(log))
 
 
-async def test_a_jump_spends_no_budget_of_time(tmp_path: Path) -> None:
+async def test_a_clock_jump_uses_no_budget_of_time(tmp_path: Path) -> None:
     clock = MachineClock()
 
     def jumps(_: Any) -> ToolResult:
@@ -97,7 +97,7 @@ async def test_a_jump_spends_no_budget_of_time(tmp_path: Path) -> None:
     assert state.result.total_execution_time_ms == 6000
 
 
-async def test_a_clock_that_jumps_back_while_a_question_is_open(tmp_path: Path) -> None:
+async def test_an_open_question_is_answered_after_the_clock_jumps_back(tmp_path: Path) -> None:
     clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)

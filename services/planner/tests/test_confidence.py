@@ -128,7 +128,7 @@ def test_nothing_measured_has_no_breakdown() -> None:  # P-63, P-64, P-139
         assert (found.score, found.breakdown, found.penalties_applied) == (0.0, {}, ())
 
 
-def test_a_failed_search_is_remembered_in_the_penalty() -> None:  # P-72: a search rescued by its fallback
+def test_a_failed_tool_call_is_a_penalty() -> None:  # P-72: a search rescued by its fallback
     rescued = ConfidenceFactors(llm_self_confidence=0.9, tool_execution_count=2, tool_success_count=1, source_count=1)
     assert ConfidenceCalculator().calculate(rescued).penalties_applied == ("tool_failures(rate=0.50)",)
 
@@ -156,7 +156,7 @@ def test_a_score_has_a_level(score: float, level: str) -> None:  # P-68
     ("scores", "expected"),
     [([0.9, 0.7], (2, 0.8, 0.01, 0.9, 0.7)), ([0.8], (1, 0.8, 0, 0.8, 0.8)), ([], (0, 0, 1.0, 0, 0))],
 )
-def test_search_statistics(scores: list[float], expected: tuple[float, ...]) -> None:  # P-30
+def test_search_statistics_are_computed(scores: list[float], expected: tuple[float, ...]) -> None:  # P-30
     found = search_statistics(scores)
     got = (found.result_count, found.avg_score, found.score_variance, found.max_score, found.min_score)
     assert got == pytest.approx(expected)
@@ -171,7 +171,7 @@ def test_agreement_is_the_mean_pairwise_cosine() -> None:  # P-70
     assert measure_agreement(np.array([same, [-1, 0, 0]], dtype=np.float32)) == 0.0
 
 
-def test_aggregation() -> None:  # P-73
+def test_confidences_are_aggregated_by_each_method() -> None:  # P-73
     assert aggregate([0.5, 0.9], "weighted") == pytest.approx(0.76666667)
     assert aggregate([0.5, 0.9], "mean") == pytest.approx(0.7)
     assert aggregate([0.5, 0.9], "min") == 0.5

@@ -21,7 +21,9 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "\x00"])
-def test_a_broken_file_is_logged_and_left(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:  # P-123
+def test_a_broken_file_is_logged_and_not_used(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:  # P-123
     path = tmp_path / "grace_config.yml"
     path.write_text(text)
     with caplog.at_level(logging.WARNING):

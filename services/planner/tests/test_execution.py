@@ -241,7 +241,7 @@ async def test_a_budget_holds(budget: Budget, calls: int) -> None:
 @pytest.mark.parametrize(
     ("budget", "calls"), [(Budget(max_tokens=25), 3), (Budget(max_cost_micro_usd=12), 3), (Budget(), 8)]
 )
-async def test_a_budget_holds_for_calls_side_by_side(budget: Budget, calls: int) -> None:
+async def test_a_budget_holds_for_parallel_calls(budget: Budget, calls: int) -> None:
     """One call may exceed the budget by its own usage, as if the calls ran one after another."""
 
     async def use_tokens(_: Any) -> ToolResult:
@@ -253,7 +253,7 @@ async def test_a_budget_holds_for_calls_side_by_side(budget: Budget, calls: int)
     assert (len(tool.calls), result.total_token_usage) == (calls, 10 * calls)
 
 
-async def test_calls_without_usage_run_side_by_side_within_a_budget() -> None:
+async def test_calls_without_usage_run_in_parallel_within_a_budget() -> None:
     started, all_started = 0, asyncio.Event()
 
     async def count_concurrent_calls(_: Any) -> ToolResult:
@@ -311,7 +311,7 @@ async def test_a_state_begins_with_every_step_pending() -> None:  # P-10
     assert not state.can_replan()
 
 
-async def test_the_answers_own_evaluation_counts_without_a_second_call() -> None:  # P-56, P-57, P-143
+async def test_the_evaluation_in_an_answer_needs_no_second_call() -> None:  # P-56, P-57, P-143
     evaluator = ScriptedModel(verdict(0.8, 0.9))
     reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
     made = executor(reasoning, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))
@@ -326,7 +326,7 @@ async def test_the_answers_own_evaluation_counts_without_a_second_call() -> None
 @pytest.mark.parametrize(
     "reply", [RuntimeError("down"), "", "high", '{"supported": NaN, "complete": 1}', verdict(1.5, 0.5)]
 )
-async def test_a_failed_evaluation_counts_as_the_middle(reply: str | Exception) -> None:  # P-69
+async def test_a_failed_evaluation_gives_the_middle_score(reply: str | Exception) -> None:  # P-69
     evaluator = ScriptedModel(reply)
     reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
     made = executor(reasoning, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))

@@ -102,7 +102,7 @@ async def test_a_paused_execution_ends_like_one_without_a_pause() -> None:  # P-
     ]
 
 
-async def test_cancel_ends_the_execution() -> None:  # P-50, P-136
+async def test_a_cancel_answer_ends_the_execution() -> None:  # P-50, P-136
     tool = ScriptedTool({"s1": answer("one", 0.5)})
     made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
     paused = (await states_of(made, plan))[-1]
@@ -207,7 +207,7 @@ async def test_a_plan_is_changed_at_most_three_times() -> None:  # P-52
     assert state.result.overall_status is OverallStatus.CANCELLED
 
 
-async def test_a_plan_given_at_the_confirmation_is_taken() -> None:  # P-52, P-109
+async def test_a_plan_sent_with_the_confirmation_replaces_the_plan() -> None:  # P-52, P-109
     tool = ScriptedTool()
     made, plan = executor(tool), agent_plan(agent_step(1), requires_confirmation=True)
     paused = (await states_of(made, plan))[-1]

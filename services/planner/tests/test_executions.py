@@ -258,7 +258,7 @@ async def test_a_log_is_replayed_without_calling_anything(tmp_path: Path) -> Non
         "UPDATE planner_event SET kind = 'log' WHERE sequence = 4",
     ],
 )
-async def test_a_forged_log_is_found_out(tmp_path: Path, forgery: str) -> None:
+async def test_a_forged_log_is_detected(tmp_path: Path, forgery: str) -> None:
     async with replica(tmp_path / "p.db", executor(asking())) as executions:
         execution_id = await executions.start(three(), None, None)
         await until_quiet(executions, execution_id)

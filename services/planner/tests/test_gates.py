@@ -41,14 +41,14 @@ def proven(draws: float = 0.999, tool: str = "") -> GuaranteedGate:
     return gate
 
 
-def test_without_proof_everything_is_asked() -> None:
+def test_without_a_proven_threshold_every_step_is_asked_about() -> None:
     gate = GuaranteedGate(Thresholds(), make_guarantee)
     for value, level in ((0.999, "confirm"), (0.5, "confirm"), (0.39, "escalate")):
         verdict = gate.decide(score(value))
         assert (verdict.level.value, verdict.audit_probability, verdict.audit_floor) == (level, 1.0, 1.0)
 
 
-def test_with_proof_a_share_is_audited() -> None:
+def test_with_a_proven_threshold_a_share_of_steps_is_audited() -> None:
     verdict = proven(draws=0.05).decide(score(0.99))
     assert (verdict.level, verdict.audited) == (InterventionLevel.CONFIRM, True)
     assert verdict.audit_probability == verdict.audit_floor == 0.5  # no step has passed, so there is no credit yet
@@ -56,7 +56,7 @@ def test_with_proof_a_share_is_audited() -> None:
     assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.5)
 
 
-def test_a_tool_proves_nothing_about_another() -> None:
+def test_labels_of_one_tool_prove_no_threshold_of_another() -> None:
     gate = proven(tool="web_search")
     assert gate.decide(score(0.99), "web_search").level is InterventionLevel.SILENT
     assert gate.decide(score(0.99), "code_execute").level is InterventionLevel.CONFIRM
@@ -75,7 +75,7 @@ def test_the_mode_adjusted_selects_steps_without_a_question() -> None:
     )
 
 
-def test_its_thresholds_are_thresholds() -> None:
+def test_the_thresholds_of_a_gate_follow_from_its_proof() -> None:
     assert proven().thresholds == Thresholds(0.9, 0.6, 0.4)
     assert GuaranteedGate(Thresholds(), make_guarantee).thresholds.notify > 0.999
 
@@ -101,7 +101,7 @@ async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Pa
         await store.close()
 
 
-async def test_every_decision_is_stored_with_what_it_was_made_of(tmp_path: Path) -> None:
+async def test_every_decision_is_stored_with_its_inputs(tmp_path: Path) -> None:
     """Score, features, thresholds, and the probability with which it was audited; read back from the database."""
     decided = {}
     gates = {"adjusted": AdjustedGate(Thresholds(), audit_rate=0.0), "guaranteed": proven(0.05, "web_search")}

@@ -63,7 +63,7 @@ async def prompt_of(question: Question, prompts_dir: Path | None = None, languag
     return messages
 
 
-async def test_an_attempt_holds_the_fields_of_a_trajectory() -> None:
+async def test_a_generation_has_the_fields_of_a_trajectory() -> None:
     reply = '{"reasoning": "a\\n\\n  b \\n", "answer": "Use [aup-00002], then [shr-00001], [aup-00002] and [other]."}'
     assert await outcome_of(reply, Question("Q", "appworld", BULLETS)) == GenerationOutcome(
         query="Q",
@@ -184,14 +184,14 @@ async def test_a_reply_is_repaired_or_is_itself_the_answer(reply: str, answer: s
     ],
 )
 @pytest.mark.parametrize("style", AnswerStyle)
-async def test_any_exception_is_an_outcome(error: Exception, message: str, style: AnswerStyle) -> None:
+async def test_any_exception_becomes_a_failed_trajectory(error: Exception, message: str, style: AnswerStyle) -> None:
     outcome = await outcome_of(error, Question("Q", "d", BULLETS, style))
     assert (outcome.status, outcome.generated_answer, outcome.error_message) == (AnswerStatus.FAILURE, "", message)
     assert outcome.used_bullet_ids == ("shr-00001", "aup-00002")  # P-121
     assert outcome.cited_bullet_ids == ()
 
 
-async def test_a_dataset_that_names_no_template_is_an_outcome_too() -> None:
+async def test_a_dataset_with_an_invalid_name_becomes_a_failed_trajectory() -> None:
     outcome = await outcome_of("never", Question("Q", "../secret"))
     assert outcome.error_message == "InvalidArgument: Invalid dataset name: '../secret'"  # P-121, C-82
 
@@ -205,7 +205,7 @@ ids = st.sampled_from(["a", "b", "ab", "a]", "[b", ""])
 
 
 @given(st.lists(ids), st.lists(ids.map("[{}]".format) | st.text(alphabet="ab[] ")).map("".join))
-def test_cited_ids_are_given_ids_in_the_order_of_the_answer(ids: list[str], answer: str) -> None:
+def test_cited_ids_are_served_ids_in_the_order_of_the_answer(ids: list[str], answer: str) -> None:
     cited = list_cited_ids(answer, [RetrievedBullet(bullet_id, "", "") for bullet_id in ids])
     positions = [answer.index(f"[{bullet_id}]") for bullet_id in cited]  # P-120
     assert positions == sorted(positions)

@@ -56,7 +56,7 @@ def test_a_threshold_with_too_many_errors_is_hardly_ever_used(name: str) -> None
     assert broken <= DELTA * RUNS, f"{broken} of {RUNS} runs used one of {sorted(bad)}"
 
 
-def test_the_guarantee_is_not_had_by_never_using_a_threshold() -> None:
+def test_the_guarantee_does_not_rely_on_never_using_a_threshold() -> None:
     runs = [used_thresholds(USERS["underconfident"], seed) for seed in range(20)]
     assert sum(bool(used) for used in runs) >= 18
 
@@ -145,7 +145,7 @@ LABELS = st.builds(StepLabel, st.floats(0.5, 1.0), st.booleans(), st.sampled_fro
 
 
 @given(st.lists(st.lists(LABELS, min_size=1, max_size=4), max_size=30), st.integers(1, 5), st.sampled_from([0.05, 1.0]))
-def test_no_bet_is_better_than_fair(history: list[list[StepLabel]], steps: int, rate: float) -> None:
+def test_no_bet_has_a_positive_expectation(history: list[list[StepLabel]], steps: int, rate: float) -> None:
     """After any labels: if all steps of an execution are wrong with probability alpha, the wealth grows nowhere."""
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
     for labels in history:

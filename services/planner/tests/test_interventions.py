@@ -57,7 +57,7 @@ def test_every_answer_except_cancel_continues(action: InterventionAction) -> Non
         ("", Action.INPUT),
     ],
 )
-def test_text_answers(text: str, action: InterventionAction) -> None:  # P-83, P-84
+def test_text_answers_are_parsed_into_actions(text: str, action: InterventionAction) -> None:  # P-83, P-84
     assert parse_answer(text).action is action
     if action is Action.INPUT:
         assert parse_answer(text).user_input == text
@@ -75,7 +75,7 @@ def test_text_answers(text: str, action: InterventionAction) -> None:  # P-83, P
         ("", False),
     ],
 )
-def test_wishes_for_another_plan(text: str, expected: bool) -> None:  # P-94
+def test_a_text_that_requests_another_plan_is_a_modification(text: str, expected: bool) -> None:  # P-94
     assert wants_replan(text) is expected
 
 

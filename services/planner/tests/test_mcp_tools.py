@@ -37,7 +37,7 @@ def server() -> MCPServer:
     return made
 
 
-async def test_the_tools_of_a_server_run() -> None:
+async def test_the_tools_of_a_server_are_called() -> None:
     async with Client(server()) as client:
         tools = {t.name: t for t in connect_mcp_tools("facts", (await client.list_tools()).tools, client)}
         assert {name: tool.effect for name, tool in tools.items()} == {
@@ -51,7 +51,7 @@ async def test_the_tools_of_a_server_run() -> None:
         assert not refused.success
 
 
-async def test_a_plan_uses_them() -> None:  # P-26
+async def test_a_plan_uses_the_tools_of_a_server() -> None:  # P-26
     async with Client(server()) as client:
         tools = connect_mcp_tools("facts", (await client.list_tools()).tools, client)
         plan = agent_plan(agent_step(1, action="web_search"))

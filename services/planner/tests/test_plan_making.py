@@ -81,7 +81,7 @@ def actions_in_schema(system: str) -> list[str]:
     return actions
 
 
-async def test_the_prompt_lists_the_tools_that_are_there() -> None:  # P-16, P-25, P-26
+async def test_the_prompt_lists_the_available_tools() -> None:  # P-16, P-25, P-26
     model, backend = ScriptedModel(json.dumps(GOOD)), FixedBackend()
     search = ScriptedTool(name="web_search", description="Find\npages. query: search words")
     tools = ToolRegistry([RAGSearchTool(backend), ExtractiveReasoningTool(), AskUserTool()])
@@ -252,7 +252,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("reply", BAD)
-async def test_there_is_a_plan_for_any_reply_of_the_model(reply: Any) -> None:  # P-05, P-19, P-20
+async def test_any_reply_of_the_model_leads_to_a_plan(reply: Any) -> None:  # P-05, P-19, P-20
     made = await Planner(FixedBackend(), ScriptedModel(reply)).create_plan(HARD)
     assert made.from_template
     assert made.template_reason
@@ -292,7 +292,7 @@ async def test_a_plan_is_refined_or_stays_the_same() -> None:  # P-22, P-109
         assert (await Planner(FixedBackend(), broken).refine_plan(plan, "more")).plan == plan
 
 
-async def test_no_gate_means_that_the_model_is_asked() -> None:  # P-101
+async def test_without_a_gate_the_model_makes_every_plan() -> None:  # P-101
     model = ScriptedModel(json.dumps(GOOD))
     await Planner(FixedBackend(), model).create_plan("Pythonとは何ですか", gate=False)
     assert len(model.prompts) == 1

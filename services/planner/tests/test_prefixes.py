@@ -76,7 +76,7 @@ def test_an_id_has_a_hyphen_between_its_prefix_and_itself(plan_id: str) -> None:
         agent_plan(agent_step(1), plan_id=plan_id)
 
 
-async def test_a_plan_is_made_of_what_begins_with_its_prefix() -> None:  # P-18, P-20, P-21
+async def test_a_plan_searches_only_names_with_its_prefix() -> None:  # P-18, P-20, P-21
     backend = SharedBackend()
     made = await Planner(backend).create_plan(HARD, prefix=ACME)
     assert (made.plan.prefix, made.plan.steps[0].collection, backend.prefixes_asked) == (ACME, None, [ACME])
@@ -105,7 +105,7 @@ async def test_the_prompt_names_only_permitted_collections() -> None:  # P-16
 
 
 @pytest.mark.parametrize("foreign", ["evil--a", "wikipedia_ja", "acme", "acme-", "Acme--d", " acme--b", "e--acme--b"])
-async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None:  # P-19, P-22
+async def test_a_collection_of_another_prefix_in_the_reply_is_ignored(foreign: str) -> None:  # P-19, P-22
     model = ScriptedModel(reply("acme--b", foreign))
     made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
     assert [step.collection for step in made.plan.steps] == ["acme--b", None, None]  # None: all datasets of the prefix
@@ -117,12 +117,12 @@ async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None: 
     ("collection", "plan_id"),
     [("evil--a", None), ("evil--a", "acme--0a1b2c3d4e5f"), ("acme--b", "evil--0a1b2c3d4e5f"), (None, "0a1b2c3d4e5f")],
 )
-def test_a_plan_that_looks_elsewhere_or_is_anothers_does_not_start(collection: Any, plan_id: Any) -> None:
+def test_a_plan_of_another_prefix_does_not_start(collection: Any, plan_id: Any) -> None:
     with pytest.raises(InvalidPlan, match="does not begin with 'acme--'"):
         prepare_plan(looking(collection, plan_id), ACME)
 
 
-def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
+def test_the_id_limits_a_plan_without_a_prefix_in_the_request() -> None:
     with pytest.raises(InvalidPlan):
         prepare_plan(looking("evil--a", "acme--0a1b2c3d4e5f"))
     assert prepare_plan(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
@@ -139,14 +139,14 @@ async def test_a_step_without_a_collection_searches_all_permitted_ones() -> None
         )
 
 
-async def test_no_tool_is_called_to_look_elsewhere() -> None:
+async def test_no_tool_is_called_for_a_collection_of_another_prefix() -> None:
     tool = ScriptedTool(name="rag_search")
     for prefix, collection, called in ((ACME, "evil--a", 0), (ACME, "acme--b", 1), ("", "evil--a", 2), (ACME, None, 3)):
         result = await call_tool(tool, ToolInput("q", collection=collection, prefix=prefix))
         assert (result.success, len(tool.calls)) == (bool(called), called)
 
 
-async def test_an_agent_in_a_step_looks_no_further_than_the_plan() -> None:  # P-35
+async def test_an_agent_in_a_step_searches_only_names_with_the_prefix() -> None:  # P-35
     backend = SharedBackend()
     model = ScriptedModel('{"tool": "rag_search", "query": "x"}', '{"answer": "done"}')
     agent = LegacyAgentTool(model, ToolRegistry([RAGSearchTool(backend)]))
@@ -191,7 +191,7 @@ async def test_a_resumed_execution_keeps_to_the_prefix(tmp_path: Path) -> None:
     assert {collection for _, collection in backend.searched} == {"acme--c"}
 
 
-async def test_executions_are_listed_by_what_their_ids_begin_with(tmp_path: Path) -> None:
+async def test_executions_are_listed_by_the_prefix_of_their_ids(tmp_path: Path) -> None:
     prefixes = ["", "acme--", "acme--team-", "Acme--", "acme_-", "evil--"]
     ids = {prefix: create_plan_id(prefix) for prefix in prefixes}
     async with replica(tmp_path / "p.db", executor(ScriptedTool())) as executions:

@@ -15,7 +15,7 @@ from services.planner.domain.thresholds import DynamicThresholdAdjuster, Interve
         (0.399, InterventionLevel.ESCALATE, "request_clarification"),
     ],
 )
-def test_a_score_decides(score: float, level: InterventionLevel, action: str) -> None:  # P-75
+def test_the_score_selects_the_level(score: float, level: InterventionLevel, action: str) -> None:  # P-75
     decision = Thresholds().decide_action(score)
     assert (decision.level, decision.action) == (level, action)
 
@@ -39,7 +39,7 @@ def _adjuster_after(
     ("rounds", "expected"),
     [(1, (0.95, 0.75, 0.45)), (2, (0.95, 0.80, 0.50)), (3, (0.95, 0.85, 0.55)), (4, (0.95, 0.85, 0.60))],
 )
-def test_too_sure_raises_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
+def test_overconfidence_raises_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
     assert _adjuster_after(0.99, False, 99, rounds).thresholds.values == expected
 
 
@@ -50,11 +50,11 @@ def test_raised_thresholds_stop_at_their_caps() -> None:  # P-90
 @pytest.mark.parametrize(
     ("rounds", "expected"), [(1, (0.85, 0.65, 0.35)), (2, (0.80, 0.60, 0.30)), (9, (0.80, 0.60, 0.30))]
 )
-def test_too_unsure_lowers_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
+def test_underconfidence_lowers_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
     assert _adjuster_after(0.1, True, 99, rounds).thresholds.values == expected
 
 
-def test_three_of_ten_change_nothing_and_four_do() -> None:  # P-90
+def test_four_errors_of_ten_change_the_thresholds_and_three_do_not() -> None:  # P-90
     assert _adjuster_after(0.8, False, 3).thresholds == Thresholds()
     assert _adjuster_after(0.8, False, 4).thresholds == Thresholds(0.95, 0.75, 0.45)
 

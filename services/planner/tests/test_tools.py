@@ -40,7 +40,7 @@ async def test_search_keeps_what_is_above_the_threshold() -> None:  # P-29, P-30
     )
 
 
-async def test_nothing_found_is_a_failure() -> None:  # P-31
+async def test_a_search_without_hits_is_a_failure() -> None:  # P-31
     found = await RAGSearchTool(FixedBackend()).run(ToolInput("q", collection="c"))
     assert (found.success, found.output, found.error) == (False, (), "No relevant results found in any collection.")
 
@@ -99,7 +99,7 @@ async def test_offline_reasoning_quotes_and_marks_it() -> None:
     assert not (await ExtractiveReasoningTool().run(ToolInput("q"))).success
 
 
-def test_the_prompt_takes_text_as_it_is() -> None:  # P-135
+def test_the_prompt_contains_texts_unchanged() -> None:  # P-135
     prompt = build_reasoning_prompt(ToolInput("{q}", sources=(Hit(content="{query} $HOME", source="s"),)))
     assert "{query} $HOME" in prompt
     assert prompt.endswith("{q}")
@@ -130,7 +130,7 @@ async def test_the_legacy_agent_uses_tools_and_answers() -> None:  # P-35
 
 
 @pytest.mark.parametrize("text", ["申し訳ありません", "何も見つかりません", "わかりません"])
-async def test_an_agent_that_gives_up_is_not_believed(text: str) -> None:  # P-35
+async def test_an_agent_that_gives_up_has_low_confidence(text: str) -> None:  # P-35
     model = ScriptedModel(json.dumps({"answer": text}))
     found = await LegacyAgentTool(model, ToolRegistry([])).run(ToolInput("q"))
     assert found.confidence_factors == {"confidence": 0.3}

@@ -38,7 +38,7 @@ def test_without_an_id_the_tools_name_decides_and_else_the_order() -> None:
     ]
 
 
-def test_a_call_that_nothing_answers_stays_open() -> None:
+def test_a_call_without_a_result_stays_open() -> None:
     assert paired_calls(calls("a"), says("well")) == [(0, None, "a", "")]
     assert not extract_actions(steps(calls("a")))[0].is_success
 

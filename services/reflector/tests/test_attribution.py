@@ -30,7 +30,7 @@ def find_blamed(*makers: MakeStep) -> Candidate:
     return candidate
 
 
-def test_a_call_that_fails_first_shows_it() -> None:
+def test_the_first_failing_call_is_blamed() -> None:
     signs = find_signs(asks("q"), calls("a", {}), returns("ok"), calls("b", {}), returns("Error: x"), calls("b", {}))
     assert "fails_first" not in signs[1]
     assert signs[3] >= {"acts", "fails_first"}
@@ -50,22 +50,22 @@ def test_a_call_that_fails_first_shows_it() -> None:
         ("Done.\n\nTERMINATE", "hands_in"),
     ],
 )
-def test_signs_are_read_from_form(text: str, sign: Sign) -> None:
+def test_signs_are_read_from_the_form_of_a_step(text: str, sign: Sign) -> None:
     assert sign in find_signs(asks("q"), says("Hello."), says(text))[2]
 
 
-def test_the_step_where_the_answers_value_turns_up_first_shows_it() -> None:
+def test_the_step_that_first_has_the_value_of_the_answer_is_blamed() -> None:
     signs = find_signs(asks("how many"), says("Let me see."), says("It was 4,250."), says("So **4250** it is."))
     assert [index for index, sign in signs.items() if "answers_first" in sign] == [2]
 
 
-def test_made_up_data_are_blamed_over_what_follows_from_them() -> None:
+def test_invented_data_are_blamed_before_their_consequences() -> None:
     log = [asks("average rent"), says("Let me look for it."), says("I assume a sample: the rents are 900 and 1100, "
            "therefore the average is 1000."), says("The average of 900 and 1100 is 1000. TERMINATE")]  # fmt: skip
     assert find_blamed(*log).step.index == 2
 
 
-def test_an_agent_who_only_hands_out_work_is_not_blamed() -> None:
+def test_an_agent_that_only_delegates_is_not_blamed() -> None:
     log: list[MakeStep] = [asks("find it")]
     for number in range(4):
         log += [says(f"Plan {number}: here is what we know.", name="Lead"), says("Search for it.", name="Lead")]
@@ -97,12 +97,12 @@ def test_a_dispatcher_between_the_turns_changes_nothing(log: list[MakeStep]) -> 
     assert (among.step.content, among.signs) == (plain.step.content, plain.signs)
 
 
-def test_visited_pages_before_the_mistake_claim_nothing() -> None:
+def test_visited_pages_before_the_mistake_are_no_claims() -> None:
     pages = [says(f"I clicked 'link {n}'.\n\nHere is a screenshot of [page {n}](x). {n}", name="Web") for n in range(9)]
     assert find_blamed(*pages, *GUESSED).step.index == find_blamed(*GUESSED).step.index + len(pages)
 
 
-def test_a_log_whose_speakers_stand_in_the_roles_is_blamed_by_agent() -> None:
+def test_a_log_with_speakers_as_roles_is_blamed_by_agent() -> None:
     turns = [("human", "How tall is it?"), ("Orchestrator (thought)", "Here is what we know: 12 facts."),
              ("Orchestrator (-> WebSurfer)", "Find the height."), ("WebSurfer", "I typed it. Here is a page."),
              ("Orchestrator (thought)", "No progress."), ("Orchestrator (-> WebSurfer)", "Try again."),

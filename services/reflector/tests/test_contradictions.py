@@ -59,7 +59,7 @@ def test_a_command_line_may_do_more_than_it_begins_with(command: str, findings: 
     )
 
 
-def test_a_call_that_broke_off_may_have_changed_something_too() -> None:
+def test_an_interrupted_call_may_have_changed_something() -> None:
     failed = [calls("update_stock", {"id": "p-1"}), returns("Error: timed out")]
     log = [*ask("get_stock", STOCK, id="p-1"), *failed, *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
     assert find_in(*log) == []

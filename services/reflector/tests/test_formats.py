@@ -66,7 +66,7 @@ class TestAtif:
         assert trajectory.steps[2].name == "shopkeeper"
         assert trajectory.steps[8].content == "subagent audit-1"
 
-    def test_calls_meet_their_results_and_errors_are_seen(self) -> None:
+    def test_calls_are_joined_with_results_and_errors_are_detected(self) -> None:
         found = extract_actions(read(load("atif.json"), "atif").trajectory.steps)
         assert [(action.tool, action.arguments, action.is_success) for action in found[:3]] == [
             ("get_customer", '{"id": 7}', True),
@@ -132,7 +132,7 @@ class TestSweAgent:
         assert (trajectory.status, trajectory.error_message) == ("failure", status)
         assert trajectory.generated_answer == "Done."
 
-    def test_a_verdict_beside_it_goes_first(self) -> None:
+    def test_a_verdict_in_the_file_has_precedence(self) -> None:
         run = read(load("swe_agent.traj") | {"reward": 0, "test_report": "2 failed"}, "swe_agent")
         assert (run.trajectory.status, run.test_report) == ("failure", "2 failed")
         assert not determine_outcome(run.trajectory, run.ground_truth, run.test_report).is_success
@@ -165,7 +165,7 @@ class TestAnthropic:
             "It is warmer in Kyoto.",
         )
 
-    def test_a_result_that_is_marked_as_an_error_is_one(self) -> None:
+    def test_a_result_that_is_marked_as_an_error_is_an_error(self) -> None:
         found = extract_actions(read(load("anthropic.json"), "anthropic").trajectory.steps)
         assert [(action.arguments, action.message) for action in found] == [
             ('{"city": "Kyoto"}', ""),
@@ -210,7 +210,7 @@ class TestLangChain:
         ids=["messages_to_dict", "dumps", "model_dump"],
     )
     @pytest.mark.parametrize("in_state", [False, True])
-    def test_all_three_ways_in_which_messages_are_written(self, dumped: list[Any], in_state: bool) -> None:
+    def test_messages_are_read_in_all_three_forms(self, dumped: list[Any], in_state: bool) -> None:
         trajectory = read({"messages": dumped} if in_state else dumped, "langchain").trajectory
         assert [(step.index, step.role) for step in trajectory.steps] == [
             (0, "system"), (1, "user"), (2, "assistant"), (3, "tool"), (4, "assistant"),

@@ -85,7 +85,7 @@ def test_json_dump_then_validate_gives_an_equal_model(model: BaseModel) -> None:
     assert type(model).model_validate_json(model.model_dump_json()) == model
 
 
-def test_a_trajectory_needs_what_r_01_lists_and_defaults_the_rest() -> None:
+def test_a_trajectory_needs_the_required_fields_and_defaults_the_others() -> None:
     before = datetime.now(UTC)
     trajectory = run()
     assert trajectory.error_message is None
@@ -105,7 +105,7 @@ def test_times_are_kept_in_utc_and_must_name_their_zone() -> None:
 
 
 @pytest.mark.parametrize("tag", ["Helpful", "", "good", None])
-def test_another_tag_is_refused(tag: Any) -> None:
+def test_an_unknown_tag_is_refused(tag: Any) -> None:
     with pytest.raises(ValidationError):
         BulletEvaluation(bullet_id="a", tag=tag, reason="r")
 

@@ -162,7 +162,7 @@ class TestOtel:
     def test_spans_without_contents_are_refused(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         with spans[0].start_as_current_span("chat m") as chat:
             chat.set_attribute("gen_ai.operation.name", "chat")
-        assert "switch their recording on" in refusal(export_spans(spans[1]))
+        assert "enable the recording of contents" in refusal(export_spans(spans[1]))
 
     def test_a_trace_without_model_calls_is_no_trajectory(
         self, spans: tuple[trace.Tracer, InMemorySpanExporter]

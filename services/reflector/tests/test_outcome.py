@@ -21,7 +21,7 @@ def test_an_answer_is_correct_when_it_contains_the_ground_truth(answer: str, tru
     assert is_correct(answer, truth) is correct
 
 
-def test_the_report_of_the_system() -> None:
+def test_the_built_in_report_has_the_specified_text() -> None:
     assert build_test_report("It is 42.", "42") == "正解"
     assert build_test_report("It is 42.", "43") == "不正解（正解: 43）"
 

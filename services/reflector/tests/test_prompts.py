@@ -115,7 +115,7 @@ def test_the_built_in_prompt_describes_the_reply(language: Any) -> None:
     assert not re.search(r"\b[A-Z]-\d\d", system), "clause ids of the specification say nothing to a model"
 
 
-def test_the_record_says_the_outcome_and_what_it_rests_on() -> None:
+def test_the_record_states_the_outcome_and_its_source() -> None:
     english = ReflectorPrompts(None, "en")
     failed = run(says("All done, goodbye!"), error_message="limit reached", reward=0.0)
     prompt = build_prompt(ReflectionRequest(failed, "test"), prompts=english)
@@ -188,7 +188,7 @@ def test_the_prompt_lists_omitted_and_shortened_steps(tmp_path: Path) -> None:
     assert "ステップ1-2, 5の3件を省略した" in text
 
 
-def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
+def test_the_middle_of_a_huge_answer_is_omitted_with_a_note() -> None:
     prompts = ReflectorPrompts(None, "en")
     reflection_request = ReflectionRequest(run(generated_answer="a" * 500 + "b" * 9_000 + "c" * 500), "test")
     prompt = build_prompt(reflection_request, prompts=prompts, chars=12_500)
@@ -196,7 +196,7 @@ def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
     assert len(prompt) < 5_000
 
 
-def test_a_log_has_the_only_numbers(tmp_path: Path) -> None:
+def test_only_steps_of_a_log_are_numbered(tmp_path: Path) -> None:
     trajectory = run(says("hello"), reasoning_steps=("look", "hello"))
     (tmp_path / "appworld.txt").write_text("{reasoning_steps}", encoding="utf-8")
     own = fill_own(

@@ -136,7 +136,7 @@ def test_the_format_is_found_and_the_outcome_has_its_source(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_steps_are_those_of_the_conversation_each_once(name: str) -> None:
+def test_each_message_of_the_conversation_is_one_step(name: str) -> None:
     assert texts(read(RECORDED / name)) == STEPS[name]
 
 
@@ -170,7 +170,7 @@ def test_a_trace_of_langfuse_with_its_observations_is_read() -> None:
     assert run.trajectory.reward == 0.2
 
 
-def test_a_simulation_of_tau2_bench() -> None:
+def test_a_simulation_of_tau2_bench_is_read() -> None:
     run = read(EXAMPLES / "tau2_bench.json")
     assert (run.trajectory.status, run.trajectory.reward, run.trajectory.task_id) == ("failure", 0.0, "shop_1")
     source = "tau2-bench's reward is 0; not met: The agent refuses the refund"
@@ -192,7 +192,7 @@ def test_a_simulation_that_was_broken_off_is_a_failure_without_a_reward() -> Non
     assert run.trajectory.error_message == "The conversation ended by too_many_errors."
 
 
-def test_a_transcript_of_cursor() -> None:
+def test_a_transcript_of_cursor_is_read() -> None:
     run = read(EXAMPLES / "cursor.jsonl")
     assert run.trajectory.query == "Add zod to the shop."
     assert run.trajectory.generated_answer == "zod is added."

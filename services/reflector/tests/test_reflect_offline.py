@@ -125,7 +125,7 @@ def test_the_calls_are_evidence_with_values_errors_and_repairs() -> None:
     assert (fixed.error, fixed.repaired_by) == ("", None)
 
 
-def test_garbage_teaches_nothing() -> None:
+def test_garbage_gives_no_lessons() -> None:
     assert reflect(run()).insights == ()
     assert reflect(run(says("\x00\x01\x02" * 100), status="success")).insights == ()
 
@@ -161,7 +161,7 @@ def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
     ],
     ids=lambda text: text[:9],
 )
-def test_text_made_to_keep_patterns_busy_is_read_like_any_other(text: str) -> None:
+def test_hostile_text_does_not_slow_the_patterns_down(text: str) -> None:
     log = [says(text), calls("shell", {"command": text}), returns(text), says(f"exitcode: 1\n{text}")] * 10
     result = reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
     assert result == reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)

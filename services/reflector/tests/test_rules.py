@@ -71,11 +71,11 @@ def test_a_success_has_no_findings_about_its_end() -> None:
     "words",
     ["I'm unable to change that.", "I will transfer you to a human agent.", "申し訳ございませんが、対応できかねます。"],
 )
-def test_giving_up_is_seen(words: str) -> None:
+def test_giving_up_is_a_finding(words: str) -> None:
     assert "refusal" in kinds(ending(run(asks("change it"), says(words))))
 
 
-def test_success_claimed_over_an_unrepaired_failure_is_seen() -> None:
+def test_a_claimed_success_after_an_unrepaired_failure_is_a_finding() -> None:
     log = [calls("book", {"a": 1}), returns("Error: card declined"), says("Your flight has been booked.")]
     (finding,) = ending(run(*log))
     assert (finding.kind, finding.steps) == ("contradicted_claim", (1, 2))
@@ -83,12 +83,12 @@ def test_success_claimed_over_an_unrepaired_failure_is_seen() -> None:
     assert ending(run(*repaired, says("Your flight has been booked."))) == []
 
 
-def test_an_answer_from_memory_is_seen() -> None:
+def test_an_answer_from_memory_is_a_finding() -> None:
     (finding,) = ending(run(says("I recall."), says("It is Lyon."), generated_answer="It is Lyon."))
     assert (finding.kind, finding.steps) == ("unverified_answer", (1,))
 
 
-def test_a_number_that_no_result_holds_is_seen() -> None:
+def test_a_number_that_no_result_contains_is_a_finding() -> None:
     log = [calls("sum", {"x": 1}), returns("1,250 EUR"), says("It is 1250 plus 300, 1550 in all.")]
     (finding,) = ending(run(*log, generated_answer="1250 and 1550"))
     assert finding.facts["values"] == "1550"
@@ -105,7 +105,7 @@ def test_the_known_answer_of_a_task_is_no_lesson() -> None:
     assert ending(wrong, BY_TRUTH) == []
 
 
-def test_contrast_is_the_first_call_of_only_the_success() -> None:
+def test_the_contrast_is_the_first_call_that_only_the_success_made() -> None:
     shared = [calls("find", {"user": "mia"}), returns("u1")]
     after = [calls("note", {"text": "bad"}), returns("ok")], [calls("note", {"text": "good"}), returns("ok")]
     bad = extract_actions(steps(*shared, calls("book", {"seat": "1A"}), returns("ok"), *after[0]))

@@ -56,7 +56,7 @@ def observe_indexes(list_indexes: Callable[[], Sequence[PlaybookFollower]]) -> N
         "hansei.search.index.playbooks",
         [observe_playbooks],
         unit="{playbook}",
-        description="Playbooks that are followed.",
+        description="Playbooks whose changes search follows.",
     )
     meter.create_observable_gauge(
         "hansei.search.index.lag",

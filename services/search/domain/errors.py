@@ -86,7 +86,9 @@ class PlaybookUnreachable(Unavailable):
     reason = "PLAYBOOK_UNREACHABLE"
 
     def __init__(self, dataset: str, cause: str) -> None:
-        super().__init__(f"playbook {dataset} is not followed: {cause}", retry_after=RETRY_AFTER_SECONDS)
+        super().__init__(
+            f"search cannot follow the changes of playbook {dataset}: {cause}", retry_after=RETRY_AFTER_SECONDS
+        )
 
 
 class RevisionNotReached(DeadlineExceeded):

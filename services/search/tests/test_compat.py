@@ -89,7 +89,9 @@ def bullet(bullet_id: str, text: str, **fields: object) -> IndexedBullet:
         (0.0, [0.248845, 1, 0.248845, 0, 0], "b2 b1 b3 b4 b5"),
     ],
 )
-def test_main_case(alpha: float, combined: list[float], order: str) -> None:  # S-29 to S-34, section 6
+def test_the_main_example_of_the_specification_holds(
+    alpha: float, combined: list[float], order: str
+) -> None:  # S-29 to S-34, section 6
     search, bullets = main_case(alpha)
     results = search.search(SearchQuery("beta gamma"), bullets)
     assert order.split() == [result.bullet.id for result in results]
@@ -125,7 +127,7 @@ def test_a_repeated_query_term_counts_again() -> None:  # S-24
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES)
-def test_degenerate_corpora(
+def test_degenerate_corpora_have_the_specified_scores(
     engine: str, corpus: list[str], query: str, raw: list[float], scaled: list[float]
 ) -> None:  # S-25, S-26, S-39
     scores = bm25_scores([text.split() for text in corpus], query.split(), engine=engine)
@@ -168,7 +170,7 @@ unit_floats = st.floats(0, 1)
 # Feature: curator-agent, foundation Property 4: scores and alpha in [0,1]: combined = alpha·vector + (1−alpha)·bm25
 @given(st.lists(st.tuples(unit_floats, unit_floats), min_size=1), unit_floats)
 @settings(max_examples=100)
-def test_property_4_combined_is_the_weighted_sum(scores: list[tuple[float, float]], alpha: float) -> None:  # S-31
+def test_the_combined_score_is_the_weighted_sum(scores: list[tuple[float, float]], alpha: float) -> None:  # S-31
     vector, bm25 = (np.array(column) for column in zip(*scores, strict=True))
     expected = [alpha * v + (1 - alpha) * b for v, b in scores]
     assert expected == pytest.approx(weigh_scores(vector, bm25, alpha), abs=1e-12)
@@ -211,7 +213,7 @@ class Lengths:
     unit_floats,
 )
 @settings(max_examples=200)
-def test_properties_5_and_6_filters_and_order(
+def test_results_are_filtered_and_ordered(
     bullets: list[IndexedBullet], text: str, top_k: int, sections: list[str] | None, min_confidence: float, alpha: float
 ) -> None:  # S-09, S-10, S-33, S-34, S-35, S-39
     query = SearchQuery(text, top_k, sections, min_confidence)
@@ -228,7 +230,7 @@ def test_properties_5_and_6_filters_and_order(
 # Feature: curator-agent, foundation Property 1: SearchQuery, SearchResult: fields read back equal
 @given(st.text(), st.integers(1), st.none() | st.lists(st.text()), st.floats(allow_nan=False), unit_floats)
 @settings(max_examples=100)
-def test_property_1_fields_read_back_equal(
+def test_fields_of_a_result_read_back_equal(
     text: str, top_k: int, sections: list[str] | None, confidence: float, score: float
 ) -> None:  # S-03, S-05
     query = SearchQuery(text, top_k, sections, confidence)
@@ -241,30 +243,30 @@ def test_property_1_fields_read_back_equal(
     assert (result.raw_cosine, result.raw_bm25) == (0.0, 0.0)  # S-04
 
 
-def test_defaults() -> None:  # S-01
+def test_unset_parameters_have_defaults() -> None:  # S-01
     query = SearchQuery("text")
     assert (query.top_k, query.section_filter, query.min_confidence) == (10, None, 0.3)
 
 
 @pytest.mark.parametrize("top_k", [0, -1])
-def test_top_k_below_one(top_k: int) -> None:  # S-02, S-40
+def test_top_k_below_one_is_refused(top_k: int) -> None:  # S-02, S-40
     with pytest.raises(ValueError, match=r"^top_k must be >= 1$") as caught:
         SearchQuery("text", top_k=top_k)
     assert caught.type is TopKTooSmall
 
 
-def test_min_confidence_nan() -> None:  # S-02
+def test_a_min_confidence_of_nan_is_refused() -> None:  # S-02
     with pytest.raises(MinConfidenceNotANumber, match=r"^min_confidence must be a number$"):
         SearchQuery("text", min_confidence=math.nan)
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, math.nan, math.inf])
-def test_alpha_out_of_range(alpha: float) -> None:  # S-07
+def test_an_alpha_out_of_range_is_refused(alpha: float) -> None:  # S-07
     with pytest.raises(AlphaOutOfRange, match=r"^alpha must be between 0 and 1$"):
         HybridSearch(Lengths(), alpha)
 
 
-def test_no_candidates_no_embedding_call() -> None:  # S-08, S-12
+def test_without_candidates_nothing_is_embedded() -> None:  # S-08, S-12
     model = Vectors({}, [1.0])
     search = HybridSearch(model)
     assert search.search(SearchQuery("x"), []) == []
@@ -272,7 +274,7 @@ def test_no_candidates_no_embedding_call() -> None:  # S-08, S-12
     assert model.calls == []
 
 
-def test_one_query_call_and_one_document_call_without_keywords() -> None:  # S-06, S-14
+def test_query_and_documents_take_one_embedding_call_each() -> None:  # S-06, S-14
     model = Vectors({"x": [1.0], "y": [2.0]}, [1.0])
     HybridSearch(EmbeddingClient(model)).search(
         SearchQuery("q"), [bullet("a", "x", keywords=("k",)), bullet("b", "y"), bullet("c", "z", harmful=1)]
@@ -280,7 +282,7 @@ def test_one_query_call_and_one_document_call_without_keywords() -> None:  # S-0
     assert model.calls == [["q"], ["x", "y"]]
 
 
-def test_confidence_bounds() -> None:  # S-10, S-11
+def test_the_bounds_of_confidence_are_inclusive() -> None:  # S-10, S-11
     found = HybridSearch(Lengths()).search(
         SearchQuery("q"),
         [bullet("new", "x"), bullet("bad", "x", harmful=1), bullet("passes", "x", helpful=1, harmful=2)],

@@ -36,7 +36,7 @@ class PutDocuments:
         ids: set[str] = set()
         for document in documents:
             if document.id in ids:
-                raise InvalidDocument(document.id, "id", "must be there only once")
+                raise InvalidDocument(document.id, "id", "must occur only once in a request")
             ids.add(document.id)
         return await self.write(await self._store.get(name), documents)
 

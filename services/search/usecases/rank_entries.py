@@ -183,7 +183,7 @@ class RankEntries:
 
     def _check_vector(self, vector: QueryVector, dimension: int) -> Float32s:
         if vector.model != self.model:
-            raise WrongVector(f"made by {vector.model!r}, the index is made by {self.model!r}")
+            raise WrongVector(f"was made by {vector.model!r}, but the index by {self.model!r}")
         if len(vector.values) != dimension:
             raise WrongVector(f"has dimension {len(vector.values)}, the index has {dimension}")
         if not np.isfinite(vector.values).all():

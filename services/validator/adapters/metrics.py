@@ -27,7 +27,7 @@ class RunMetrics:
             "hansei.validator.tokens", unit="{token}", description="Tokens of generated reports, by kind and direction."
         )
         self._runs = meter.create_counter(
-            "hansei.validator.runs", unit="{run}", description="Finished runs, by kind and reason of their end."
+            "hansei.validator.runs", unit="{run}", description="Finished report runs, by kind and stop reason."
         )
 
     def run_ended(self, kind: ReportKind, run: ReportRun) -> None:

@@ -82,7 +82,7 @@ def test_comparisons_without_an_identifiable_ranking_are_refused(
         rank_comparisons(comparisons, options)
 
 
-def test_a_cycle_is_identifiable() -> None:
+def test_a_cycle_of_wins_determines_a_ranking() -> None:
     ranking = rank_comparisons(wins("a", "b", 1, 0) + wins("b", "c", 1, 0) + wins("c", "a", 1, 0), BARE)
     assert [rating.strength for rating in ranking.ratings] == pytest.approx([0, 0, 0])
 
@@ -112,7 +112,7 @@ def biased_judge(rng: np.random.Generator, task_effect: float) -> tuple[dict[str
 
 
 @pytest.mark.parametrize("task_effect", [0.0, 0.3])
-def test_a_biased_judge_is_seen_through(task_effect: float) -> None:
+def test_the_bias_of_a_judge_is_removed(task_effect: float) -> None:
     rng = np.random.default_rng(2024)
     covered, taus, positions, lengths = [], [], [], []
     for _ in range(150):

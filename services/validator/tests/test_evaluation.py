@@ -84,7 +84,7 @@ def metrics_without_weights(*names: str) -> tuple[MetricConfig, ...]:
     return tuple(MetricConfig(name) for name in names)
 
 
-async def test_overall_score_vectors() -> None:  # V-50, V-56, V-59, V-60
+async def test_the_examples_of_overall_scores_hold() -> None:  # V-50, V-56, V-59, V-60
     assert (await evaluate_scores(80, 90, 70)).overall_score == 80.00
     result = await evaluate_scores(85.555, 70, 90)
     assert [score.score for score in result.metrics] == [85.56, 70, 90]
@@ -165,7 +165,7 @@ def test_requests_are_stripped_and_not_blank(field: str) -> None:  # V-62
 
 
 @pytest.mark.parametrize("text", ["", "gpt-4o", ":x", "x:", " : "])
-def test_model_ids(text: str) -> None:  # V-55
+def test_model_ids_are_parsed_or_refused(text: str) -> None:  # V-55
     with pytest.raises(ModelIdInvalid) as raised:
         ModelId.parse(text)
     assert str(raised.value) == f"Invalid model id '{text}': expected provider:model-name"
@@ -296,7 +296,7 @@ async def test_repeated_scoring_fails_only_when_every_sample_does() -> None:
         await evaluator(judge).evaluate(request)
 
 
-def test_sampling_limits() -> None:
+def test_min_samples_above_max_samples_is_refused() -> None:
     with pytest.raises(EvaluationInvalid, match="min_samples"):
         Sampling(min_samples=5, max_samples=4)
 
@@ -334,7 +334,7 @@ def client(judge: ScriptedJudge) -> JudgmentClient:
     return JudgmentClient(RetryingJudge(judge, Pauses()), MODEL)
 
 
-async def test_the_judgement_of_prospects() -> None:  # V-63, V-64, V-65, B-54
+async def test_prospects_of_improvement_are_judged() -> None:  # V-63, V-64, V-65, B-54
     judge = ScriptedJudge([GOOD])
     judgment = await client(judge).judge_improvement_prospects("完成した prompt {x}")
     assert judgment.model_dump() == GOOD

@@ -70,7 +70,7 @@ def test_the_labelled_set_is_large_enough() -> None:
 
 
 @pytest.mark.parametrize("kind", ["organizer", "advisor"])
-def test_precision_and_recall(kind: str) -> None:
+def test_precision_and_recall_of_the_labelled_set_are_high(kind: str) -> None:
     outcomes = [(label == "1", is_found(kind, text)) for own, label, text in LABELLED if own == kind]
     true = sum(wanted and hit for wanted, hit in outcomes)
     assert true / sum(hit for _, hit in outcomes) >= 0.95

@@ -97,7 +97,7 @@ def test_warnings_are_last_and_leave_a_report_valid() -> None:
 
 
 @pytest.mark.parametrize("report", [None, [], "x", 5])
-def test_a_report_that_is_no_object(report: object) -> None:
+def test_a_report_that_is_no_object_is_a_finding(report: object) -> None:
     assert validate_report(RISK_REVIEW, report).errors == ["report must be an object"]
 
 
@@ -117,7 +117,7 @@ def test_a_report_that_is_no_object(report: object) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_schemas_that_are_not_taken(schema: str, why: str) -> None:
+def test_invalid_schemas_are_refused(schema: str, why: str) -> None:
     with pytest.raises(KindInvalid, match=why) as raised:
         compile_kind(KindDefinition("k", json_schema=schema), RuleLimits())
     assert raised.value.violations[0].field == "kind.json_schema"
@@ -143,14 +143,14 @@ def test_every_rule_that_does_not_compile_is_named() -> None:
         ("size(report.items) == 3 && report.items.all(item, item in valid_node_ids || item == 'x')", ""),
         ("report.text.matches('^あ+$')", ""),
         ("report.n > 5", "does not hold"),
-        ("report.n", "must give true or false"),
+        ("report.n", "must evaluate to true or false"),
         ("report.nope == 1", "cannot be evaluated: no such member"),
         ("1 / 0 == 1", "cannot be evaluated"),
         ("unknown_function(1)", "cannot be evaluated"),
         ("report.n > 'x'", "cannot be evaluated"),
     ],
 )
-def test_expressions(expression: str, why: str) -> None:
+def test_expressions_are_evaluated(expression: str, why: str) -> None:
     result = validate_report(kind(Expression(expression)), {"n": 3, "items": ["n1", "n2", "x"], "text": "ああ"})
     if not why:
         assert result.ok, result.errors
@@ -222,7 +222,7 @@ def test_the_number_of_findings_of_a_rule_is_bounded() -> None:
     assert len(result.errors) == 200
 
 
-def test_unique_items_as_the_standard_has_them() -> None:
+def test_unique_items_follow_the_json_schema_standard() -> None:
     unique = kind(schema={"properties": {"a": {"uniqueItems": True}}})
     assert not validate_report(unique, {"a": [1, 1.0]}).ok
     assert not validate_report(unique, {"a": [{"x": 1, "y": 2}, {"y": 2, "x": 1}]}).ok

@@ -55,7 +55,7 @@ async def test_failures_name_provider_and_status_and_no_key() -> None:  # V-42
         await writer(OSError("unreachable")).answer("x")
 
 
-async def test_an_empty_message_and_a_missing_message() -> None:
+async def test_an_empty_or_missing_message_is_a_failure() -> None:
     with pytest.raises(ModelCallFailed, match=r"^gemini API returned no content$"):
         await writer(SimpleNamespace(content=" ")).answer("x")
     with pytest.raises(ModelCallFailed, match="did not answer within 0 s"):

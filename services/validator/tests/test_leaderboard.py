@@ -114,7 +114,7 @@ async def test_judgements_are_kept_under_the_same_key(store: LeaderBoardStore) -
     assert entry.judgement == judgement
 
 
-async def test_ranking(store: LeaderBoardStore) -> None:  # V-70, V-71
+async def test_teams_are_ranked_by_their_best_submission(store: LeaderBoardStore) -> None:  # V-70, V-71
     rows = [("t2", 1, 80.0), ("t1", 1, 80.0), ("t2", 2, 75.0), ("t3", 1, 90.0)]
     for team, round_number, score in rows:
         await store.upsert(request(), submission(team, round_number, score))
@@ -135,7 +135,7 @@ async def test_a_team_is_named_as_in_its_last_round(store: LeaderBoardStore) -> 
     assert team.team_name == "new"
 
 
-async def test_the_best_submission(store: LeaderBoardStore) -> None:  # V-71, G-61
+async def test_the_best_submission_of_an_execution_is_returned(store: LeaderBoardStore) -> None:  # V-71, G-61
     leaderboard = Leaderboard(store)
     with pytest.raises(SubmissionNotFound):
         await leaderboard.best_submission("e1")

@@ -15,7 +15,7 @@ from services.validator.tests.samples import (
 )
 
 
-def test_an_organizer_report() -> None:  # V-47
+def test_an_organizer_report_is_rendered() -> None:  # V-47
     report = organizer(
         "まず整理します。",
         decomposition_proposals=[decomposition("n1", "広い", suggested_children=[kid("甲", "乙"), kid("丙", "丁")])],
@@ -51,7 +51,7 @@ def test_missing_strings_render_as_empty_and_a_missing_title_as_the_id() -> None
     assert "- : r ()" in text
 
 
-def test_an_advisor_report() -> None:  # V-48
+def test_an_advisor_report_is_rendered() -> None:  # V-48
     report = advisor(
         [option("A案", description="早い", risks=["甲", "乙"]), option("B案")],
         next_decision="予算",
@@ -85,7 +85,7 @@ def test_an_advisor_report() -> None:  # V-48
     )
 
 
-def test_an_advisor_report_without_criteria_or_options() -> None:  # V-48
+def test_an_advisor_report_without_criteria_or_options_is_rendered() -> None:  # V-48
     assert (
         render_advisor(advisor_without_node())
         == """対象:  ()

@@ -59,7 +59,7 @@ async def test_prompts_do_not_grow_with_attempts() -> None:  # V-39
     assert "zy" not in model.prompts[2]
 
 
-async def test_it_ends_after_two_regenerations_with_the_latest_errors() -> None:  # V-38, V-43, V-81, V-82
+async def test_a_run_ends_after_two_regenerations_with_the_latest_errors() -> None:  # V-38, V-43, V-81, V-82
     reports = [BROKEN, WORSE, organizer(decomposition_proposals=[decomposition("zx")])]
     model = ScriptedModel(reports)
     run = await run_organizer(BRIEF, model)
@@ -79,7 +79,7 @@ async def test_the_best_attempt_has_the_fewest_errors() -> None:
     assert [attempt.ok for attempt in run.attempts] == [False, False, False]
 
 
-async def test_it_stops_when_the_same_faults_come_back() -> None:
+async def test_a_run_stops_when_the_same_errors_return() -> None:
     model = ScriptedModel([BROKEN, BROKEN | {"summary": "まず別の言い方"}, VALID])
     run = await run_organizer(BRIEF, model)
     assert (run.ok, run.retry_count, len(model.prompts)) == (False, 1, 2)
@@ -114,7 +114,7 @@ async def test_failed_calls_cost_attempts_and_stay_out_of_prompts() -> None:  # 
     assert "boom" not in "".join(model.prompts)
 
 
-async def test_three_failed_calls() -> None:  # V-44, V-81
+async def test_three_failed_calls_end_the_report_run() -> None:  # V-44, V-81
     failure = RuntimeError("OpenAI API error 500: boom")
     run = await run_organizer(BRIEF, ScriptedModel([failure, failure, failure]))
     assert (run.ok, run.retry_count, run.report, run.errors) == (False, 2, None, ("OpenAI API error 500: boom",))
@@ -172,7 +172,7 @@ async def test_an_advisor_advises_on_the_focus_or_the_first_node() -> None:  # V
         assert f'focusNode: {{"id": "{expected}"' in model.prompts[0]
 
 
-def test_node_ids_of_a_dashboard() -> None:  # V-31
+def test_node_ids_of_a_dashboard_are_collected() -> None:  # V-31
     trays = {
         "zeta": [{"id": "z"}],
         "cooling": [{"id": " c "}, {"id": ""}, {"id": 5}, {}, None, "x"],
@@ -248,7 +248,7 @@ async def test_ids_and_titles_cannot_change_the_structure_of_a_prompt(text: str)
     assert json.loads(data[0].removeprefix("dashboard: ")) == brief(text).dashboard
 
 
-def test_correction_prompt() -> None:  # V-30
+def test_the_correction_prompt_lists_the_errors() -> None:  # V-30
     ids = [f"n{index}" for index in range(1, 23)]
     prompt = build_correction_prompt(["a", "b"], ids)
     head = "【検証エラー】以下の項目を満たすように、同じ形式の JSON だけを再出力してください。\n- a\n- b\n"

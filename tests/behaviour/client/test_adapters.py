@@ -202,7 +202,7 @@ class TestOpenAI:
         assert len(session.trajectory().steps) == 3
         assert session.learn_response is None
 
-    def test_without_a_verdict_nobody_is_voted_on(
+    def test_without_a_verdict_no_vote_is_cast(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         before = lesson(stack, memory)
@@ -253,12 +253,12 @@ class TestOpenAI:
             session.chat.completions.create(model="scripted", messages=messages_for())
         assert model.requests == []
 
-    def test_the_responses_api_is_refused_aloud(self, stack: Client, openai: OpenAI, memory: str) -> None:
+    def test_the_responses_api_is_refused_with_an_error(self, stack: Client, openai: OpenAI, memory: str) -> None:
         session = AgentSession(openai, stack, memory)
         with pytest.raises(Unimplemented, match=r"use session\.chat\.completions\.create"):
             session.responses.create(model="scripted", input="x")
 
-    async def test_async_and_async_streams_are_the_same(
+    async def test_async_calls_and_streams_are_recorded_like_blocking_ones(
         self, stack: Client, memory: str, asynchronous: AsyncOpenAI, model: OpenAIServer
     ) -> None:
         bullet = lesson(stack, memory)

@@ -32,7 +32,7 @@ def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return runner(capfd)
 
 
-def test_a_fresh_machine_is_well(hansei: Hansei) -> None:
+def test_a_new_installation_passes_all_checks(hansei: Hansei) -> None:
     outcome = hansei("doctor", "--no-server", "--json")
     assert outcome.code == 0, outcome.out
     assert all(line["ok"] and line["do"] is None for line in outcome.lines)

@@ -116,7 +116,7 @@ def test_an_edit_inside_the_block_is_offered_once_and_applied_after_approval(
         "Use pnpm 9 in this repository.",
         "Run `make lint` first.",
     ]
-    assert all(change["waits_because"] == "its request asks for a review" for change in waiting)
+    assert all(change["review_reason"] == "its request asks for a review" for change in waiting)
     decide(hansei, lessons, "approve")
     assert states(hansei("playbook", "sync", "--json")) == ["written"]
     contents = [bullet["content"] for bullet in bullets(hansei, lessons)]

@@ -111,7 +111,7 @@ def test_wrong_usage_ends_with_2(hansei: Hansei, arguments: list[str]) -> None:
 
 
 class TestConfigInit:
-    def test_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
+    def test_config_init_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
         outcome = hansei("config", "init", "--workspace", tmp_path, "--json")
         files = [tmp_path / "configs/config.toml", tmp_path / "configs/prompt_builder.toml"]
         assert outcome.code == 0
@@ -119,14 +119,14 @@ class TestConfigInit:
         table = tomllib.loads(files[1].read_text(encoding="utf-8"))["prompt_builder"]
         assert set(table) == {"team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"}
 
-    def test_takes_the_workspace_from_the_environment(  # B-40, B-41
+    def test_config_init_takes_the_workspace_from_the_environment(  # B-40, B-41
         self, hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("HANSEI_WORKSPACE", str(tmp_path))
         assert hansei("config", "init", "-c", "prompt_builder").code == 0
         assert [file.name for file in (tmp_path / "configs").iterdir()] == ["prompt_builder.toml"]
 
-    def test_overwrites_only_with_force(self, hansei: Hansei, tmp_path: Path) -> None:  # B-43
+    def test_config_init_overwrites_only_with_force(self, hansei: Hansei, tmp_path: Path) -> None:  # B-43
         there = tmp_path / "configs/prompt_builder.toml"
         there.parent.mkdir()
         there.write_text("mine", encoding="utf-8")
@@ -138,19 +138,19 @@ class TestConfigInit:
         assert hansei("config", "init", "--workspace", tmp_path, "-f").code == 0
         assert there.read_text(encoding="utf-8") != "mine"
 
-    def test_needs_a_workspace(self, hansei: Hansei) -> None:  # B-44
+    def test_config_init_needs_a_workspace(self, hansei: Hansei) -> None:  # B-44
         outcome = hansei("config", "init")
         assert outcome.code == 1
         text = "Error: Workspace path must be specified via --workspace or HANSEI_WORKSPACE env var.\n"
         assert outcome.err == text
 
-    def test_refuses_an_unknown_component(self, hansei: Hansei, tmp_path: Path) -> None:  # B-45
+    def test_config_init_refuses_an_unknown_component(self, hansei: Hansei, tmp_path: Path) -> None:  # B-45
         outcome = hansei("config", "init", "-c", "x", "--workspace", tmp_path)
         assert outcome.code == 1
         assert outcome.err == "Unknown component: 'x'. Valid components: config, prompt_builder\n"
         assert not list(tmp_path.iterdir())
 
-    def test_writes_one_component_elsewhere(self, hansei: Hansei, tmp_path: Path) -> None:  # B-46
+    def test_config_init_writes_one_component_to_a_given_path(self, hansei: Hansei, tmp_path: Path) -> None:  # B-46
         assert hansei("config", "init", "-c", "config", "-o", tmp_path / "here.toml").code == 0
         assert hansei("config", "init", "-o", tmp_path / "there.toml").code == 1
         assert [file.name for file in tmp_path.iterdir()] == ["here.toml"]

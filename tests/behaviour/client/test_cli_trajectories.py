@@ -62,7 +62,7 @@ def test_the_source_of_each_bullet_is_opened_by_a_command(
     assert f"trajectory {IDS[0]} has no step 999: its steps are 0 to" in beyond.err
 
 
-def test_lists_are_filtered(archived_dataset: str, hansei: Hansei) -> None:
+def test_lists_of_trajectories_are_filtered(archived_dataset: str, hansei: Hansei) -> None:
     failed = hansei(
         "trajectories", "list", "-d", archived_dataset, "--status", "failure", "--error", "failed to push", "--json"
     )
@@ -100,7 +100,7 @@ def test_relearning_shows_the_difference(client: Client, archived_dataset: str, 
     assert "--model needs --local" in hansei("relearn", archived_dataset, "--into", new, "--model", "m").err
 
 
-def test_deletions(archived_dataset: str, hansei: Hansei) -> None:
+def test_trajectories_are_deleted_from_the_archive(archived_dataset: str, hansei: Hansei) -> None:
     deleted = hansei("trajectories", "delete", IDS[0], IDS[1], "-d", archived_dataset)
     assert deleted.out.strip() == f"2 trajectories deleted from the archive of {archived_dataset}"
     gone = hansei("trajectories", "show", IDS[0], "-d", archived_dataset)

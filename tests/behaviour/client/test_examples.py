@@ -67,7 +67,7 @@ def test_every_attempt_is_committed_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("id_", IDS)
-def test_a_trajectory_has_the_form(id_: str) -> None:
+def test_a_recorded_trajectory_has_the_documented_format(id_: str) -> None:
     trajectory = read_committed(id_)
     steps = trajectory["steps"]
     assert list(trajectory) == FIELDS
@@ -102,7 +102,7 @@ def test_the_status_is_the_checks_and_agrees_with_the_answer(id_: str) -> None:
 
 
 @pytest.mark.parametrize("id_", IDS)
-def test_no_machine_shows(id_: str) -> None:
+def test_no_recording_reveals_its_machine(id_: str) -> None:
     text = (TRAJECTORIES / f"{id_}.json").read_text(encoding="utf-8")
     assert MACHINE_PATH.search(text) is None
     assert LOOPBACK.search(text) is None

@@ -279,7 +279,7 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
         (["--http", "127.0.0.1:99999"], "is not an address"),
     ],
 )
-def test_an_address_that_will_not_do_is_a_message(
+def test_an_unusable_address_is_reported(
     capfd: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     outcome = runner(capfd)("mcp", *arguments)

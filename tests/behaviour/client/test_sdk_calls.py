@@ -236,7 +236,7 @@ async def test_a_mutation_without_request_id_gets_one_that_all_its_tries_share(a
     assert uuid.UUID(ids[0]).version == 4
 
 
-async def test_a_request_id_that_is_given_stays(ask: Ask, server: Server) -> None:
+async def test_a_request_id_of_the_caller_is_not_replaced(ask: Ask, server: Server) -> None:
     mine = str(uuid.uuid4())
     await ask(lambda client: client.playbooks.apply_deltas(dataset="books", request_id=mine))
     assert server.playbooks.received[0].request_id == mine
@@ -275,7 +275,7 @@ async def test_a_broken_contract_rule_is_an_invalid_argument_with_its_field(ask:
     assert [violation.field for violation in raised.value.violations] == ["dataset"]
 
 
-async def test_within_bounds_the_calls_of_a_block(ask: Ask) -> None:
+async def test_a_time_limit_bounds_all_calls_of_its_block(ask: Ask) -> None:
     with time_limit(0.2), pytest.raises(errors.DeadlineExceeded):
         await ask(lambda client: client.playbooks.get_sections(dataset="books"))
 
@@ -327,7 +327,7 @@ async def test_a_search_sends_only_set_fields(ask: Ask, server: Server) -> None:
     assert (full.top_k, full.min_confidence, full.alpha, list(full.section_filter)) == (3, 0, 0, ["winter"])
 
 
-async def test_a_server_that_is_not_there_is_named(ask: Ask) -> None:
+async def test_an_unreachable_server_is_named(ask: Ask) -> None:
     address = f"127.0.0.1:{free_port()}"
 
     def blocking() -> None:
@@ -354,7 +354,7 @@ async def test_one_blocking_client_serves_many_threads(server: Server) -> None:
     assert [dataset for dataset, _ in answers] == [f"books-{number}" for number in range(64)]
 
 
-async def test_the_address_is_the_one_given_else_of_the_environment_else_the_default(
+async def test_the_address_is_the_argument_the_environment_or_the_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("HANSEI_ADDR", raising=False)

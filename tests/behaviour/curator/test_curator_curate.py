@@ -74,7 +74,7 @@ async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
     return list(answer.playbook.bullets)
 
 
-async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
+async def test_a_model_curates_a_reflection(tmp_path: Path) -> None:  # C-77
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         server.script(chat_json({"operations": [OPERATION]}))
         answer = await curators.Curate(request())
@@ -133,7 +133,7 @@ async def test_a_failing_model_saves_nothing_and_the_request_can_be_sent_again(t
         assert (done.saved, done.revision, len(await bullets(playbooks))) == (True, 1, 1)
 
 
-async def test_of_a_reply_that_was_cut_the_complete_operations_are_kept(tmp_path: Path) -> None:
+async def test_the_complete_operations_of_a_truncated_reply_are_kept(tmp_path: Path) -> None:
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         whole = json.dumps({"operations": [OPERATION, {**OPERATION, "content": "Another."}]})
         server.script(chat(whole[:-20], finish_reason="length"))
@@ -174,7 +174,7 @@ async def test_the_bullets_that_matter_for_a_task_are_prepared_with_the_served_o
         assert list((await curators.PrepareCuration(by_task)).bullets) == []
 
 
-async def test_by_rules_without_a_model(tmp_path: Path) -> None:
+async def test_rules_curate_without_a_model(tmp_path: Path) -> None:
     async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
         answer = await curators.Curate(request())
         assert (answer.saved, answer.model, answer.operations[0].delta.reasoning) == (

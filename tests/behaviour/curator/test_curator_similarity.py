@@ -65,7 +65,7 @@ async def test_vectors_decide_which_lessons_are_the_same(tmp_path: Path) -> None
         assert "(cosine of hashing-v1-1536" in new.delta.reasoning
 
 
-async def test_in_a_large_playbook_too_the_lesson_is_found(tmp_path: Path) -> None:
+async def test_the_same_lesson_is_found_in_a_large_playbook(tmp_path: Path) -> None:
     async with curator(tmp_path) as (curators, playbooks):
         await add_bullets(playbooks, *fillers(LARGE), PARK)
         [same] = (await curators.Curate(curate_request(PARK_AGAIN))).operations
@@ -91,7 +91,7 @@ async def test_equal_trajectories_give_equal_playbooks(tmp_path: Path) -> None:
         assert operations[0] == operations[1]
 
 
-async def test_without_the_model_nothing_is_curated_and_the_caller_may_come_back(tmp_path: Path) -> None:
+async def test_without_the_model_nothing_is_curated_and_the_call_may_be_retried(tmp_path: Path) -> None:
     away = {"openai_api_key": "k", "openai_base_url": f"http://127.0.0.1:{free_port()}", "llm_retries": 0}
     curation = curate_request(PARK)
     async with curator(tmp_path, embedding={"embedding_provider": "openai", **away}) as (curators, playbooks):
@@ -104,7 +104,7 @@ async def test_without_the_model_nothing_is_curated_and_the_caller_may_come_back
         assert [bullet.content for bullet in await bullets(playbooks)] == [PARK]
 
 
-async def test_words_do_without_the_model(tmp_path: Path) -> None:
+async def test_similarity_by_words_needs_no_model(tmp_path: Path) -> None:
     nowhere = {"openai_api_key": "k", "openai_base_url": f"http://127.0.0.1:{free_port()}", "llm_retries": 0}
     embedding = {"embedding_provider": "openai", **nowhere}
     async with curator(tmp_path, embedding=embedding, curation_similarity="words") as (curators, _):
@@ -127,7 +127,7 @@ def test_a_curator_logs_which_similarity_it_uses(
     assert logged in caplog.text
 
 
-async def test_of_a_large_playbook_a_models_prompt_holds_the_most_similar_bullets(tmp_path: Path) -> None:
+async def test_the_prompt_has_the_most_similar_bullets_of_a_large_playbook(tmp_path: Path) -> None:
     with OpenAIServer() as server:
         server.answer_with(chat_json({"operations": []}))
         model = {"llm_provider": "openai", "openai_base_url": server.base_url, "openai_api_key": "test"}

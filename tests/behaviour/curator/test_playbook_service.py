@@ -108,7 +108,7 @@ async def test_rules_or_a_pending_change_make_a_dataset_exist(stub: Stub) -> Non
     assert len((await stub.ListPendingChanges(service_pb.ListPendingChangesRequest(dataset="ruled"))).changes) == 1
 
 
-async def test_as_of_a_time(stub: Stub) -> None:
+async def test_a_playbook_reads_as_of_a_time(stub: Stub) -> None:
     await apply(stub, add("one"))
     await apply(stub, add("two"))
     history = await stub.GetHistory(service_pb.GetHistoryRequest(dataset="d"))
@@ -145,7 +145,7 @@ async def test_a_conflict_is_reported_with_the_present_text(stub: Stub) -> None:
     mine = await apply(stub, update("gene-00001", "mine"), add("two"), base=1)
     assert [operation.applied for operation in mine.operations] == [False, True]
     [conflict] = mine.conflicts
-    assert (conflict.base_revision, conflict.present.content) == (1, "theirs")
+    assert (conflict.base_revision, conflict.current_bullet.content) == (1, "theirs")
     assert "revision 2" in conflict.reason
 
 
@@ -219,7 +219,7 @@ async def test_history_is_newest_first_and_paged(stub: Stub) -> None:  # C-24, C
     assert newest.changes[0].after.content == "lesson 4"
 
 
-async def test_the_history_of_one_bullet(stub: Stub) -> None:
+async def test_the_history_of_one_bullet_lists_its_changes(stub: Stub) -> None:
     await apply(stub, add("one"), add("two"))
     await apply(stub, update("gene-00001", "ONE"), update("gene-00002", "TWO"), votes=[vote("gene-00001", "run")])
     await apply(stub, delete("gene-00001"))
@@ -232,7 +232,7 @@ async def test_the_history_of_one_bullet(stub: Stub) -> None:
         await stub.GetBulletHistory(service_pb.GetBulletHistoryRequest(dataset="d", bullet_id="nope"))
 
 
-async def test_a_diff_of_two_revisions_in_both_directions(stub: Stub) -> None:
+async def test_two_revisions_are_compared_in_both_directions(stub: Stub) -> None:
     await apply(stub, add("one"), add("two"))
     await apply(stub, update("gene-00001", "ONE"))
     await apply(stub, delete("gene-00002"), add("three"))

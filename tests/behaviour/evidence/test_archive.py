@@ -131,7 +131,7 @@ def test_a_deleted_dataset_has_no_archive_and_no_trials(client: Client, dataset:
     wait_for(lambda: list_ids(client, dataset) == ["t-2"])
 
 
-def test_deletions_and_pages(client: Client, dataset: str) -> None:
+def test_trajectories_are_deleted_and_listed_in_pages(client: Client, dataset: str) -> None:
     for number in range(4):
         stored = client.archive.store_trajectory(dataset=dataset, trajectory=make_trajectory(dataset, f"t-{number}"))
         assert stored.stored
@@ -151,7 +151,7 @@ def test_deletions_and_pages(client: Client, dataset: str) -> None:
     assert list_ids(client, dataset) == []
 
 
-def test_archives_of_a_prefix(client: Client, dataset: str) -> None:
+def test_archives_of_a_prefix_are_deleted(client: Client, dataset: str) -> None:
     for name in (f"{dataset}--a", f"{dataset}--b", f"{dataset}-c"):
         client.archive.store_trajectory(dataset=name, trajectory=make_trajectory(name, "t-1"))
     deleted = client.archive.delete_archives(prefix=f"{dataset}--")
@@ -159,7 +159,7 @@ def test_archives_of_a_prefix(client: Client, dataset: str) -> None:
     assert list_ids(client, f"{dataset}-c") == ["t-1"]
 
 
-def test_trajectories_that_are_refused(client: Client, dataset: str) -> None:
+def test_invalid_trajectories_are_refused(client: Client, dataset: str) -> None:
     future = make_trajectory(dataset, "future")
     future.created_at.FromDatetime(datetime.now(UTC) + timedelta(days=1))
     large = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="x" * 3_400_000) for _ in range(3)]

@@ -178,9 +178,9 @@ async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, 
 
 
 async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path) -> None:
-    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardRun:
+    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
-        return pb.GuardRun(id=name, succeeded=succeeded, calls=calls)
+        return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
 
     runs = [
         record("f", "git_status", "git_commit", succeeded=False),
@@ -188,20 +188,25 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
         record("p", "git_config", "git_commit", succeeded=True),
     ]
     async with serve_evidence(tmp_path / "e", curator) as guards:
-        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, runs=runs))
-        assert (result.failed, result.failed_firing, result.passed, result.passed_firing) == (2, 1, 1, 0)
-        assert list(result.firings) == [pb.GuardFiring(run_id="f", call=1, succeeded=False)]
+        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, trajectories=runs))
+        assert (
+            result.failed_trajectories,
+            result.failed_with_firing,
+            result.passed_trajectories,
+            result.passed_with_firing,
+        ) == (2, 1, 1, 0)
+        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False)]
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
-            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", runs=runs))
+            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))
 
 
-def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardRun]:
+def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajectory]:
     """Return a failing run in which COMMIT fires, and passing runs of which some have a firing, too."""
 
-    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardRun:
+    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
-        return pb.GuardRun(id=name, succeeded=succeeded, calls=calls)
+        return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
 
     return [
         record("f", "git_commit", succeeded=False),
@@ -220,7 +225,7 @@ def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardRun]:
     ],
 )
 async def test_a_guard_without_a_pin_leaves_shadow_only_by_a_stored_backtest(
-    runs: list[pb.GuardRun],
+    runs: list[pb.GuardTrajectory],
     highest: str,
     decision: pb.GuardDecision.ValueType,
     playbooks: Any,
@@ -231,7 +236,7 @@ async def test_a_guard_without_a_pin_leaves_shadow_only_by_a_stored_backtest(
     async with serve_evidence(tmp_path / "e", curator) as guards:
         counted = await check(guards, "git_commit")
         assert (counted.decision, counted.matches[0].text) == (pb.GUARD_DECISION_ALLOW, "")
-        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT, runs=runs))
+        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=runs))
         assert playbook_pb2.TargetMode.Name(stored.highest_mode) == f"TARGET_MODE_{highest}"
         checked = [await check(guards, "git_commit", f"s{number}") for number in range(40)]
         assert {response.decision for response in checked} - {pb.GUARD_DECISION_ALLOW} == (
@@ -249,5 +254,7 @@ async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: s
     await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY"))
     async with serve_evidence(tmp_path / "e", curator) as guards:
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
-        await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT, runs=record_runs(10)))
+        await guards.StoreBacktest(
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(10))
+        )
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY

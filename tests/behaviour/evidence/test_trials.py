@@ -43,7 +43,7 @@ def run_sessions(client: Client, dataset: str, sessions: range, decisive: str) -
 
 def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -> None:
     started = client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.1))
-    assert started.began_anew
+    assert started.restarted
     assert (started.policy.bullet_holdout, started.policy.playbook_holdout) == (0.25, 0.1)
     run_sessions(client, dataset, range(70), TEXTS[0])
 
@@ -73,7 +73,7 @@ def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -
     assert (len(stopped.results), stopped.serving_id) == (len(TEXTS), "")
 
 
-def test_the_history_of_an_effect_and_decisions_as_they_are_made(client: Client, dataset: str) -> None:
+def test_the_history_of_an_effect_and_new_decisions_are_sent(client: Client, dataset: str) -> None:
     assert not client.evidence.get_effect_history(dataset=dataset).points
     client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.1))
     with ThreadPoolExecutor(1) as pool:
@@ -141,7 +141,7 @@ def test_a_session_of_a_dataset_that_does_not_exist_yet_is_answered(client: Clie
     assert (list(answer.search_results), answer.serving_id) == ([], "")
 
 
-def test_pages_of_effects(client: Client, dataset: str) -> None:
+def test_effects_are_listed_in_pages(client: Client, dataset: str) -> None:
     client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0))
     run_sessions(client, dataset, range(5), TEXTS[1])
     first = client.evidence.get_effects(dataset=dataset, page_size=2)
@@ -163,12 +163,12 @@ def test_pages_of_effects(client: Client, dataset: str) -> None:
         ({"serving_id": "x" * 65, "succeeded": True}, "serving_id"),
     ],
 )
-def test_reports_that_are_refused(client: Client, dataset: str, fields: dict[str, Any], message: str) -> None:
+def test_invalid_reports_are_refused(client: Client, dataset: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(HanseiError, match=message):
         client.evidence.report_outcome(dataset=dataset, **fields)
 
 
-def test_recalls_that_are_refused(client: Client, dataset: str) -> None:
+def test_invalid_recalls_are_refused(client: Client, dataset: str) -> None:
     for fields in ({"session_id": ""}, {"session_id": "s" * 10_000}, {"session_id": "s", "top_k": 0}):
         with pytest.raises(HanseiError, match=next(reversed(fields))):
             client.evidence.recall(dataset=dataset, query_text=QUERY, **fields)

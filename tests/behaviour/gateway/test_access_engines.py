@@ -28,7 +28,7 @@ async def gateways(database_location: str) -> AsyncIterator[list[Entrance]]:
         yield list(await asyncio.gather(*opening))
 
 
-async def test_a_key_made_here_opens_there_until_it_is_revoked(gateways: list[Entrance]) -> None:
+async def test_a_key_of_one_gateway_is_valid_at_another_until_it_is_revoked(gateways: list[Entrance]) -> None:
     here, there = gateways
     credential = await here.key("acme", "read", "learn", seconds=60, calls_per_second=2.5, calls_per_day=7)
     who = await there.guard.authenticate(credential)
@@ -62,7 +62,7 @@ async def test_keys_are_listed_page_by_page_and_by_tenant(gateways: list[Entranc
     assert [key.id for key in await there.access.repository.list_keys("acme", acme[0], 10)] == acme[1:]
 
 
-async def test_the_last_use_of_a_key_is_written_down(gateways: list[Entrance]) -> None:
+async def test_the_last_use_of_a_key_is_stored(gateways: list[Entrance]) -> None:
     here, there = gateways
     await here.guard.authenticate(await here.key("acme", "read"))
     used_at = here.clock.now()
@@ -85,7 +85,7 @@ async def test_calls_of_a_day_are_added_up_over_both(gateways: list[Entrance]) -
                 pass
 
 
-async def test_counts_of_long_ago_go(gateways: list[Entrance]) -> None:
+async def test_old_counts_of_calls_are_deleted(gateways: list[Entrance]) -> None:
     here, there = (entry.access.repository for entry in gateways)
     assert await here.add_calls("2026-05-01", {"ann": 2}) == {"ann": 2}
     assert await there.add_calls("2026-05-01", {"ann": 3, "bob": 1}) == {"ann": 5, "bob": 1}
@@ -95,7 +95,7 @@ async def test_counts_of_long_ago_go(gateways: list[Entrance]) -> None:
     assert await there.add_calls("2026-05-01", {}) == {}
 
 
-async def test_of_racing_claims_the_first_stays(gateways: list[Entrance]) -> None:
+async def test_the_first_of_concurrent_claims_wins(gateways: list[Entrance]) -> None:
     stores = [entry.access.repository for entry in gateways]
     tenants = [f"t{n}" for n in range(20)]
     await asyncio.gather(*(stores[n % 2].add_owner("job", "j-1", tenant) for n, tenant in enumerate(tenants)))
@@ -114,7 +114,7 @@ async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[En
         at, "oidc:" + "あ" * 195, "acme", "hansei.x/Y", ("acme--d", 'a"\\\x00 🏆'), "c" * 128, "r" * 36, "OK"
     )
     second = replace(first, tenant="evil", code="RESOURCE_EXHAUSTED", names=())
-    third = replace(first, who="ann")
+    third = replace(first, principal="ann")
     await here.add_record(first)
     await there.add_record(second)
     await here.add_record(third)

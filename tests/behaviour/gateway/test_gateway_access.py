@@ -167,7 +167,7 @@ def foreign_book(gate: Gate) -> str:
     return "evil--book"
 
 
-def test_a_tenant_plans_with_its_own_alone(gate: Gate, book: str, foreign_book: str) -> None:
+def test_a_plan_of_a_tenant_uses_only_its_own_datasets(gate: Gate, book: str, foreign_book: str) -> None:
     """Nothing is named: the planner takes what the tenant has, and leaves what others have."""
     with gate.client("acme") as client:
         client.search(book, "commit", min_revision=client.playbooks.get(dataset=book).playbook.revision)
@@ -230,7 +230,7 @@ def test_a_plan_that_names_anothers_is_not_searched(
         assert outcome(lambda: client.planner.run_plan(plan=own))[0] == "NOT_FOUND"
 
 
-def test_another_tenants_execution_is_not_there(gate: Gate, question: Question) -> None:
+def test_an_execution_of_another_tenant_is_not_found(gate: Gate, question: Question) -> None:
     """One that exists and one that does not get the same answer, to the letter, over gRPC and HTTP."""
     there, nowhere = question.execution_id, "acme--0123456789ab"
     with gate.client("evil") as client:
@@ -275,7 +275,7 @@ def test_another_tenants_execution_is_not_there(gate: Gate, question: Question) 
         assert there not in http.get("/v1/executions").text
 
 
-def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question) -> None:
+def test_an_answer_token_is_invalid_for_another_execution(gate: Gate, question: Question) -> None:
     with gate.client("evil") as client:
         *_, pause = client.planner.execute_plan(plan=plan(step(1, "ASK_USER", query="Which colour?")))
         own = pause.event.execution_id
@@ -305,7 +305,7 @@ def test_a_request_id_reveals_nothing_to_another_tenant(gate: Gate) -> None:
     assert [execution_id.split("--") for execution_id in ids[:2]] == [["acme", ids[0][6:]], ["evil", ids[0][6:]]]
 
 
-def test_a_reader_watches_and_does_not_run(gate: Gate, question: Question) -> None:
+def test_the_scope_read_watches_executions_and_starts_none(gate: Gate, question: Question) -> None:
     with gate.client("acme reader") as client:
         client.planner.get_execution(execution_id=question.execution_id)
         assert next(iter(client.planner.watch_execution(execution_id=question.execution_id))).event.HasField("started")
@@ -318,7 +318,7 @@ def test_a_reader_watches_and_does_not_run(gate: Gate, question: Question) -> No
                 call()
 
 
-def test_another_tenants_job_is_not_there(gate: Gate) -> None:
+def test_a_job_of_another_tenant_is_not_found(gate: Gate) -> None:
     submitted, other = str(uuid.uuid4()), str(uuid.uuid4())
     with gate.client("acme") as client:
         assert client.jobs.submit(parts("acme--jobs", runs("acme--jobs", 1), submitted)).job.job_id == submitted
@@ -370,7 +370,7 @@ def test_another_tenants_trials_and_trajectories_are_not_there(gate: Gate, book:
         client.evidence.stop_trials(dataset=book)
 
 
-def test_collections_are_a_tenants_own(gate: Gate) -> None:
+def test_collections_belong_to_their_tenant(gate: Gate) -> None:
     for who in ("acme", "evil"):
         with gate.client(who) as client:
             client.collections.create(name=f"{who}--handbook")

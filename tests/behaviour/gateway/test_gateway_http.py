@@ -233,7 +233,7 @@ def test_a_report_that_stays_invalid_is_an_answer_without_rendering(front: Front
 
 @pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
 @pytest.mark.parametrize("body", [{}, {"dashboard": 5}, {"dashboard": {"trays": []}}])
-def test_a_dashboard_that_is_none_is_400(front: Front, path: str, body: dict[str, Any]) -> None:
+def test_an_invalid_dashboard_is_400(front: Front, path: str, body: dict[str, Any]) -> None:
     with front.client() as client:
         response = client.post(path, json=body)
     assert response.status_code == 400
@@ -274,7 +274,7 @@ def test_health_responds_when_all_other_calls_are_refused(lone_gateway: Front) -
     assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18, G-30
 
 
-def test_without_the_token_nothing_else_does(lone_gateway: Front) -> None:
+def test_without_the_token_every_other_call_is_refused(lone_gateway: Front) -> None:
     with lone_gateway.client() as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30

@@ -19,7 +19,7 @@ def test_without_the_variable_a_campaign_is_short(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("chosen", ["Full", "1", "long"])
-def test_there_is_no_other_size(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+def test_an_unknown_size_of_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     monkeypatch.setenv(VARIABLE, chosen)
     with pytest.raises(ValueError, match=f"must be one of short, full \\(got '{chosen}'\\)"):
         campaign_size(10_000, 10)

@@ -67,7 +67,7 @@ def start_program(tmp_path: Path) -> StartProgram:
     return start_program
 
 
-def test_it_has_what_a_started_one_has(start_program: StartProgram, tmp_path: Path) -> None:
+def test_a_forked_process_has_the_state_of_a_started_one(start_program: StartProgram, tmp_path: Path) -> None:
     forked, output = start_program(REPORTING, ENVIRONMENT)
     with output:
         report, number, complaint = output.read().splitlines()
@@ -83,7 +83,7 @@ def test_it_has_what_a_started_one_has(start_program: StartProgram, tmp_path: Pa
     assert second.wait() == 3
 
 
-def test_a_killed_one_leaves_its_port_though_others_were_forked_since(start_program: StartProgram) -> None:
+def test_a_killed_process_frees_its_port(start_program: StartProgram) -> None:
     ports = [systems.free_port(), systems.free_port()]
     processes = []
     for port in ports:
@@ -103,7 +103,7 @@ def test_a_killed_one_leaves_its_port_though_others_were_forked_since(start_prog
     running.terminate()
 
 
-def test_one_that_fails_writes_its_traceback(start_program: StartProgram) -> None:
+def test_a_failing_process_writes_its_traceback(start_program: StartProgram) -> None:
     process, output = start_program("raise ValueError('not today')", ENVIRONMENT)
     with output:
         assert "ValueError: not today" in output.read()

@@ -41,7 +41,7 @@ def test_rag_search_reads_document_collections(
         assert '"sky#0"' in step.output
 
 
-def test_a_hit_that_is_best_of_a_bad_lot_is_no_evidence(system: System) -> None:  # S-42, P-28, P-31
+def test_the_best_of_only_bad_hits_is_no_evidence(system: System) -> None:  # S-42, P-28, P-31
     with Client(system.address) as client:
         client.collections.create(name="off-topic")
         documents = [Document(id="sea", text="Bananas ripen in a warm room.")]

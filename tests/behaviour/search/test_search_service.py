@@ -188,7 +188,7 @@ def vector(values: Sequence[float], dimension: int | None = None, model: str = "
     return search_pb2.Embedding(values=packed, dimension=dimension or len(values), model=model)
 
 
-async def test_vectors_of_the_caller(models: Models, searching: Any) -> None:
+async def test_a_search_uses_the_vectors_of_the_caller(models: Models, searching: Any) -> None:
     models.answer = answer_with({text: MAIN[text] for text in list(MAIN)[:5]})
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
@@ -380,7 +380,7 @@ async def test_a_dataset_that_does_not_exist_is_not_an_empty_one(searching: Any,
     assert not list((tmp_path / "snapshots").rglob("*.*"))
 
 
-async def test_status_and_embeddings(models: Models, searching: Any) -> None:
+async def test_the_status_of_an_index_and_embeddings_are_returned(models: Models, searching: Any) -> None:
     models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)

@@ -135,7 +135,7 @@ async def test_a_failing_judge_is_unavailable(validator: Any, model: OpenAIServe
     assert raised.value.metadata["retry_count"] == "0"
 
 
-async def test_repeated_scoring(validator: Any, model: OpenAIServer) -> None:
+async def test_repeated_scoring_returns_an_interval(validator: Any, model: OpenAIServer) -> None:
     model.answer_with(score_answer(80))
     config = evaluation.EvaluationConfig(metrics=[evaluation.MetricConfig(name="Coverage")])
     request = pb.EvaluateRequest(user_query="q", submission="s", config=config, repeated_scoring={})  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ def upsert(team: str, number: int, score: float, request_id: str = "", **fields:
     return board.UpsertLeaderboardEntryRequest(request_id=request_id or str(uuid.uuid4()), entry=entry)
 
 
-async def test_the_leaderboard(validator: Any) -> None:  # V-67 to V-71, V-74
+async def test_the_leaderboard_stores_and_ranks_entries(validator: Any) -> None:  # V-67 to V-71, V-74
     leaderboard = validator.leaderboard
     for team, number, score in (("t2", 1, 80.0), ("t1", 1, 80.0), ("t2", 2, 75.0), ("t3", 1, 90.0)):
         await leaderboard.UpsertLeaderboardEntry(upsert(team, number, score))

@@ -324,7 +324,9 @@ async def test_own_kinds_survive_a_restart(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_requests_that_break_the_contract(validator: Any, method: str, request_message: Any, field: str) -> None:
+async def test_requests_that_break_the_contract_are_refused(
+    validator: Any, method: str, request_message: Any, field: str
+) -> None:
     with pytest.raises(InvalidArgument) as raised:
         await getattr(validator, method)(request_message)
     assert [violation.field for violation in raised.value.violations] == [field]

@@ -54,14 +54,14 @@ def update_last_uses(connection: Connection, last_uses: Mapping[str, datetime]) 
 
 def upsert_calls(connection: Connection, day: str, counts: Mapping[str, int]) -> dict[str, int]:
     """Add calls of a day, delete old counts, and return the totals of the day."""
-    for who, calls in counts.items():
-        row = insert_for(connection.dialect.name)(call_count).values(day=day, who=who, calls=calls)
+    for principal, calls in counts.items():
+        row = insert_for(connection.dialect.name)(call_count).values(day=day, principal=principal, calls=calls)
         total = {"calls": call_count.c.calls + calls}
-        connection.execute(row.on_conflict_do_update(index_elements=["day", "who"], set_=total))
+        connection.execute(row.on_conflict_do_update(index_elements=["day", "principal"], set_=total))
     oldest = (date.fromisoformat(day) - timedelta(days=COUNTED_DAYS)).isoformat()
     connection.execute(delete(call_count).where(call_count.c.day < oldest))
-    rows = connection.execute(select(call_count.c.who, call_count.c.calls).where(call_count.c.day == day))
-    return {row.who: row.calls for row in rows}
+    rows = connection.execute(select(call_count.c.principal, call_count.c.calls).where(call_count.c.day == day))
+    return {row.principal: row.calls for row in rows}
 
 
 def select_owner(connection: Connection, kind: str, resource_id: str) -> str | None:

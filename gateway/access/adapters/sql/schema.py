@@ -35,7 +35,7 @@ call_count = Table(
     "access_call_count",
     metadata,
     Column("day", String(10), primary_key=True),
-    Column("who", String(256), primary_key=True),
+    Column("principal", String(256), primary_key=True),
     Column("calls", BigInteger, nullable=False),
 )
 
@@ -51,8 +51,8 @@ audit_record = Table(
     "access_audit_record",
     metadata,
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("at", Timestamp, nullable=False),
-    Column("who", String(256), nullable=False),
+    Column("ended_at", Timestamp, nullable=False),
+    Column("principal", String(256), nullable=False),
     Column("tenant", String(32), nullable=False),
     Column("method", String(256), nullable=False),
     Column("names", Text, nullable=False),

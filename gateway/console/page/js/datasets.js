@@ -18,7 +18,7 @@ export const lastDataset = {
 };
 
 /** The tabs of a dataset. */
-export function datasetTabs(dataset, present) {
+export function renderDatasetTabs(dataset, present) {
   const pages = {
     Bullets: ["playbooks", dataset],
     History: ["playbooks", dataset, "history"],
@@ -48,7 +48,7 @@ export function chooser(page) {
 }
 
 /** Returns a choice of datasets, which opens the same page of another dataset. */
-export function datasetChoice(page, present, signal) {
+export function renderDatasetChoice(page, present, signal) {
   const choice = h(
     "select",
     { "aria-label": "Dataset", onchange: () => go([page, choice.value]) },

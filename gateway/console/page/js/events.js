@@ -1,7 +1,7 @@
 /** The events of an execution's log, each as a line for people. */
 
 import { h } from "./dom.js";
-import { milliseconds, percent, shortened, word } from "./format.js";
+import { formatMilliseconds, percent, shortened, word } from "./format.js";
 import { when } from "./parts.js";
 
 const LONGEST = 300;
@@ -11,7 +11,7 @@ const DESCRIPTIONS = {
   step_started: ({ step_id: id, action, attempt }) =>
     `Step ${id}: ${word(action, "ACTION_")} called${attempt > 1 ? `, attempt ${attempt}` : ""}`,
   tool_returned: ({ step_id: id, success, error, execution_time_ms: ms }) =>
-    `Step ${id}: tool ${success ? "returned" : `failed: ${error ?? ""}`} after ${milliseconds(ms)}`,
+    `Step ${id}: tool ${success ? "returned" : `failed: ${error ?? ""}`} after ${formatMilliseconds(ms)}`,
   step_finished: ({ result, confidence, level }) =>
     `Step ${result.step_id}: ${word(result.status, "STEP_STATUS_")}, confidence ${percent(confidence?.score)}, ${word(level, "INTERVENTION_LEVEL_")}`,
   step_skipped: ({ step_id: id, reason }) => `Step ${id} skipped: ${reason}`,

@@ -41,7 +41,7 @@ export function word(value, prefix) {
 export const score = (value) => Number(value ?? 0).toFixed(2);
 export const percent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
 
-export function milliseconds(value) {
+export function formatMilliseconds(value) {
   const ms = Number(value ?? 0);
   return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

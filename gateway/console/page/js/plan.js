@@ -6,7 +6,7 @@ import { graph } from "./graph.js";
 import { state } from "./parts.js";
 
 /** The graph of a plan; `statusOf(step)` is a word, `chosen(step)` is called when a step is selected. */
-export function planGraph(steps, statusOf, onChoose = () => {}) {
+export function drawPlanGraph(steps, statusOf, onChoose = () => {}) {
   return graph(steps, (step) => {
     const status = statusOf(step);
     return h(

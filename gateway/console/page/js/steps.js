@@ -8,17 +8,17 @@ const trajectoryAddress = (dataset, id, step) => link(["trajectories", dataset, 
 export const trajectoryLink = (dataset, id) => h("a", { class: "mono", href: trajectoryAddress(dataset, id) }, id);
 
 /** Returns a list of sources, `{trajectory_id, steps}` each; every trajectory and every step is a link. */
-export function sourceLinks(dataset, sources) {
+export function renderSourceLinks(dataset, sources) {
   return h(
     "ul",
     { class: "plain" },
     sources.map(({ trajectory_id: id, steps }) =>
-      h("li", null, trajectoryLink(dataset, id), steps.length ? stepLinks(dataset, id, steps) : null),
+      h("li", null, trajectoryLink(dataset, id), steps.length ? renderStepLinks(dataset, id, steps) : null),
     ),
   );
 }
 
-function stepLinks(dataset, id, steps) {
+function renderStepLinks(dataset, id, steps) {
   const label = steps.length === 1 ? " step " : " steps ";
   const links = steps.map((step, i) => [
     i ? ", " : null,

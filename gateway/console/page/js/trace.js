@@ -14,7 +14,7 @@ const SPEAKERS = {
 const LONG = 3000;
 
 /** Returns a text as it is; of a long one its beginning, and a button that shows all of it. */
-export function longText(text, kind) {
+export function renderLongText(text, kind) {
   const shown = h("p", { class: kind }, text.length > LONG ? text.slice(0, LONG) : text);
   if (text.length <= LONG) return shown;
   const showAll = () => {
@@ -40,7 +40,7 @@ export function drawStep({ role, name, content, tool_calls: toolCalls }, { index
       calls ? h("span", { class: "muted" }, "for the call of ", calls) : null,
       error ? state("error") : null,
     ),
-    content ? longText(content, isTool ? "text mono" : "text") : isTool ? h("p", { class: "muted" }, "No output.") : null,
+    content ? renderLongText(content, isTool ? "text mono" : "text") : isTool ? h("p", { class: "muted" }, "No output.") : null,
     toolCalls.map(drawCall),
     learned.length
       ? h(
@@ -62,7 +62,7 @@ function drawCall({ name, arguments: written }) {
     "div",
     { class: "call" },
     h("p", null, h("span", { class: "muted" }, "Calls "), h("span", { class: "mono strong" }, name)),
-    written ? longText(indent(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
+    written ? renderLongText(indent(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
   );
 }
 

@@ -26,7 +26,7 @@ SECONDS = 5.0
 SAMPLE_TRAJECTORY = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
 BUILT_IN = ("offline", "minilm", "hashing")
 START_SERVER = "start it with `hansei up`, or name another with --addr"
-CORRECT_VARIABLE = "correct the variable that is named"
+CORRECT_VARIABLE = "correct the variable that the message names"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,4 +48,4 @@ def _confirm(client: Client, dataset: str) -> None:
     bullets = client.playbooks.get_dataset(dataset=dataset).dataset.bullets
     say(f"This erases the {bullets} bullets of {dataset} and their history. Type the name of the dataset to go on:")
     if sys.stdin.readline().strip() != dataset:
-        fail("nothing was deleted: the name is another one", Exit.FAILED)
+        fail("nothing was deleted: the typed name is not the name of the dataset", Exit.FAILED)

@@ -21,11 +21,12 @@ def doctor(
     bundle: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.tar.gz", help="Also write a file for whoever gives support, without secrets and texts."
+            metavar="FILE.tar.gz", help="Also write a support bundle to this file, without secrets and texts."
         ),
     ] = None,
     log: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A log whose end goes into the bundle. [repeatable]")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A log file whose last part is added to the bundle. [repeatable]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -80,12 +80,15 @@ def lift(
 @app.command()
 def guards(
     train: Annotated[
-        Path, typer.Argument(metavar="TRAIN", help="The runs to mine guards from.", exists=True, dir_okay=False)
+        Path, typer.Argument(metavar="TRAIN", help="The trajectories to mine guards from.", exists=True, dir_okay=False)
     ],
     test: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The runs to test on; without it, TRAIN in folds.", exists=True, dir_okay=False
+            metavar="FILE",
+            help="The trajectories to test on. [default: cross-validation on TRAIN]",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     as_json: AsJson = False,

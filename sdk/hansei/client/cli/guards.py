@@ -40,7 +40,9 @@ def list_guards(client: Client, dataset: Dataset) -> object:
 @app.command()
 def backtest(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The condition, in CEL.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Runs with outcomes.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of trajectories with outcomes.", exists=True, dir_okay=False)
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show what a target would have done in recorded runs: failing runs in which it fires, and false alarms.
@@ -62,7 +64,9 @@ def allow(
     """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
     from hansei.client.server import load_server
 
-    return client.guards.store_backtest(dataset=dataset, expression=target, runs=load_server().load_guard_runs(file))
+    return client.guards.store_backtest(
+        dataset=dataset, expression=target, trajectories=load_server().load_guard_runs(file)
+    )
 
 
 @command(app, "playbooks.render_edit_result", name="set")
@@ -74,7 +78,8 @@ def set_target(
         str | None, typer.Option(help="The condition, in CEL; empty removes the target.", show_default=False)
     ] = None,
     mode: Annotated[
-        Mode | None, typer.Option(help="The mode of the guard; it is pinned then.", show_default=False)
+        Mode | None,
+        typer.Option(help="The mode of the guard, which is pinned: evidence does not change it.", show_default=False),
     ] = None,
     pin: Annotated[
         bool | None, typer.Option("--pin/--no-pin", help="Keep the mode whatever the evidence says.")

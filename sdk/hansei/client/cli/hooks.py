@@ -124,7 +124,7 @@ def _check_http(agent: AgentName, url: str) -> None:
 def _print_change(change: SettingsChange, done: str, nothing: str) -> None:
     typer.echo(done if change.is_changed else f"{nothing}: {change.file}")
     if change.backup:
-        typer.echo(f"The file from before: {change.backup}")
+        typer.echo(f"The former file was saved as {change.backup}")
 
 
 def _describe(name: AgentName, *, is_user: bool) -> dict[str, Any]:

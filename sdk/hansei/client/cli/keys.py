@@ -34,7 +34,9 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The 
 def create(
     client: Client,
     label: Annotated[str, typer.Argument(help="The owner or the use of the key.")],
-    scope: Annotated[list[Scope], typer.Option("--scope", "-s", help="A group of methods; repeatable.")],
+    scope: Annotated[
+        list[Scope], typer.Option("--scope", "-s", help="A scope: read, learn, review or admin; repeatable.")
+    ],
     tenant: Tenant = "",
     days: Annotated[float | None, typer.Option(min=0, help="Days until the key expires. [default: never]")] = None,
     calls_per_second: Annotated[float, typer.Option(min=0, help="A limit; 0: the limit of the gateway.")] = 0,

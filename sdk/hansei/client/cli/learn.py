@@ -37,7 +37,12 @@ def learn(
     paths: Annotated[list[str], typer.Argument(metavar="FILE|DIR|-...", help="Files, folders, or - for stdin.")],
     dataset: Annotated[
         str,
-        typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="The dataset of trajectories that name none."),
+        typer.Option(
+            "--dataset",
+            "-d",
+            envvar=DATASET_VARIABLE,
+            help="The dataset of trajectories without a dataset of their own.",
+        ),
     ] = "default",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="The number of parallel calls.")] = 4,
     bulk: Annotated[
@@ -45,7 +50,8 @@ def learn(
     ] = False,
     wait: Annotated[bool, typer.Option(help="With --bulk: watch the jobs until they end.")] = True,
     again: Annotated[
-        bool, typer.Option("--again", help="Also read files of folders that did not change since they were learned.")
+        bool,
+        typer.Option("--again", help="Also read the files of a folder that have not changed since they were learned."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show insights, edits and votes.")] = False,
     addr: Address = None,

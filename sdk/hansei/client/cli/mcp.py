@@ -13,11 +13,17 @@ from hansei.client.cli.options import DATASET_VARIABLE, Address, DataDirectory, 
 def mcp(
     dataset: Annotated[
         str,
-        typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="The playbook for tool calls that name none."),
+        typer.Option(
+            "--dataset", "-d", envvar=DATASET_VARIABLE, help="The playbook for tool calls without a playbook name."
+        ),
     ] = "",
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout."),
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="HOST:PORT at which to serve streamable HTTP, instead of stdin and stdout.",
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,

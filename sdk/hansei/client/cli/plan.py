@@ -104,7 +104,7 @@ def run(
     max_cost: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1e9, metavar="USD", help="End the execution when its models have cost this many dollars."
+            min=0, max=1e9, metavar="USD", help="End the execution when its model calls have cost this many US dollars."
         ),
     ] = None,
     allow_unknown_price: Annotated[
@@ -241,7 +241,7 @@ def feedback(
 def thresholds(
     client: Client,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Forget all feedback and restore the configured thresholds.")
+        bool, typer.Option("--reset", help="Delete all feedback and restore the configured thresholds.")
     ] = False,
 ) -> object:
     """Show the confidences from which steps continue without a question."""
@@ -258,7 +258,7 @@ def _read_response(
 
     if new_plan is not None:
         if action not in (None, AnswerAction.MODIFY):
-            fail(f"a new plan does not go with --action {action}", Exit.USAGE)
+            fail(f"--plan and --edit cannot be combined with --action {action}", Exit.USAGE)
         action = AnswerAction.MODIFY
     if action is not None:
         removes = action is AnswerAction.REMOVE

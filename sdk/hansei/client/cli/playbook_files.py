@@ -85,7 +85,7 @@ def export_playbook(
     if to is None and (globs or discard_edits or as_json):
         fail("--glob, --discard-edits and --json need --to", Exit.USAGE)
     if to and (revision or file_format is not FileFormat.JSON):
-        fail("--to writes the newest revision in a format of its own: drop --revision and --format", Exit.USAGE)
+        fail("--to writes the newest revision in its own format: omit --revision and --format", Exit.USAGE)
     if globs and to not in (AgentFile.CLAUDE_RULES, AgentFile.CURSOR_RULES):
         fail(f"--to {to} has no globs", Exit.USAGE)
     with connect_or_embed(addr, local, reads=not to) as client:

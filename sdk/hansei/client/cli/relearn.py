@@ -18,7 +18,7 @@ MODEL_VARIABLE = "HANSEI_LLM_MODEL"
 
 def relearn(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset with the archive.")],
-    into: Annotated[str, typer.Option("--into", metavar="NEW", help="The dataset that learns, a new one.")],
+    into: Annotated[str, typer.Option("--into", metavar="NEW", help="The dataset that learns; it must be new.")],
     model: Annotated[
         str, typer.Option(help="With --local: the chat model that reflects and curates.", show_default=False)
     ] = "",
@@ -34,7 +34,7 @@ def relearn(
     it learns nothing twice.
     """
     if into == dataset:
-        fail("--into names the dataset itself; name a new one", Exit.USAGE)
+        fail("--into is the dataset of the archive; name a new dataset", Exit.USAGE)
     if model:
         if not local:
             fail(f"--model needs --local: the model of a server is its own setting, {MODEL_VARIABLE}", Exit.USAGE)

@@ -47,7 +47,7 @@ def run(
     ] = None,
     min_rounds: Annotated[int | None, typer.Option(min=1, help="Rounds before the judge decides. [default: 2]")] = None,
     max_rounds: Annotated[
-        int | None, typer.Option(min=1, max=10, help="The most rounds of a team. [default: 5]")
+        int | None, typer.Option(min=1, max=10, help="The maximum number of rounds of a team. [default: 5]")
     ] = None,
     execution: Annotated[
         str | None, typer.Option(help="A new id for this execution. [default: a random UUID]", show_default=False)
@@ -119,7 +119,7 @@ def evaluate(
         ),
     ] = None,
     model: Model = None,
-    samples: Annotated[int, typer.Option(min=1, max=50, help="Score each metric up to so many times.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=50, help="The maximum number of scores for each metric.")] = 1,
 ) -> object:
     """Score a submission from 0 to 100 by each metric."""
     from hansei.validator.v1.evaluation_pb2 import EvaluationConfig, MetricConfig, RepeatedScoring

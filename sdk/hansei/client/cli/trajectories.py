@@ -26,15 +26,21 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _STATUSES = {"success": 1, "failure": 2}
 
 TrajectoryId = Annotated[str, typer.Argument(metavar="ID", help="The id of the trajectory.")]
-Status = Annotated[str, typer.Option(help="Only those that ended so: success or failure.", show_default=False)]
-Tool = Annotated[str, typer.Option(help="Only those that call this tool.", show_default=False)]
-Error = Annotated[str, typer.Option(help="Only those with a tool error that contains this text.", show_default=False)]
-Served = Annotated[str, typer.Option(metavar="BULLET", help="Only those that were served this bullet.")]
-Cited = Annotated[str, typer.Option(metavar="BULLET", help="Only those whose answer cites this bullet.")]
-Learned = Annotated[str, typer.Option(metavar="BULLET", help="Only those from which this bullet was learned.")]
-Agent = Annotated[str, typer.Option(help="Only those in which this agent speaks.", show_default=False)]
-Since = Annotated[datetime | None, typer.Option(formats=_TIMES, help="Only those that ran at this time or later.")]
-Until = Annotated[datetime | None, typer.Option(formats=_TIMES, help="Only those that ran before this time.")]
+Status = Annotated[
+    str, typer.Option(help="Only trajectories with this outcome: success or failure.", show_default=False)
+]
+Tool = Annotated[str, typer.Option(help="Only trajectories that call this tool.", show_default=False)]
+Error = Annotated[
+    str, typer.Option(help="Only trajectories with a tool error that contains this text.", show_default=False)
+]
+Served = Annotated[str, typer.Option(metavar="BULLET", help="Only trajectories whose agent was served this bullet.")]
+Cited = Annotated[str, typer.Option(metavar="BULLET", help="Only trajectories whose answer cites this bullet.")]
+Learned = Annotated[str, typer.Option(metavar="BULLET", help="Only trajectories from which this bullet was learned.")]
+Agent = Annotated[str, typer.Option(help="Only trajectories with steps of this agent.", show_default=False)]
+Since = Annotated[
+    datetime | None, typer.Option(formats=_TIMES, help="Only trajectories that ran at this time or later.")
+]
+Until = Annotated[datetime | None, typer.Option(formats=_TIMES, help="Only trajectories that ran before this time.")]
 
 
 def _build_filters(
@@ -68,7 +74,7 @@ def list_archived(
     since: Since = None,
     until: Until = None,
     deleted: Annotated[bool, typer.Option("--deleted", help="List tombstones instead of trajectories.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most trajectories.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of trajectories.")] = 100,
 ) -> object:
     """List trajectories, the last stored first."""
     from itertools import islice
@@ -88,7 +94,10 @@ def show(
     trajectory_id: TrajectoryId,
     dataset: Dataset = None,
     step: Annotated[
-        int | None, typer.Option("--step", "-s", min=0, help="Show only this step, whole. [default: all, shortened]")
+        int | None,
+        typer.Option(
+            "--step", "-s", min=0, help="Show only this step, with its full text. [default: all steps, shortened]"
+        ),
     ] = None,
 ) -> object:
     """Show a trajectory, or one of its steps, as the sources of bullets name it."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hansei.client.client import Client
 
 app = typer.Typer(
-    help="Withhold bullets from some sessions at random, to measure what they do.",
+    help="Withhold bullets from some sessions at random, to measure their effects.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -184,7 +184,7 @@ class TargetExport:
             return None
         others = [*lines[find_end(lines) : block.begin], *lines[block.end + 1 :]]
         if not self._discard_edits and (block.is_edited or not is_blank(others)):
-            note = "its bullet has no rule any more, and somebody edited it; remove it"
+            note = "the bullet of this rule was removed, but a person edited the rule; remove the file by hand"
             return self._build_outcome(relative, FileState.REFUSED, notes=(note,))
         path.unlink()
         return self._build_outcome(relative, FileState.REMOVED)

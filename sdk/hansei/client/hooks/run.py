@@ -81,7 +81,7 @@ def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[st
         token = os.environ.get("HANSEI_TOKEN", "")
         headers, body = post_json(url, json.dumps(event).encode(), token, deadline)
     except PostFailed as failure:
-        return _skip_lessons(agent, document, f"hansei: {options['--url']}: {failure}; going on without lessons")
+        return _skip_lessons(agent, document, f"hansei: {options['--url']}: {failure}; continuing without lessons")
     if serving := headers.get(SERVING_HEADER):
         from hansei.client.hooks.servings import store_serving
 

@@ -205,7 +205,7 @@ def encode_conflicts(operations: Sequence[Operation]) -> list[pb.Conflict]:
         pb.Conflict(
             delta=encode_delta(operation.proposal),
             base_revision=operation.conflict.base_revision,
-            present=None if operation.conflict.present is None else encode_bullet(operation.conflict.present),
+            current_bullet=None if operation.conflict.present is None else encode_bullet(operation.conflict.present),
             reason=operation.conflict.explanation,
         )
         for operation in operations
@@ -255,13 +255,13 @@ def encode_pending_change(change: PendingChange, present: Bullet | None = None) 
         base_revision=change.base_revision,
         author=change.author,
         source_trajectory=change.source_trajectory,
-        waits_because=change.waits_because,
+        review_reason=change.review_reason,
         state=review_pb2.PendingState.Value(f"PENDING_STATE_{change.state.name}"),
         created_at=encode_timestamp(change.proposed),
         expires_at=encode_timestamp(change.expires),
         decided_by=change.decided_by,
         decision_reason=change.decision_reason,
-        present=None if present is None else encode_bullet(present),
+        current_bullet=None if present is None else encode_bullet(present),
     )
 
 

@@ -205,8 +205,8 @@ def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingC
 
 def _encode_merge_conflict(conflict: MergeConflict) -> service_pb.MergeConflict:
     return service_pb.MergeConflict(
-        ours=convert.encode_bullet(conflict.ours),
-        theirs=convert.encode_bullet(conflict.theirs),
+        existing_bullet=convert.encode_bullet(conflict.existing_bullet),
+        incoming_bullet=convert.encode_bullet(conflict.incoming_bullet),
         from_dataset=conflict.from_dataset,
         new_id=conflict.new_id,
         reason=conflict.reason,

@@ -35,9 +35,9 @@ class PlaybookReads:
         revision, last = decode_page_token(request, int, int) or (None, -1)
         if not request.allow_missing:
             await self._store.require(request.dataset)
-        if revision is None and request.WhichOneof("at") == "revision":
+        if revision is None and request.WhichOneof("version") == "revision":
             revision = request.revision
-        elif revision is None and request.WhichOneof("at") == "time":
+        elif revision is None and request.WhichOneof("version") == "time":
             revision = await self._store.revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
         snapshot = await self._store.load(request.dataset, revision)
         rest = [stored for stored in snapshot.all_bullets() if stored.slot > last]

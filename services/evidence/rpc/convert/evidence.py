@@ -87,7 +87,7 @@ def encode_bullet_effects(trials: Sequence[BulletTrial], policy: TrialPolicy) ->
             effect=effect,
             required_evidence=float(np.exp(block.largest_requirement)),
         )
-        message.since.FromDatetime(trial.since)
+        message.state_started_at.FromDatetime(trial.since)
         messages.append(message)
     return messages
 

@@ -41,7 +41,7 @@ def decode_events(request: pb.ReportCallRequest) -> list[SessionEvent]:
     return events
 
 
-def decode_run(message: pb.GuardRun, field: str) -> RecordedRun:
+def decode_run(message: pb.GuardTrajectory, field: str) -> RecordedRun:
     """Return a recorded run; the step of a call is its number. Raises InvalidCallArguments."""
     events: list[RunMessage | RunCall] = []
     for number, recorded in enumerate(message.calls):
@@ -95,18 +95,18 @@ def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: Guar
 def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
     """Return the message of a backtest."""
     return pb.BacktestTargetResponse(
-        failed=result.failed,
-        failed_firing=result.failed_firing,
-        passed=result.passed,
-        passed_firing=result.passed_firing,
+        failed_trajectories=result.failed,
+        failed_with_firing=result.failed_firing,
+        passed_trajectories=result.passed,
+        passed_with_firing=result.passed_firing,
         false_alarm_bound=result.false_alarm_bound,
         firings=[
-            pb.GuardFiring(run_id=firing.run_id, call=firing.step, succeeded=firing.is_success)
+            pb.GuardFiring(trajectory_id=firing.run_id, call_index=firing.step, succeeded=firing.is_success)
             for firing in result.firings
         ],
     )
 
 
-def decode_runs(messages: Iterable[pb.GuardRun]) -> Sequence[RecordedRun]:
+def decode_runs(messages: Iterable[pb.GuardTrajectory]) -> Sequence[RecordedRun]:
     """Return the recorded runs of a request. Raises InvalidCallArguments."""
-    return [decode_run(message, f"runs[{index}]") for index, message in enumerate(messages)]
+    return [decode_run(message, f"trajectories[{index}]") for index, message in enumerate(messages)]

@@ -49,8 +49,8 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def StartTrials(self, request: pb.StartTrialsRequest, context: Any) -> pb.StartTrialsResponse:
         """Start or change the trials of a dataset."""
         policy = convert.decode_policy(request.policy)
-        began_anew = await self._store.start(IdempotencyKey.for_message(request), request.dataset, policy)
-        return pb.StartTrialsResponse(policy=convert.encode_policy(policy), began_anew=began_anew)
+        is_restarted = await self._store.start(IdempotencyKey.for_message(request), request.dataset, policy)
+        return pb.StartTrialsResponse(policy=convert.encode_policy(policy), restarted=is_restarted)
 
     async def StopTrials(self, request: pb.StopTrialsRequest, context: Any) -> pb.StopTrialsResponse:
         """Stop the trials of a dataset."""
@@ -75,7 +75,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
                 if states[state]
             ],
         )
-        response.began_at.FromDatetime(trials.began_at)
+        response.started_at.FromDatetime(trials.began_at)
         return response
 
     async def Recall(self, request: pb.RecallRequest, context: Any) -> pb.RecallResponse:

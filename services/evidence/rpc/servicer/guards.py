@@ -84,4 +84,4 @@ async def _run_backtest(request: pb.BacktestTargetRequest | pb.StoreBacktestRequ
         target = Target(request.expression)
     except InvalidTarget as error:
         raise InvalidTarget(request.expression, error.rule, "expression") from error
-    return await asyncio.to_thread(backtest, target, convert.decode_runs(request.runs))
+    return await asyncio.to_thread(backtest, target, convert.decode_runs(request.trajectories))

@@ -109,7 +109,9 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
     for run in _READERS[detected].runs(chain([first], records), dataset):
         if len(runs) == MAX_TRAJECTORIES:
             raise MalformedTrajectory(
-                "file", run.trajectory.id, f"is one trajectory too many, at most {MAX_TRAJECTORIES} fit a file"
+                "file",
+                run.trajectory.id,
+                f"is beyond the limit: a file may have at most {MAX_TRAJECTORIES} trajectories",
             )
         runs.append(_add_id(run))
     if not runs:

@@ -78,7 +78,7 @@ def read_trace(
     location = f"trace {trace}"
     collector = _TraceSteps(location, spans).collector
     if not collector.steps:
-        rule = f"has no contents: no span has {_INPUT} or {_OUTPUT}; switch their recording on"
+        rule = f"has no contents: no span has {_INPUT} or {_OUTPUT}; enable the recording of contents"
         raise MalformedTrajectory(location, "", rule)
     span_ids = {span.id for span in spans}
     roots = [span for span in spans if span.parent not in span_ids]

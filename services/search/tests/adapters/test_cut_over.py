@@ -41,9 +41,7 @@ def embed_again(document_revisions: Sequence[DocumentRevision], value: float = 2
     ]
 
 
-async def test_it_keeps_revisions_and_everything_but_vectors(
-    store: CollectionRepository, collection: Collection
-) -> None:
+async def test_a_cut_over_keeps_everything_but_vectors(store: CollectionRepository, collection: Collection) -> None:
     await store.delete_documents("c", ["b"])
     generation = await store.begin_generation(collection, "new")
     assert (generation.model, generation.revision, generation.dimension) == ("new", 0, 0)
@@ -63,7 +61,9 @@ async def test_it_keeps_revisions_and_everything_but_vectors(
     }
 
 
-async def test_it_replaces_nothing_before_it_is_complete(store: CollectionRepository, collection: Collection) -> None:
+async def test_a_cut_over_replaces_nothing_before_it_is_complete(
+    store: CollectionRepository, collection: Collection
+) -> None:
     generation = await store.begin_generation(collection, "new")
     generation = await store.copy_documents(
         collection, generation, embed_again(await store.read_revisions(collection, 0))
@@ -94,7 +94,7 @@ async def test_documents_rewritten_during_a_copy_are_copied_later(
     assert (await store.read_document(generation.name, "a"))[1] == "new text"
 
 
-async def test_replicas_share_one(store: CollectionRepository, collection: Collection) -> None:
+async def test_replicas_share_one_cut_over(store: CollectionRepository, collection: Collection) -> None:
     mine, theirs = await store.begin_generation(collection, "new"), await store.begin_generation(collection, "new")
     assert mine == theirs
     document_revisions = embed_again(await store.read_revisions(collection, 0))

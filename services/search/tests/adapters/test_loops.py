@@ -57,7 +57,9 @@ def rows(draw: st.DrawFn) -> tuple[VectorRows, WeightedTerms, np.ndarray, np.nda
     st.sampled_from(["minmax", "rrf"]),
 )
 @settings(max_examples=300, deadline=None)
-def test_rank_rows(case: Any, count: int, weight: tuple[float, float], method: str) -> None:  # S-19 to S-34
+def test_compiled_rank_rows_equals_numpy(
+    case: Any, count: int, weight: tuple[float, float], method: str
+) -> None:  # S-19 to S-34
     vector_rows, words, query, mask = case
     if mask is not None and not mask.any():
         return
@@ -79,7 +81,7 @@ def _are_tied(scores: np.ndarray) -> bool:
 
 @given(rows(), st.integers(1, 20))
 @settings(max_examples=300, deadline=None)
-def test_best_by_words(case: Any, count: int) -> None:
+def test_compiled_best_by_words_equals_numpy(case: Any, count: int) -> None:
     _, words, _, mask = case
     scores = score_words(words)
     numpy_ranking, numba_ranking = (loops.select_best_by_words(words, mask, count) for loops in (NUMPY_LOOPS, COMPILED))

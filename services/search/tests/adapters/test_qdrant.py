@@ -49,7 +49,7 @@ async def chunks(tmp_path: Path) -> AsyncIterator[QdrantChunks]:
     await qdrant.close()
 
 
-async def test_chunks_that_go_during_a_search_are_not_found(chunks: QdrantChunks) -> None:
+async def test_chunks_that_are_deleted_during_a_search_are_not_found(chunks: QdrantChunks) -> None:
     rank: Any = ClearingWhileItEmbeds(chunks)
     with pytest.raises(CollectionNotFound):
         await chunks.search(rank, RankingRequest(SearchQuery("text", min_confidence=0.0)))

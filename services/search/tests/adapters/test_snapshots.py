@@ -136,7 +136,7 @@ def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:
     assert files(tmp_path).load("d") == IndexSnapshot(3, [], [], None)
 
 
-def test_no_snapshot(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_no_error(tmp_path: Path) -> None:
     assert files(tmp_path / "nowhere").load("d") is None
 
 

@@ -199,7 +199,7 @@ def _answer(view: IndexView[IndexedBullet]) -> list[tuple[str, float, float]]:
     return [(result.item.id, result.combined_score, result.raw_bm25) for result in ranking.results]
 
 
-def test_dead_rows_are_given_back() -> None:
+def test_deleted_rows_are_compacted() -> None:
     index = new_index(2)
     for i in range(3000):
         index.apply([create_bullet_entry(bullet("b", f"text {i}"))], np.ones((1, 2)))
@@ -229,7 +229,7 @@ def test_wrong_vectors_change_nothing(vectors: np.ndarray | None) -> None:  # S-
     [(Entry("", "text", 1), "id"), (Entry("b", "text", 1, confidence=float("nan")), "confidence")],
     ids=["id", "confidence"],
 )
-def test_an_entry_that_cannot_be_is_not_taken_up(entry: Entry[int], field: str) -> None:
+def test_an_invalid_entry_is_not_indexed(entry: Entry[int], field: str) -> None:
     index = new_index(2)
     index.apply([Entry("a", "text", 0)], np.ones((1, 2)))
     before = index.view

@@ -20,7 +20,7 @@ from services.search.domain.tokenizers import (
 )
 
 
-def test_terms_of_queries_are_remembered_unless_they_are_long() -> None:
+def test_terms_of_short_queries_are_cached() -> None:
     tokenized: list[str] = []
 
     def tokenize(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_whitespace_changes_nothing() -> None:  # S-18
         ("", ""),
     ],
 )
-def test_ja_bigram(text: str, terms: str) -> None:  # S-28
+def test_ja_bigram_splits_japanese_into_bigrams(text: str, terms: str) -> None:  # S-28
     assert terms.split() == tokenize_ja_bigram(text)
 
 
@@ -74,7 +74,7 @@ def test_ja_bigram_keeps_text_without_japanese(text: str) -> None:
         ("!?、。", ""),
     ],
 )
-def test_mixed(text: str, terms: str) -> None:
+def test_mixed_text_is_tokenized_by_script(text: str, terms: str) -> None:
     assert terms.split() == tokenize_mixed(text)
 
 
@@ -100,13 +100,13 @@ def test_sudachi_splits_words() -> None:
     assert len(tokenize_sudachi("東京" * 20_000)) == 20_000
 
 
-def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "find_spec", lambda name: None)
     with pytest.raises(UnknownTokenizer, match=r"needs hansei\[sudachi\]"):
         get_tokenizer("sudachi")
 
 
-def test_unknown_tokenizer() -> None:  # S-27
+def test_an_unknown_tokenizer_is_refused() -> None:  # S-27
     with pytest.raises(UnknownTokenizer, match="'mecab': choose one of ja_bigram, mixed, sudachi, whitespace"):
         get_tokenizer("mecab")
 
@@ -115,7 +115,7 @@ def test_unknown_tokenizer() -> None:  # S-27
     ("text", "share"),
     [("abc", 1.0), ("東京", 0.0), ("ab東京", 0.5), ("123 !?", 1.0), ("", 1.0), ("Ａｂ", 1.0), ("가a", 0.5)],
 )
-def test_compute_latin_share(text: str, share: float) -> None:
+def test_the_latin_share_of_a_text_is_computed(text: str, share: float) -> None:
     assert share == compute_latin_share(text)
 
 

@@ -71,7 +71,7 @@ def create_follower(log: Log, index: Index) -> CollectionFollower:
     return CollectionFollower(log.collection, cast(CollectionStore, log), cast(ChunkIndex, index))
 
 
-async def test_it_takes_up_what_is_new_and_nothing_else() -> None:
+async def test_a_chunk_index_adds_only_new_chunks() -> None:
     log, index = Log("a", "b", "c"), Index()
     follower = create_follower(log, index)
     assert cast(Any, await follower.get_index(log.collection)) is index
@@ -96,7 +96,7 @@ async def test_a_snapshot_of_another_database_is_rebuilt(revision: int, chunks: 
     assert index.applied[-2:] == [["a", "b"], ["c"]]
 
 
-async def test_all_wait_for_one_work_which_outlives_the_first_of_them() -> None:
+async def test_concurrent_callers_share_one_update_that_outlives_the_first() -> None:
     log, index = Log("a", "b", "c"), Index()
     log.unblocked.clear()
     follower = create_follower(log, index)

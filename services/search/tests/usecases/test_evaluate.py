@@ -105,7 +105,7 @@ def test_ndcg_is_trec_eval_s() -> None:
     assert compute_ndcg(["x"] * 10 + ["a"], grades) == 0.0
 
 
-def test_recall() -> None:
+def test_recall_is_the_share_of_found_documents() -> None:
     assert compute_recall(["a", "x"], {"a": 1.0, "b": 2.0}) == 0.5
 
 

@@ -33,7 +33,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-async def test_readers_wait_for_what_they_wrote() -> None:
+async def test_readers_wait_for_the_revision_that_they_wrote() -> None:
     async with world() as w:
         assert await w.find_ids() == []
         w.feed.add(bullet("a"), bullet("b"))
@@ -69,7 +69,7 @@ async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
 async def test_a_feed_that_never_starts_is_unavailable() -> None:
     async with world() as w:
         w.feed.failures = [Unavailable("no route")] * 1000
-        with pytest.raises(PlaybookUnreachable, match="playbook d is not followed: no route") as caught:
+        with pytest.raises(PlaybookUnreachable, match="cannot follow the changes of playbook d: no route") as caught:
             await w.find_ids()
         assert caught.value.retry_after
 
@@ -88,7 +88,7 @@ async def test_a_bug_is_logged_and_the_index_is_rebuilt(caplog: pytest.LogCaptur
     assert "rebuilding it from the feed dataset=d revision=1" in caplog.text
 
 
-async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
+async def test_an_unusable_snapshot_is_ignored(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(dataset: str) -> None:
@@ -240,7 +240,7 @@ async def test_the_index_of_another_model_answers_until_the_new_one_is_complete(
             w.feed.add(bullet(name, "one"))
             (response,) = await w.search("d", [RankingRequest(SearchQuery("one"))], revision)
             assert (len(response.ranking.results), response.model) == (revision, "lengths")
-            with pytest.raises(WrongVector, match="the index is made by 'lengths'"):
+            with pytest.raises(WrongVector, match="but the index by 'lengths'"):
                 await w.search("d", [RankingRequest(SearchQuery("one"), vector=vector)], revision)
         newer.fails = None
         await eventually(lambda: w.indexes.get_index("d").embedder is w.embedder)

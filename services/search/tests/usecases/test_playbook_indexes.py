@@ -23,7 +23,7 @@ class Standing:
         await asyncio.Event().wait()
 
 
-async def test_the_former_index_is_not_given_up_before_its_snapshot_was_loaded() -> None:
+async def test_the_former_index_is_not_dropped_before_its_snapshot_is_loaded() -> None:
     former, new = Standing(), Standing()
     indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
 
@@ -40,7 +40,7 @@ async def test_the_former_index_is_not_given_up_before_its_snapshot_was_loaded()
     await indexes.close()
 
 
-async def test_a_former_index_that_holds_nothing_makes_way_at_once() -> None:
+async def test_an_empty_former_index_is_dropped_at_once() -> None:
     former, new = Standing(), Standing()
     indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
     former.is_open = True

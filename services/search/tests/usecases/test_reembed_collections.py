@@ -146,7 +146,7 @@ async def test_a_model_that_fails_is_asked_again_and_nothing_is_lost(world: Worl
     assert (await world.store.get("c")).model == "new"
 
 
-async def test_until_then_a_model_that_is_not_at_hand_is_named(world: World) -> None:
+async def test_before_the_cut_over_an_unavailable_model_is_named(world: World) -> None:
     async def unknown(model: str) -> None:
         return None
 
@@ -165,7 +165,7 @@ async def test_until_then_a_model_that_is_not_at_hand_is_named(world: World) -> 
     await pool.close()
 
 
-async def test_a_collection_that_goes_meanwhile_is_left_alone(world: World) -> None:
+async def test_a_collection_that_is_deleted_meanwhile_is_skipped(world: World) -> None:
     await world.put("a")
     world.embedder.before = [lambda: world.store.drop("c")]
     await world.run()

@@ -24,7 +24,7 @@ async def test_an_unknown_dataset_gives_nothing_and_embeds_nothing() -> None:  #
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (QueryVector("other", np.ones(2, np.float32)), "made by 'other', the index is made by 'lengths'"),
+        (QueryVector("other", np.ones(2, np.float32)), "was made by 'other', but the index by 'lengths'"),
         (QueryVector("lengths", np.ones(3, np.float32)), "has dimension 3, the index has 2"),
         (QueryVector("lengths", np.array([1, np.nan], np.float32)), "has a value that is not finite"),
     ],

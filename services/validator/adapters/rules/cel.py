@@ -78,7 +78,7 @@ class CelExpression:
             return f"cannot be evaluated: {shorten(str(error.args[0] if error.args else error))}"
         if isinstance(value, BoolType):
             return "" if value else "does not hold"
-        return "must give true or false"
+        return "must evaluate to true or false"
 
 
 def _compute_depth(tree: lark.Tree[Any]) -> int:

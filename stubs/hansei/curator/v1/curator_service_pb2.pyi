@@ -132,15 +132,15 @@ class CurateResponse(_message.Message):
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Operation]:
-        """What became of each delta, in order."""
+        """The outcome of each delta, in order."""
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.VoteOutcome]:
-        """What became of each vote, in order."""
+        """The outcome of each vote, in order."""
 
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Conflict]:
-        """Deltas that lost against newer changes."""
+        """Deltas that were not applied because their bullets have changed since."""
 
     @_builtins.property
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
@@ -254,11 +254,11 @@ class CommittedCuration(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
-        """The `request_id` of Curate."""
+        """The reflection that was curated."""
 
     @_builtins.property
     def response(self) -> Global___CurateResponse:
-        """What Curate answered."""
+        """The response of Curate."""
 
     def __init__(
         self,
@@ -310,11 +310,11 @@ class GetCurationResponse(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
-        """The `request_id` of Curate."""
+        """The reflection that was curated."""
 
     @_builtins.property
     def response(self) -> Global___CurateResponse:
-        """What Curate answered."""
+        """The response of Curate."""
 
     def __init__(
         self,

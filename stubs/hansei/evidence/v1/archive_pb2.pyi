@@ -52,7 +52,7 @@ Global___ToolErrorSignature: _TypeAlias = ToolErrorSignature  # noqa: Y015
 
 @_typing.final
 class ArchivedTrajectory(_message.Message):
-    """What the archive knows of a trajectory without reading it. Of a tombstone only the ids and the times are set."""
+    """The summary of a stored trajectory. In the summary of a tombstone, only the ids and the times are set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -78,7 +78,7 @@ class ArchivedTrajectory(_message.Message):
     content_hash: _builtins.str
     """SHA-256 of the content without its time, hexadecimal. Two contents with one id are both stored."""
     status: _trajectory_pb2.TrajectoryStatus.ValueType
-    """How it ended."""
+    """The outcome."""
     reward: _builtins.float
     """The reward of the environment, where there was one."""
     query: _builtins.str
@@ -89,7 +89,7 @@ class ArchivedTrajectory(_message.Message):
     """Bytes that its body takes, compressed."""
     @_builtins.property
     def agents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The agents that speak in it."""
+        """The agents that have steps in it."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -160,7 +160,7 @@ Global___ArchivedTrajectory: _TypeAlias = ArchivedTrajectory  # noqa: Y015
 
 @_typing.final
 class RetentionPolicy(_message.Message):
-    """How long the trajectories of a dataset are stored. The oldest are deleted first."""
+    """The time and the size up to which the trajectories of a dataset are stored. The oldest are deleted first."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -113,7 +113,7 @@ class GetTrajectoryRequest(_message.Message):
     trajectory_id: _builtins.str
     """Id of the trajectory."""
     content_hash: _builtins.str
-    """The content, where several have the id. Empty: the last stored one."""
+    """Hash of the content, if several contents have the id. Empty: the last stored one."""
     def __init__(
         self,
         *,
@@ -193,11 +193,11 @@ class ListTrajectoriesRequest(_message.Message):
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     status: _trajectory_pb2.TrajectoryStatus.ValueType
-    """Only those that ended so; unspecified: all."""
+    """Only trajectories with this outcome; unspecified: all."""
     tool: _builtins.str
     """Only those that call this tool."""
     error: _builtins.str
-    """Only those with an error whose signature, `operation: message`, contains this text, in upper or lower case."""
+    """Only those with an error whose signature, `operation: message`, contains this text, regardless of upper and lower case."""
     served_bullet_id: _builtins.str
     """Only those that were served this bullet."""
     cited_bullet_id: _builtins.str
@@ -205,7 +205,7 @@ class ListTrajectoriesRequest(_message.Message):
     learned_bullet_id: _builtins.str
     """Only those from which this bullet was learned, or that confirmed it."""
     agent: _builtins.str
-    """Only those in which this agent speaks."""
+    """Only trajectories that have steps of this agent."""
     deleted: _builtins.bool
     """True: only tombstones. False: only trajectories that can be read."""
     @_builtins.property

@@ -119,14 +119,15 @@ class ArchiveServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetRetention(self, request, context):
-        """Sets how long trajectories are stored. Those beyond it are deleted at the next housekeeping.
+        """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteArchive(self, request, context):
-        """Deletes all trajectories of a dataset, and those on their way to the archive. Deleting the dataset does the same.
+        """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
+        the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,9 +47,11 @@ class ArchiveServiceStub:
     GetRetention: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.GetRetentionRequest, _archive_service_pb2.GetRetentionResponse]
     """Reads how long trajectories are stored, and how many there are."""
     SetRetention: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.SetRetentionRequest, _archive_service_pb2.SetRetentionResponse]
-    """Sets how long trajectories are stored. Those beyond it are deleted at the next housekeeping."""
+    """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it."""
     DeleteArchive: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchiveRequest, _archive_service_pb2.DeleteArchiveResponse]
-    """Deletes all trajectories of a dataset, and those on their way to the archive. Deleting the dataset does the same."""
+    """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
+    the same.
+    """
     DeleteArchives: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchivesRequest, _archive_service_pb2.DeleteArchivesResponse]
     """Deletes all trajectories of the datasets whose names begin with a prefix, such as those of a tenant."""
 
@@ -72,9 +74,11 @@ class ArchiveServiceAsyncStub(ArchiveServiceStub):
     GetRetention: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.GetRetentionRequest, _archive_service_pb2.GetRetentionResponse]  # type: ignore[assignment]
     """Reads how long trajectories are stored, and how many there are."""
     SetRetention: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.SetRetentionRequest, _archive_service_pb2.SetRetentionResponse]  # type: ignore[assignment]
-    """Sets how long trajectories are stored. Those beyond it are deleted at the next housekeeping."""
+    """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it."""
     DeleteArchive: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchiveRequest, _archive_service_pb2.DeleteArchiveResponse]  # type: ignore[assignment]
-    """Deletes all trajectories of a dataset, and those on their way to the archive. Deleting the dataset does the same."""
+    """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
+    the same.
+    """
     DeleteArchives: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchivesRequest, _archive_service_pb2.DeleteArchivesResponse]  # type: ignore[assignment]
     """Deletes all trajectories of the datasets whose names begin with a prefix, such as those of a tenant."""
 
@@ -130,7 +134,7 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.SetRetentionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.SetRetentionResponse, _abc.Awaitable[_archive_service_pb2.SetRetentionResponse]]:
-        """Sets how long trajectories are stored. Those beyond it are deleted at the next housekeeping."""
+        """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it."""
 
     @_abc_1.abstractmethod
     def DeleteArchive(
@@ -138,7 +142,9 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.DeleteArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.DeleteArchiveResponse, _abc.Awaitable[_archive_service_pb2.DeleteArchiveResponse]]:
-        """Deletes all trajectories of a dataset, and those on their way to the archive. Deleting the dataset does the same."""
+        """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
+        the same.
+        """
 
     @_abc_1.abstractmethod
     def DeleteArchives(

@@ -97,14 +97,14 @@ class EvidenceServiceServicer:
     """
 
     def StartTrials(self, request, context):
-        """Begins or changes the trials of a dataset. Other holdouts than before begin all measurements anew.
+        """Begins or changes the trials of a dataset. A change of a holdout starts all measurements again from zero.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopTrials(self, request, context):
-        """Ends the trials of a dataset: every session is served. What was measured and decided stays.
+        """Ends the trials of a dataset: every session is served. The measurements and the decisions stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,14 +119,14 @@ class EvidenceServiceServicer:
 
     def Recall(self, request, context):
         """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-        the same ones whenever the session asks again.
+        the same ones in each call of the session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportOutcome(self, request, context):
-        """Reports how a session ended. The first report of a serving counts, unless a later one is a correction.
+        """Reports the outcome of a session. The first report of a serving counts, unless a later one is a correction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,7 +140,7 @@ class EvidenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetLift(self, request, context):
-        """Returns what the whole playbook is worth: sessions with it against sessions without it.
+        """Returns the lift: the difference between sessions with the playbook and sessions without it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,7 +169,7 @@ class EvidenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchDecisions(self, request, context):
-        """Sends the decisions of a dataset in their order: those that there are, then each new one within a second.
+        """Sends the decisions of a dataset in their order: first the existing ones, then each new one within a second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

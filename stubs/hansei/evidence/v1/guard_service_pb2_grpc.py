@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class GuardServiceStub:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class GuardServiceStub:
 
 
 class GuardServiceServicer:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     def CheckCall(self, request, context):
@@ -89,14 +89,14 @@ class GuardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BacktestTarget(self, request, context):
-        """Returns what a target would have done in recorded runs.
+        """Returns the firings of a target in recorded trajectories.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StoreBacktest(self, request, context):
-        """Tests a target on recorded runs and stores the counts for the dataset. A guard whose mode no person pinned leaves
+        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
         SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
         with at most .01. The last backtest of a target counts.
         """
@@ -141,7 +141,7 @@ def add_GuardServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GuardService:
-    """Decides tool calls by the targets of the bullets of a dataset.
+    """Decides whether an agent may make a tool call, by the targets of the bullets of a dataset.
     """
 
     @staticmethod

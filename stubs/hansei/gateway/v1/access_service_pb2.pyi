@@ -367,13 +367,13 @@ Global___RevokeKeyResponse: _TypeAlias = RevokeKeyResponse  # noqa: Y015
 
 @_typing.final
 class AuditRecord(_message.Message):
-    """One call that was to change something."""
+    """One call of a method that changes something: who called it, when, and with which status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NUMBER_FIELD_NUMBER: _builtins.int
-    AT_FIELD_NUMBER: _builtins.int
-    WHO_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     NAMES_FIELD_NUMBER: _builtins.int
@@ -381,9 +381,9 @@ class AuditRecord(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """Counts up."""
-    who: _builtins.str
-    """The caller."""
+    """Number of the record; later records have higher numbers."""
+    principal: _builtins.str
+    """The authenticated caller: label and beginning of the id of an API key, `oidc:` and the subject of a token, or `token`."""
     tenant: _builtins.str
     """The caller's tenant; empty for the operator."""
     method: _builtins.str
@@ -391,23 +391,23 @@ class AuditRecord(_message.Message):
     correlation_id: _builtins.str
     """The correlation id, which all hops of the call share: `x-request-id`, or created by the gateway. Logs contain it."""
     code: _builtins.str
-    """The status it ended with, such as `OK`."""
+    """The status that the call ended with, such as `OK`."""
     request_id: _builtins.str
     """The idempotency key of the mutation; empty if the call had none."""
     @_builtins.property
-    def at(self) -> _timestamp_pb2.Timestamp:
-        """When it ended."""
+    def ended_at(self) -> _timestamp_pb2.Timestamp:
+        """When the call ended."""
 
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The datasets and other things the request named, at most 20."""
+        """The names of the datasets and other resources in the request, at most 20."""
 
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
-        at: _timestamp_pb2.Timestamp | None = ...,
-        who: _builtins.str = ...,
+        ended_at: _timestamp_pb2.Timestamp | None = ...,
+        principal: _builtins.str = ...,
         tenant: _builtins.str = ...,
         method: _builtins.str = ...,
         names: _abc.Iterable[_builtins.str] | None = ...,
@@ -415,9 +415,9 @@ class AuditRecord(_message.Message):
         code: _builtins.str = ...,
         request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "correlation_id", b"correlation_id", "method", b"method", "names", b"names", "number", b"number", "request_id", b"request_id", "tenant", b"tenant", "who", b"who"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "correlation_id", b"correlation_id", "ended_at", b"ended_at", "method", b"method", "names", b"names", "number", b"number", "principal", b"principal", "request_id", b"request_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

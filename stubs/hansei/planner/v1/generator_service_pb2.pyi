@@ -34,21 +34,21 @@ class _GenerateStyle:
 class _GenerateStyleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GenerateStyle.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     GENERATE_STYLE_UNSPECIFIED: _GenerateStyle.ValueType  # 0
-    """Not said: cited."""
+    """Unspecified: GENERATE_STYLE_CITED."""
     GENERATE_STYLE_CITED: _GenerateStyle.ValueType  # 1
-    """Template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
+    """The prompt is made with the template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
     GENERATE_STYLE_PLAIN: _GenerateStyle.ValueType  # 2
-    """Bare context and query; the reply is the answer (P-118)."""
+    """The prompt is the context and the query, without a template; the reply is the answer (P-118)."""
 
 class GenerateStyle(_GenerateStyle, metaclass=_GenerateStyleEnumTypeWrapper):
     """How the prompt is built."""
 
 GENERATE_STYLE_UNSPECIFIED: GenerateStyle.ValueType  # 0
-"""Not said: cited."""
+"""Unspecified: GENERATE_STYLE_CITED."""
 GENERATE_STYLE_CITED: GenerateStyle.ValueType  # 1
-"""Template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
+"""The prompt is made with the template of the dataset; the answer cites bullets as `[<id>]` (P-114 to P-117)."""
 GENERATE_STYLE_PLAIN: GenerateStyle.ValueType  # 2
-"""Bare context and query; the reply is the answer (P-118)."""
+"""The prompt is the context and the query, without a template; the reply is the answer (P-118)."""
 Global___GenerateStyle: _TypeAlias = GenerateStyle  # noqa: Y015
 
 @_typing.final
@@ -105,7 +105,7 @@ class GenerateResponse(_message.Message):
     """The model that answered; `offline` for the extractive mode."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The attempt: answer, reasoning, used and cited bullets."""
+        """The trajectory: answer, reasoning, used and cited bullets."""
 
     @_builtins.property
     @_deprecated("""This field has been marked as deprecated using proto field options.""")

@@ -47,8 +47,8 @@ class GeneratorServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-        RPC: it comes back as a trajectory with status FAILURE (P-121).
+        """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an
+        error of the RPC: it comes back as a trajectory with status FAILURE (P-121).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

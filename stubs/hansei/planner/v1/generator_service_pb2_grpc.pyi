@@ -34,8 +34,8 @@ class GeneratorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GeneratorServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]
-    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-    RPC: it comes back as a trajectory with status FAILURE (P-121).
+    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an
+    error of the RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
 @_typing.type_check_only
@@ -44,8 +44,8 @@ class GeneratorServiceAsyncStub(GeneratorServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-    RPC: it comes back as a trajectory with status FAILURE (P-121).
+    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an
+    error of the RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
 class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -57,8 +57,8 @@ class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generator_service_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generator_service_pb2.GenerateResponse, _abc.Awaitable[_generator_service_pb2.GenerateResponse]]:
-        """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
-        RPC: it comes back as a trajectory with status FAILURE (P-121).
+        """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an
+        error of the RPC: it comes back as a trajectory with status FAILURE (P-121).
         """
 
 def add_GeneratorServiceServicer_to_server(servicer: GeneratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -42,7 +42,7 @@ class _ActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Action.ValueTy
     ACTION_CODE_EXECUTE: _Action.ValueType  # 5
     """Runs code, by a remote tool."""
     ACTION_RUN_LEGACY_AGENT: _Action.ValueType  # 6
-    """One reason-and-act loop over the registered tools."""
+    """Runs one loop in which a model reasons and calls the registered tools."""
 
 class Action(_Action, metaclass=_ActionEnumTypeWrapper):
     """The action of a step."""
@@ -60,7 +60,7 @@ ACTION_ASK_USER: Action.ValueType  # 4
 ACTION_CODE_EXECUTE: Action.ValueType  # 5
 """Runs code, by a remote tool."""
 ACTION_RUN_LEGACY_AGENT: Action.ValueType  # 6
-"""One reason-and-act loop over the registered tools."""
+"""Runs one loop in which a model reasons and calls the registered tools."""
 Global___Action: _TypeAlias = Action  # noqa: Y015
 
 class _StepStatus:
@@ -72,7 +72,7 @@ class _StepStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepStatus
     STEP_STATUS_UNSPECIFIED: _StepStatus.ValueType  # 0
     """Not a state; never sent."""
     STEP_STATUS_PENDING: _StepStatus.ValueType  # 1
-    """Waits for its dependencies or for a free slot."""
+    """The step waits for its dependencies or for a free slot."""
     STEP_STATUS_RUNNING: _StepStatus.ValueType  # 2
     """Its tool is being called, or its result is being judged."""
     STEP_STATUS_SUCCESS: _StepStatus.ValueType  # 3
@@ -82,7 +82,7 @@ class _StepStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepStatus
     STEP_STATUS_FAILED: _StepStatus.ValueType  # 5
     """Its tool and its fallback failed."""
     STEP_STATUS_SKIPPED: _StepStatus.ValueType  # 6
-    """It was not run: a dependency failed or was skipped, a person said so, or the execution ended first."""
+    """It was not run: a dependency failed or was skipped, a person skipped it, or the execution ended first."""
 
 class StepStatus(_StepStatus, metaclass=_StepStatusEnumTypeWrapper):
     """The status of a step."""
@@ -90,7 +90,7 @@ class StepStatus(_StepStatus, metaclass=_StepStatusEnumTypeWrapper):
 STEP_STATUS_UNSPECIFIED: StepStatus.ValueType  # 0
 """Not a state; never sent."""
 STEP_STATUS_PENDING: StepStatus.ValueType  # 1
-"""Waits for its dependencies or for a free slot."""
+"""The step waits for its dependencies or for a free slot."""
 STEP_STATUS_RUNNING: StepStatus.ValueType  # 2
 """Its tool is being called, or its result is being judged."""
 STEP_STATUS_SUCCESS: StepStatus.ValueType  # 3
@@ -100,7 +100,7 @@ STEP_STATUS_PARTIAL: StepStatus.ValueType  # 4
 STEP_STATUS_FAILED: StepStatus.ValueType  # 5
 """Its tool and its fallback failed."""
 STEP_STATUS_SKIPPED: StepStatus.ValueType  # 6
-"""It was not run: a dependency failed or was skipped, a person said so, or the execution ended first."""
+"""It was not run: a dependency failed or was skipped, a person skipped it, or the execution ended first."""
 Global___StepStatus: _TypeAlias = StepStatus  # noqa: Y015
 
 class _ExecutionStatus:
@@ -112,9 +112,9 @@ class _ExecutionStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Execu
     EXECUTION_STATUS_UNSPECIFIED: _ExecutionStatus.ValueType  # 0
     """Not a state; in a filter it means "any"."""
     EXECUTION_STATUS_RUNNING: _ExecutionStatus.ValueType  # 1
-    """Steps are running or about to."""
+    """Steps are running, or will run next."""
     EXECUTION_STATUS_PAUSED: _ExecutionStatus.ValueType  # 2
-    """Waits for a person; holds no memory and no thread."""
+    """The execution waits for a person; it uses no memory and no thread."""
     EXECUTION_STATUS_SUCCESS: _ExecutionStatus.ValueType  # 3
     """Ended; every step of the final plan succeeded."""
     EXECUTION_STATUS_PARTIAL: _ExecutionStatus.ValueType  # 4
@@ -130,9 +130,9 @@ class ExecutionStatus(_ExecutionStatus, metaclass=_ExecutionStatusEnumTypeWrappe
 EXECUTION_STATUS_UNSPECIFIED: ExecutionStatus.ValueType  # 0
 """Not a state; in a filter it means "any"."""
 EXECUTION_STATUS_RUNNING: ExecutionStatus.ValueType  # 1
-"""Steps are running or about to."""
+"""Steps are running, or will run next."""
 EXECUTION_STATUS_PAUSED: ExecutionStatus.ValueType  # 2
-"""Waits for a person; holds no memory and no thread."""
+"""The execution waits for a person; it uses no memory and no thread."""
 EXECUTION_STATUS_SUCCESS: ExecutionStatus.ValueType  # 3
 """Ended; every step of the final plan succeeded."""
 EXECUTION_STATUS_PARTIAL: ExecutionStatus.ValueType  # 4
@@ -235,7 +235,7 @@ class _ReplanTriggerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplanT
     """A step ran into its timeout."""
 
 class ReplanTrigger(_ReplanTrigger, metaclass=_ReplanTriggerEnumTypeWrapper):
-    """Why a plan was replaced."""
+    """The reason for which a plan was replaced."""
 
 REPLAN_TRIGGER_UNSPECIFIED: ReplanTrigger.ValueType  # 0
 """Not a trigger; never sent."""
@@ -260,7 +260,7 @@ class _ReplanStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Replan
     REPLAN_STRATEGY_UNSPECIFIED: _ReplanStrategy.ValueType  # 0
     """Not a strategy; never sent."""
     REPLAN_STRATEGY_PARTIAL: _ReplanStrategy.ValueType  # 1
-    """Successful steps are kept, the rest is planned again."""
+    """Successful steps stay in the plan; the other steps are planned again."""
     REPLAN_STRATEGY_FULL: _ReplanStrategy.ValueType  # 2
     """Everything is planned again."""
     REPLAN_STRATEGY_FALLBACK: _ReplanStrategy.ValueType  # 3
@@ -271,12 +271,12 @@ class _ReplanStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Replan
     """The execution ends."""
 
 class ReplanStrategy(_ReplanStrategy, metaclass=_ReplanStrategyEnumTypeWrapper):
-    """How a plan was replaced."""
+    """The way in which a plan was replaced."""
 
 REPLAN_STRATEGY_UNSPECIFIED: ReplanStrategy.ValueType  # 0
 """Not a strategy; never sent."""
 REPLAN_STRATEGY_PARTIAL: ReplanStrategy.ValueType  # 1
-"""Successful steps are kept, the rest is planned again."""
+"""Successful steps stay in the plan; the other steps are planned again."""
 REPLAN_STRATEGY_FULL: ReplanStrategy.ValueType  # 2
 """Everything is planned again."""
 REPLAN_STRATEGY_FALLBACK: ReplanStrategy.ValueType  # 3
@@ -309,7 +309,9 @@ class PlanStep(_message.Message):
     description: _builtins.str
     """Description of the purpose of the step."""
     query: _builtins.str
-    """The query of a search, or the question of a reasoning step. Unset: a search takes the description, reasoning the plan's query."""
+    """The query of a search, or the question of a reasoning step. Unset: a search takes the description, reasoning the
+    plan's query.
+    """
     collection: _builtins.str
     """The dataset or collection to search; it begins with the prefix of the plan's id. Unset: all that the prefix permits."""
     expected_output: _builtins.str
@@ -372,20 +374,21 @@ class Plan(_message.Message):
     original_query: _builtins.str
     """The user's query, unchanged."""
     complexity: _builtins.float
-    """How demanding the query is, 0 to 1."""
+    """Complexity of the query, 0 to 1."""
     estimated_steps: _builtins.int
     """Estimated number of steps, 1 to 20. Unset: the number of steps."""
     requires_confirmation: _builtins.bool
     """Whether a person must confirm the plan before its first step."""
     success_criteria: _builtins.str
-    """When the plan counts as successful, in words. Empty: not stated."""
+    """Description of the conditions under which the plan is successful. Empty: not stated."""
     plan_id: _builtins.str
-    """12 lower-case hexadecimal characters, behind the prefix of the datasets and collections the plan may see; without a
-    prefix all of them. The model cannot change it, and a replan keeps it. Unset in a request: the service gives one.
+    """The prefix of the datasets and collections that the plan may access, then 12 lower-case hexadecimal characters.
+    Without a prefix, the plan may access all of them. The model cannot change the id, and a replan keeps it. Unset in a
+    request: the service assigns one.
     """
     collection: _builtins.str
-    """The dataset or document collection that the plan was made for. A refinement and a replan search only there, too. The model
-    cannot change it. Empty: any that the prefix permits.
+    """The dataset or document collection that the plan was made for. A refinement and a replan search only there, too. The
+    model cannot change it. Empty: any that the prefix permits.
     """
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanStep]:
@@ -440,7 +443,7 @@ class Hit(_message.Message):
     source: _builtins.str
     """Where the text comes from; a bullet's id for playbooks."""
     score: _builtins.float
-    """How well it matches, 0 to 1."""
+    """How well the hit matches the query, 0 to 1."""
     def __init__(
         self,
         *,
@@ -602,7 +605,7 @@ Global___ConfidenceScore: _TypeAlias = ConfidenceScore  # noqa: Y015
 
 @_typing.final
 class Thresholds(_message.Message):
-    """The current thresholds of confidence."""
+    """The thresholds of confidence that select the intervention level of a step."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -647,17 +650,19 @@ class ToolEvidence(_message.Message):
     tool: _builtins.str
     """The tool, by the action of its steps."""
     proven_threshold: _builtins.float
-    """The lowest confidence above which at most the share alpha of the results is wrong, as far as is proven. Unset: none."""
+    """The lowest confidence above which at most the share alpha of the results is wrong, as far as is proven. Unset: no
+    threshold is proven.
+    """
     audit_rate: _builtins.float
     """The probability with which the next step above this threshold is selected for a label. 1: no threshold is proven."""
     selected: _builtins.int
     """Steps that were selected for a label."""
     labelled: _builtins.int
-    """Those that have a label: a person's answer, or feedback."""
+    """Selected steps that have a label: a person's answer, or feedback."""
     waiting: _builtins.int
-    """Those whose label may still come."""
+    """Selected steps whose label may still come."""
     missing: _builtins.int
-    """Those whose label did not come in time; it is used for nothing."""
+    """Selected steps whose label did not come in time; they are not used."""
     revocations: _builtins.int
     """How often a proven threshold was revoked because later labels contradicted it."""
     def __init__(
@@ -867,8 +872,8 @@ class Budget(_message.Message):
     max_tool_calls: _builtins.int
     """Tool calls, fallbacks and retries included."""
     allow_unknown_price: _builtins.bool
-    """Accepts a limit of money although the price of the planner's model is unknown; then only tools that report a cost
-    count. Default: false.
+    """True: a limit of money is accepted although the price of the planner's model is unknown; only tools that report a cost
+    count against it. Default: false.
     """
     @_builtins.property
     def max_wall_time(self) -> _duration_pb2.Duration:
@@ -876,8 +881,8 @@ class Budget(_message.Message):
 
     @_builtins.property
     def max_answer_time(self) -> _duration_pb2.Duration:
-        """How long each question waits for an answer, 1 second to 366 days; it may be longer than the service's own limit. Unset: the
-        service's limit, which is 7 days unless it is configured.
+        """How long each question waits for an answer, 1 second to 366 days; it may be longer than the service's own limit.
+        Unset: the service's limit, which is 7 days unless it is configured.
         """
 
     def __init__(
@@ -1029,7 +1034,7 @@ Global___ExecutionResult: _TypeAlias = ExecutionResult  # noqa: Y015
 
 @_typing.final
 class Execution(_message.Message):
-    """A plan being executed, or one that was."""
+    """The execution of a plan, while it runs and after its end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1073,7 +1078,7 @@ class Execution(_message.Message):
     plan_version: _builtins.int
     """How often the plan was replaced, plus one."""
     status: Global___ExecutionStatus.ValueType
-    """Where the execution is, or how it ended."""
+    """The status of the execution."""
     replan_count: _builtins.int
     """How often the plan was replaced."""
     overall_confidence: _builtins.float
@@ -1086,7 +1091,7 @@ class Execution(_message.Message):
 
     @_builtins.property
     def step_statuses(self) -> _containers.ScalarMap[_builtins.int, Global___StepStatus.ValueType]:
-        """Where each step of the plan is."""
+        """The status of each step of the plan."""
 
     @_builtins.property
     def step_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepResult]:
@@ -1179,7 +1184,7 @@ Global___StepStarted: _TypeAlias = StepStarted  # noqa: Y015
 
 @_typing.final
 class ToolReturned(_message.Message):
-    """A tool call returned. Written before anything is decided from it."""
+    """A tool call returned. Recorded before the executor decides anything by it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1269,7 +1274,7 @@ Global___StepFinished: _TypeAlias = StepFinished  # noqa: Y015
 
 @_typing.final
 class StepSkipped(_message.Message):
-    """A step was left out."""
+    """A step was skipped."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1295,7 +1300,7 @@ Global___StepSkipped: _TypeAlias = StepSkipped  # noqa: Y015
 
 @_typing.final
 class Replanned(_message.Message):
-    """The plan was replaced, or it was tried in vain."""
+    """The plan was replaced, or the attempt to replace it failed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1373,7 +1378,7 @@ Global___ExecutionStarted: _TypeAlias = ExecutionStarted  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
-    """A line for people: a notification or a step of the executor worth telling."""
+    """A line of the log for people: a notification, or an action of the executor."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1501,7 +1506,7 @@ Global___CancelRequested: _TypeAlias = CancelRequested  # noqa: Y015
 
 @_typing.final
 class ExecutionEvent(_message.Message):
-    """One event of an execution's log. The log alone gives the execution's state."""
+    """One event of an execution's log. The state of an execution is computed from its log alone."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1530,7 +1535,7 @@ class ExecutionEvent(_message.Message):
     """SHA-256 over the previous event's hash and this event's content, 32 bytes."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was written."""
+        """When the event was recorded."""
 
     @_builtins.property
     def started(self) -> Global___ExecutionStarted:
@@ -1550,7 +1555,7 @@ class ExecutionEvent(_message.Message):
 
     @_builtins.property
     def step_skipped(self) -> Global___StepSkipped:
-        """A step was left out."""
+        """A step was skipped."""
 
     @_builtins.property
     def intervention_requested(self) -> Global___InterventionRequest:
@@ -1562,7 +1567,7 @@ class ExecutionEvent(_message.Message):
 
     @_builtins.property
     def replanned(self) -> Global___Replanned:
-        """The plan was replaced, or it was tried in vain."""
+        """The plan was replaced, or the attempt to replace it failed."""
 
     @_builtins.property
     def information_added(self) -> Global___InformationAdded:
@@ -1570,7 +1575,7 @@ class ExecutionEvent(_message.Message):
 
     @_builtins.property
     def log(self) -> Global___LogLine:
-        """A line for people."""
+        """A line of the log for people."""
 
     @_builtins.property
     def step_in_doubt(self) -> Global___StepInDoubt:

@@ -23,7 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CreatePlanRequest(_message.Message):
-    """A query to plan for."""
+    """Request of CreatePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -36,7 +36,9 @@ class CreatePlanRequest(_message.Message):
     hints: _builtins.str
     """Hints for the model; they reach its prompt only. Empty: none."""
     prefix: _builtins.str
-    """Prefix of all datasets and collections that the plan may access, and of its id; ends in a hyphen. Empty: no restriction."""
+    """Prefix of all datasets and collections that the plan may access, and of its id; ends in a hyphen. Empty: no
+    restriction.
+    """
     collection: _builtins.str
     """The dataset or document collection that the plan searches. Empty: all that the prefix permits."""
     def __init__(
@@ -57,7 +59,7 @@ Global___CreatePlanRequest: _TypeAlias = CreatePlanRequest  # noqa: Y015
 
 @_typing.final
 class CreatePlanResponse(_message.Message):
-    """The plan made."""
+    """Response of CreatePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -95,7 +97,7 @@ Global___CreatePlanResponse: _TypeAlias = CreatePlanResponse  # noqa: Y015
 
 @_typing.final
 class RefinePlanRequest(_message.Message):
-    """A plan to change."""
+    """Request of RefinePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -105,7 +107,9 @@ class RefinePlanRequest(_message.Message):
     feedback: _builtins.str
     """Description of the change."""
     prefix: _builtins.str
-    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty:
+    not checked.
+    """
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -127,7 +131,7 @@ Global___RefinePlanRequest: _TypeAlias = RefinePlanRequest  # noqa: Y015
 
 @_typing.final
 class RefinePlanResponse(_message.Message):
-    """The plan changed."""
+    """Response of RefinePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -136,7 +140,7 @@ class RefinePlanResponse(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MODEL_USAGE_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether it is another plan than the given one."""
+    """Whether the new plan differs from the given one."""
     reason: _builtins.str
     """Why no other plan could be made. Empty: one was made."""
     @_builtins.property
@@ -165,7 +169,7 @@ Global___RefinePlanResponse: _TypeAlias = RefinePlanResponse  # noqa: Y015
 
 @_typing.final
 class EstimateComplexityRequest(_message.Message):
-    """A query to judge."""
+    """Request of EstimateComplexity."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -187,7 +191,7 @@ Global___EstimateComplexityRequest: _TypeAlias = EstimateComplexityRequest  # no
 
 @_typing.final
 class EstimateComplexityResponse(_message.Message):
-    """How demanding a query is."""
+    """Response of EstimateComplexity."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -213,7 +217,7 @@ Global___EstimateComplexityResponse: _TypeAlias = EstimateComplexityResponse  # 
 
 @_typing.final
 class DrawPlanRequest(_message.Message):
-    """A plan or an execution to draw."""
+    """Request of DrawPlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -243,7 +247,7 @@ Global___DrawPlanRequest: _TypeAlias = DrawPlanRequest  # noqa: Y015
 
 @_typing.final
 class DrawPlanResponse(_message.Message):
-    """A picture of a plan."""
+    """Response of DrawPlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -265,7 +269,7 @@ Global___DrawPlanResponse: _TypeAlias = DrawPlanResponse  # noqa: Y015
 
 @_typing.final
 class RunPlanRequest(_message.Message):
-    """A plan to execute with no person available."""
+    """Request of RunPlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -274,9 +278,11 @@ class RunPlanRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request; a replay gives the result of the one execution."""
+    """UUID of this request; a repeat returns the result of the first execution."""
     prefix: _builtins.str
-    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty:
+    not checked.
+    """
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -303,7 +309,7 @@ Global___RunPlanRequest: _TypeAlias = RunPlanRequest  # noqa: Y015
 
 @_typing.final
 class RunPlanResponse(_message.Message):
-    """The result of the execution."""
+    """Response of RunPlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -327,7 +333,7 @@ Global___RunPlanResponse: _TypeAlias = RunPlanResponse  # noqa: Y015
 
 @_typing.final
 class ExecutePlanRequest(_message.Message):
-    """A plan to execute."""
+    """Request of ExecutePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -336,9 +342,11 @@ class ExecutePlanRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request; a replay follows the one execution from its start."""
+    """UUID of this request; a repeat streams the events of the same execution from its start."""
     prefix: _builtins.str
-    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty:
+    not checked.
+    """
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -389,7 +397,7 @@ Global___ExecutePlanResponse: _TypeAlias = ExecutePlanResponse  # noqa: Y015
 
 @_typing.final
 class ResumePlanRequest(_message.Message):
-    """An answer to the open question of an execution."""
+    """Request of ResumePlan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -402,13 +410,13 @@ class ResumePlanRequest(_message.Message):
     execution_id: _builtins.str
     """Id of the execution."""
     answer_token: _builtins.str
-    """The question's answer_token."""
+    """`answer_token` of the question."""
     plan_version: _builtins.int
-    """The question's plan_version."""
+    """`plan_version` of the question."""
     step_id: _builtins.int
-    """The question's step_id. Unset: it was about the plan itself."""
+    """`step_id` of the question. Unset: the question was about the plan itself."""
     request_id: _builtins.str
-    """UUID of this request; a replay answers nothing again and follows the execution."""
+    """UUID of this request; a repeat does not answer again; it streams the events of the execution."""
     @_builtins.property
     def response(self) -> _planner_pb2.InterventionResponse:
         """The answer."""
@@ -459,7 +467,7 @@ Global___ResumePlanResponse: _TypeAlias = ResumePlanResponse  # noqa: Y015
 
 @_typing.final
 class WatchExecutionRequest(_message.Message):
-    """An execution to follow."""
+    """Request of WatchExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -513,7 +521,7 @@ Global___WatchExecutionResponse: _TypeAlias = WatchExecutionResponse  # noqa: Y0
 
 @_typing.final
 class GetExecutionRequest(_message.Message):
-    """An execution to look up."""
+    """Request of GetExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -559,7 +567,7 @@ Global___GetExecutionResponse: _TypeAlias = GetExecutionResponse  # noqa: Y015
 
 @_typing.final
 class ListExecutionsRequest(_message.Message):
-    """Which executions to list."""
+    """Request of ListExecutions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -570,9 +578,9 @@ class ListExecutionsRequest(_message.Message):
     STARTED_AFTER_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many, up to 200. Zero: 50."""
+    """Most executions a page, at most 200; 0 means 50."""
     page_token: _builtins.str
-    """The previous answer's next_page_token. Empty: the first page."""
+    """From the previous page's `next_page_token`; empty for the first page."""
     status: _planner_pb2.ExecutionStatus.ValueType
     """Only executions in this state. Unspecified: all."""
     query_contains: _builtins.str
@@ -618,7 +626,7 @@ class ExecutionSummary(_message.Message):
     original_query: _builtins.str
     """The user's query."""
     status: _planner_pb2.ExecutionStatus.ValueType
-    """Where the execution is, or how it ended."""
+    """The status of the execution."""
     sequence: _builtins.int
     """Sequence number of its last event."""
     @_builtins.property
@@ -627,7 +635,7 @@ class ExecutionSummary(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When its last event was written."""
+        """When its last event was recorded."""
 
     def __init__(
         self,
@@ -656,7 +664,7 @@ class ListExecutionsResponse(_message.Message):
     EXECUTIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Gives the next page. Empty: this is the last one."""
+    """Empty on the last page."""
     @_builtins.property
     def executions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExecutionSummary]:
         """The executions."""
@@ -677,7 +685,7 @@ Global___ListExecutionsResponse: _TypeAlias = ListExecutionsResponse  # noqa: Y0
 
 @_typing.final
 class CancelExecutionRequest(_message.Message):
-    """An execution to cancel."""
+    """Request of CancelExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -689,7 +697,7 @@ class CancelExecutionRequest(_message.Message):
     reason: _builtins.str
     """Why. Empty: not stated."""
     request_id: _builtins.str
-    """UUID of this request. Cancelling an ended execution changes nothing, so a replay is harmless."""
+    """UUID of this request. Cancelling an ended execution changes nothing, so a repeat changes nothing."""
     def __init__(
         self,
         *,
@@ -731,7 +739,7 @@ Global___CancelExecutionResponse: _TypeAlias = CancelExecutionResponse  # noqa: 
 
 @_typing.final
 class AddInformationRequest(_message.Message):
-    """Information for an execution."""
+    """Request of AddInformation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -743,7 +751,7 @@ class AddInformationRequest(_message.Message):
     text: _builtins.str
     """The information."""
     request_id: _builtins.str
-    """UUID of this request; a replay adds nothing again."""
+    """UUID of this request; a repeat changes nothing."""
     def __init__(
         self,
         *,
@@ -761,7 +769,7 @@ Global___AddInformationRequest: _TypeAlias = AddInformationRequest  # noqa: Y015
 
 @_typing.final
 class AddInformationResponse(_message.Message):
-    """The information was recorded."""
+    """Response of AddInformation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -783,7 +791,7 @@ Global___AddInformationResponse: _TypeAlias = AddInformationResponse  # noqa: Y0
 
 @_typing.final
 class AuditExecutionRequest(_message.Message):
-    """An execution to audit."""
+    """Request of AuditExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -805,7 +813,7 @@ Global___AuditExecutionRequest: _TypeAlias = AuditExecutionRequest  # noqa: Y015
 
 @_typing.final
 class AuditExecutionResponse(_message.Message):
-    """The findings of an audit."""
+    """Response of AuditExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,7 +822,7 @@ class AuditExecutionResponse(_message.Message):
     FINDINGS_FIELD_NUMBER: _builtins.int
     EXECUTION_FIELD_NUMBER: _builtins.int
     intact: _builtins.bool
-    """Whether the chain of hashes is whole and the replay gives the stored state."""
+    """Whether the chain of hashes is unbroken and the replay results in the stored state."""
     events: _builtins.int
     """Events replayed."""
     @_builtins.property
@@ -823,7 +831,7 @@ class AuditExecutionResponse(_message.Message):
 
     @_builtins.property
     def execution(self) -> _planner_pb2.Execution:
-        """The state the log gives."""
+        """The state that the replay of the log results in."""
 
     def __init__(
         self,
@@ -843,7 +851,7 @@ Global___AuditExecutionResponse: _TypeAlias = AuditExecutionResponse  # noqa: Y0
 
 @_typing.final
 class SubmitFeedbackRequest(_message.Message):
-    """Whether a confidence was justified."""
+    """Request of SubmitFeedback."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -857,11 +865,11 @@ class SubmitFeedbackRequest(_message.Message):
     correct: _builtins.bool
     """Whether the step or answer was right."""
     execution_id: _builtins.str
-    """The execution the judged step belongs to. Empty: the feedback is about a confidence alone."""
+    """The execution of the step that the feedback is about. Empty: the feedback is about a confidence alone."""
     step_id: _builtins.int
-    """The judged step. Zero: none."""
+    """The step that the feedback is about. 0: none."""
     request_id: _builtins.str
-    """UUID of this request; a replay counts nothing again."""
+    """UUID of this request; a repeat changes nothing."""
     def __init__(
         self,
         *,
@@ -883,7 +891,7 @@ Global___SubmitFeedbackRequest: _TypeAlias = SubmitFeedbackRequest  # noqa: Y015
 
 @_typing.final
 class SubmitFeedbackResponse(_message.Message):
-    """The effect of the feedback."""
+    """Response of SubmitFeedback."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -915,7 +923,7 @@ Global___SubmitFeedbackResponse: _TypeAlias = SubmitFeedbackResponse  # noqa: Y0
 
 @_typing.final
 class GetThresholdsRequest(_message.Message):
-    """A question for the thresholds; it has no fields."""
+    """Request of GetThresholds; it has no fields."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -932,13 +940,13 @@ Global___GetThresholdsRequest: _TypeAlias = GetThresholdsRequest  # noqa: Y015
 
 @_typing.final
 class ResetThresholdsRequest(_message.Message):
-    """A request to forget all feedback."""
+    """Request of ResetThresholds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request; a replay resets nothing again."""
+    """UUID of this request; a repeat changes nothing."""
     def __init__(
         self,
         *,
@@ -954,7 +962,7 @@ Global___ResetThresholdsRequest: _TypeAlias = ResetThresholdsRequest  # noqa: Y0
 
 @_typing.final
 class ResetThresholdsResponse(_message.Message):
-    """The effect of a reset."""
+    """Response of ResetThresholds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -978,7 +986,7 @@ Global___ResetThresholdsResponse: _TypeAlias = ResetThresholdsResponse  # noqa: 
 
 @_typing.final
 class GetThresholdsResponse(_message.Message):
-    """The thresholds in force."""
+    """Response of GetThresholds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -990,11 +998,11 @@ class GetThresholdsResponse(_message.Message):
     CALIBRATION_LOG_LOSS_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     mode: _builtins.str
-    """How they are found: adjusted or guaranteed."""
+    """How the thresholds are set: `adjusted` or `guaranteed`."""
     records: _builtins.int
     """Feedback records so far."""
     calibration: _builtins.str
-    """How the score is calibrated: none, platt or isotonic."""
+    """The calibration of the score: `none`, `platt` or `isotonic`."""
     calibration_log_loss: _builtins.float
     """Held-out log loss of the calibration. Unset: none."""
     @_builtins.property

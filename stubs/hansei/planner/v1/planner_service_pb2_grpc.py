@@ -124,21 +124,22 @@ class PlannerServiceServicer:
     """
 
     def CreatePlan(self, request, context):
-        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template.
+        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
+        template.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RefinePlan(self, request, context):
-        """Makes a plan again with feedback; returns the same plan if that fails.
+        """Changes a plan according to feedback; returns the plan unchanged if that fails.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EstimateComplexity(self, request, context):
-        """Tells how demanding a query is.
+        """Estimates the complexity of a query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +153,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunPlan(self, request, context):
-        """Executes a plan with no person available and answers with its result.
+        """Executes a plan without asking a person, and returns its result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,7 +181,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetExecution(self, request, context):
-        """Tells where an execution is.
+        """Returns an execution: its plan, status, results and usage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -215,7 +216,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitFeedback(self, request, context):
-        """Tells whether a confidence was justified; the thresholds of the next decision follow from it.
+        """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,7 +230,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResetThresholds(self, request, context):
-        """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+        """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
         audits and stays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

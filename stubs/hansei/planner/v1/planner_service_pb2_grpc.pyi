@@ -36,15 +36,17 @@ class PlannerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PlannerServiceAsyncStub: ...
     CreatePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]
-    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template."""
+    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
+    template.
+    """
     RefinePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]
-    """Makes a plan again with feedback; returns the same plan if that fails."""
+    """Changes a plan according to feedback; returns the plan unchanged if that fails."""
     EstimateComplexity: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]
-    """Tells how demanding a query is."""
+    """Estimates the complexity of a query."""
     DrawPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]
     """Draws a plan as mermaid text."""
     RunPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]
-    """Executes a plan with no person available and answers with its result."""
+    """Executes a plan without asking a person, and returns its result."""
     ExecutePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]
     """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
     ResumePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]
@@ -52,7 +54,7 @@ class PlannerServiceStub:
     WatchExecution: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]
     """Streams the events of an execution from any sequence number, without gap or duplicate, until it ends."""
     GetExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetExecutionRequest, _planner_service_pb2.GetExecutionResponse]
-    """Tells where an execution is."""
+    """Returns an execution: its plan, status, results and usage."""
     ListExecutions: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]
     """Lists executions, newest first."""
     CancelExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]
@@ -62,11 +64,11 @@ class PlannerServiceStub:
     AuditExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]
-    """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
+    """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
     GetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]
     """Returns the current thresholds and the number of feedback records behind them."""
     ResetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]
-    """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+    """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
     audits and stays.
     """
 
@@ -78,15 +80,17 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]  # type: ignore[assignment]
-    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template."""
+    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
+    template.
+    """
     RefinePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]  # type: ignore[assignment]
-    """Makes a plan again with feedback; returns the same plan if that fails."""
+    """Changes a plan according to feedback; returns the plan unchanged if that fails."""
     EstimateComplexity: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]  # type: ignore[assignment]
-    """Tells how demanding a query is."""
+    """Estimates the complexity of a query."""
     DrawPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]  # type: ignore[assignment]
     """Draws a plan as mermaid text."""
     RunPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]  # type: ignore[assignment]
-    """Executes a plan with no person available and answers with its result."""
+    """Executes a plan without asking a person, and returns its result."""
     ExecutePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]  # type: ignore[assignment]
     """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
     ResumePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]  # type: ignore[assignment]
@@ -94,7 +98,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     WatchExecution: _aio.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]  # type: ignore[assignment]
     """Streams the events of an execution from any sequence number, without gap or duplicate, until it ends."""
     GetExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetExecutionRequest, _planner_service_pb2.GetExecutionResponse]  # type: ignore[assignment]
-    """Tells where an execution is."""
+    """Returns an execution: its plan, status, results and usage."""
     ListExecutions: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]  # type: ignore[assignment]
     """Lists executions, newest first."""
     CancelExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]  # type: ignore[assignment]
@@ -104,11 +108,11 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     AuditExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]  # type: ignore[assignment]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
-    """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
+    """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
     GetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]  # type: ignore[assignment]
     """Returns the current thresholds and the number of feedback records behind them."""
     ResetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]  # type: ignore[assignment]
-    """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+    """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
     audits and stays.
     """
 
@@ -123,7 +127,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.CreatePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.CreatePlanResponse, _abc.Awaitable[_planner_service_pb2.CreatePlanResponse]]:
-        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template."""
+        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
+        template.
+        """
 
     @_abc_1.abstractmethod
     def RefinePlan(
@@ -131,7 +137,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.RefinePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.RefinePlanResponse, _abc.Awaitable[_planner_service_pb2.RefinePlanResponse]]:
-        """Makes a plan again with feedback; returns the same plan if that fails."""
+        """Changes a plan according to feedback; returns the plan unchanged if that fails."""
 
     @_abc_1.abstractmethod
     def EstimateComplexity(
@@ -139,7 +145,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.EstimateComplexityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.EstimateComplexityResponse, _abc.Awaitable[_planner_service_pb2.EstimateComplexityResponse]]:
-        """Tells how demanding a query is."""
+        """Estimates the complexity of a query."""
 
     @_abc_1.abstractmethod
     def DrawPlan(
@@ -155,7 +161,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.RunPlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.RunPlanResponse, _abc.Awaitable[_planner_service_pb2.RunPlanResponse]]:
-        """Executes a plan with no person available and answers with its result."""
+        """Executes a plan without asking a person, and returns its result."""
 
     @_abc_1.abstractmethod
     def ExecutePlan(
@@ -187,7 +193,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.GetExecutionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.GetExecutionResponse, _abc.Awaitable[_planner_service_pb2.GetExecutionResponse]]:
-        """Tells where an execution is."""
+        """Returns an execution: its plan, status, results and usage."""
 
     @_abc_1.abstractmethod
     def ListExecutions(
@@ -227,7 +233,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.SubmitFeedbackRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.SubmitFeedbackResponse, _abc.Awaitable[_planner_service_pb2.SubmitFeedbackResponse]]:
-        """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
+        """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
 
     @_abc_1.abstractmethod
     def GetThresholds(
@@ -243,7 +249,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.ResetThresholdsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.ResetThresholdsResponse, _abc.Awaitable[_planner_service_pb2.ResetThresholdsResponse]]:
-        """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+        """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
         audits and stays.
         """
 

@@ -71,7 +71,7 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FindOutcome(self, request, context):
-        """Tells whether the call with this key happened, for tools with EFFECT_RECONCILABLE.
+        """Returns whether the call with this key happened, for tools with EFFECT_RECONCILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -27,7 +27,7 @@ class _TargetMode:
 class _TargetModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TargetMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TARGET_MODE_UNSPECIFIED: _TargetMode.ValueType  # 0
-    """Not said: SHADOW."""
+    """Unspecified: TARGET_MODE_SHADOW."""
     TARGET_MODE_SHADOW: _TargetMode.ValueType  # 1
     """The call is allowed and counted."""
     TARGET_MODE_ADVISE: _TargetMode.ValueType  # 2
@@ -41,7 +41,7 @@ class TargetMode(_TargetMode, metaclass=_TargetModeEnumTypeWrapper):
     """What a guard does with a call that its target matches; a higher mode is stricter."""
 
 TARGET_MODE_UNSPECIFIED: TargetMode.ValueType  # 0
-"""Not said: SHADOW."""
+"""Unspecified: TARGET_MODE_SHADOW."""
 TARGET_MODE_SHADOW: TargetMode.ValueType  # 1
 """The call is allowed and counted."""
 TARGET_MODE_ADVISE: TargetMode.ValueType  # 2
@@ -59,21 +59,21 @@ class _BulletState:
 class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     BULLET_STATE_UNSPECIFIED: _BulletState.ValueType  # 0
-    """Not said: active."""
+    """Unspecified: BULLET_STATE_ACTIVE."""
     BULLET_STATE_ACTIVE: _BulletState.ValueType  # 1
-    """Served by search."""
+    """Search returns the bullet."""
     BULLET_STATE_RETIRED: _BulletState.ValueType  # 2
-    """Out-voted: kept for history, not served, first to be evicted."""
+    """Retired by its votes: the history keeps the bullet, search does not return it, and it is evicted first."""
 
 class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
     """Whether a bullet is in use."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
-"""Not said: active."""
+"""Unspecified: BULLET_STATE_ACTIVE."""
 BULLET_STATE_ACTIVE: BulletState.ValueType  # 1
-"""Served by search."""
+"""Search returns the bullet."""
 BULLET_STATE_RETIRED: BulletState.ValueType  # 2
-"""Out-voted: kept for history, not served, first to be evicted."""
+"""Retired by its votes: the history keeps the bullet, search does not return it, and it is evicted first."""
 Global___BulletState: _TypeAlias = BulletState  # noqa: Y015
 
 class _DeltaType:
@@ -113,11 +113,11 @@ class _VoteTagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VoteTag.Value
     VOTE_TAG_UNSPECIFIED: _VoteTag.ValueType  # 0
     """Refused on input."""
     VOTE_TAG_HELPFUL: _VoteTag.ValueType  # 1
-    """It helped the run."""
+    """The bullet helped the agent."""
     VOTE_TAG_HARMFUL: _VoteTag.ValueType  # 2
-    """It harmed the run."""
+    """The bullet harmed the agent."""
     VOTE_TAG_NEUTRAL: _VoteTag.ValueType  # 3
-    """It did neither; recorded, counts nothing."""
+    """The bullet did neither; the vote is recorded, and no counter changes."""
 
 class VoteTag(_VoteTag, metaclass=_VoteTagEnumTypeWrapper):
     """The judgement of a vote about a bullet."""
@@ -125,11 +125,11 @@ class VoteTag(_VoteTag, metaclass=_VoteTagEnumTypeWrapper):
 VOTE_TAG_UNSPECIFIED: VoteTag.ValueType  # 0
 """Refused on input."""
 VOTE_TAG_HELPFUL: VoteTag.ValueType  # 1
-"""It helped the run."""
+"""The bullet helped the agent."""
 VOTE_TAG_HARMFUL: VoteTag.ValueType  # 2
-"""It harmed the run."""
+"""The bullet harmed the agent."""
 VOTE_TAG_NEUTRAL: VoteTag.ValueType  # 3
-"""It did neither; recorded, counts nothing."""
+"""The bullet did neither; the vote is recorded, and no counter changes."""
 Global___VoteTag: _TypeAlias = VoteTag  # noqa: Y015
 
 class _RevisionKind:
@@ -139,7 +139,7 @@ class _RevisionKind:
 class _RevisionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RevisionKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REVISION_KIND_UNSPECIFIED: _RevisionKind.ValueType  # 0
-    """Not said."""
+    """Unspecified."""
     REVISION_KIND_CURATE: _RevisionKind.ValueType  # 1
     """A curation of a reflection."""
     REVISION_KIND_APPLY: _RevisionKind.ValueType  # 2
@@ -147,7 +147,7 @@ class _RevisionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Revision
     REVISION_KIND_RESTORE: _RevisionKind.ValueType  # 3
     """A return to the bullets of an earlier revision."""
     REVISION_KIND_REVOKE: _RevisionKind.ValueType  # 4
-    """The removal of all that came from one trajectory."""
+    """The removal of everything that was learned from one trajectory."""
     REVISION_KIND_IMPORT: _RevisionKind.ValueType  # 5
     """An imported playbook."""
     REVISION_KIND_MERGE: _RevisionKind.ValueType  # 6
@@ -160,10 +160,10 @@ class _RevisionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Revision
     """The deletion of the dataset: no bullet is left, and the revisions before are erased."""
 
 class RevisionKind(_RevisionKind, metaclass=_RevisionKindEnumTypeWrapper):
-    """What kind of act made a revision."""
+    """The kind of change that made a revision."""
 
 REVISION_KIND_UNSPECIFIED: RevisionKind.ValueType  # 0
-"""Not said."""
+"""Unspecified."""
 REVISION_KIND_CURATE: RevisionKind.ValueType  # 1
 """A curation of a reflection."""
 REVISION_KIND_APPLY: RevisionKind.ValueType  # 2
@@ -171,7 +171,7 @@ REVISION_KIND_APPLY: RevisionKind.ValueType  # 2
 REVISION_KIND_RESTORE: RevisionKind.ValueType  # 3
 """A return to the bullets of an earlier revision."""
 REVISION_KIND_REVOKE: RevisionKind.ValueType  # 4
-"""The removal of all that came from one trajectory."""
+"""The removal of everything that was learned from one trajectory."""
 REVISION_KIND_IMPORT: RevisionKind.ValueType  # 5
 """An imported playbook."""
 REVISION_KIND_MERGE: RevisionKind.ValueType  # 6
@@ -213,7 +213,7 @@ class Bullet(_message.Message):
     content: _builtins.str
     """The lesson itself, plain text, at most 20,000 characters."""
     searchable_text: _builtins.str
-    """What search indexes; equals `content` unless it was imported otherwise."""
+    """The text that search indexes; equals `content` unless an import set another text."""
     helpful: _builtins.int
     """How many votes said it helped. The sum of vote events; never written directly."""
     harmful: _builtins.int
@@ -227,14 +227,14 @@ class Bullet(_message.Message):
     updated_revision: _builtins.int
     """Revision that last changed its text, section or keywords. Votes do not change it."""
     state: Global___BulletState.ValueType
-    """Whether search serves it."""
+    """Whether search returns it."""
     @_builtins.property
     def keywords(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Extra words for BM25 only; at most 64 of at most 256 characters."""
 
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Source]:
-        """Every trajectory and step the lesson rests on, oldest first. Output only."""
+        """The trajectories and steps from which the lesson was learned, oldest first."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -293,7 +293,7 @@ class Target(_message.Message):
     its target.
     """
     mode: Global___TargetMode.ValueType
-    """What happens to a call that matches; not said: SHADOW."""
+    """The reaction to a call that matches; unspecified: SHADOW."""
     pinned: _builtins.bool
     """Whether a person has set the mode, so that evidence does not change it."""
     def __init__(
@@ -323,7 +323,7 @@ class Source(_message.Message):
     """Id of the trajectory; 1 to 256 characters."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """0-based indexes of the steps it rests on; empty means the whole trajectory."""
+        """0-based indexes of the steps from which the lesson was learned; empty means the whole trajectory."""
 
     def __init__(
         self,
@@ -353,7 +353,7 @@ class Delta(_message.Message):
     SOURCES_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     type: Global___DeltaType.ValueType
-    """What to do."""
+    """The kind of the edit."""
     section: _builtins.str
     """Section of a new bullet; UPDATE and DELETE keep the bullet's own."""
     bullet_id: _builtins.str
@@ -364,7 +364,7 @@ class Delta(_message.Message):
     """Why this edit was chosen."""
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Source]:
-        """Trajectories and steps the text rests on."""
+        """Trajectories and steps from which the text was learned."""
 
     @_builtins.property
     def target(self) -> Global___Target:
@@ -413,7 +413,7 @@ class Vote(_message.Message):
     round: _builtins.int
     """Number of the evaluation of this bullet within this trajectory; 0 is the first."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -433,7 +433,7 @@ Global___Vote: _TypeAlias = Vote  # noqa: Y015
 
 @_typing.final
 class Operation(_message.Message):
-    """What became of one delta."""
+    """The outcome of one delta."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -444,7 +444,7 @@ class Operation(_message.Message):
     applied: _builtins.bool
     """Whether it changed the playbook."""
     bullet_id: _builtins.str
-    """The bullet it made, changed or removed; empty when skipped without a target."""
+    """The bullet that the delta added, changed or removed; empty if there is none."""
     skipped_reason: _builtins.str
     """Why it was not applied; empty when it was."""
     @_builtins.property
@@ -469,7 +469,7 @@ Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 @_typing.final
 class VoteOutcome(_message.Message):
-    """What became of one vote."""
+    """The outcome of one vote."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -507,31 +507,31 @@ class Conflict(_message.Message):
 
     DELTA_FIELD_NUMBER: _builtins.int
     BASE_REVISION_FIELD_NUMBER: _builtins.int
-    PRESENT_FIELD_NUMBER: _builtins.int
+    CURRENT_BULLET_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     base_revision: _builtins.int
     """The revision the delta was made against."""
     reason: _builtins.str
-    """What happened since, in a sentence."""
+    """The newer change of the bullet, in a sentence."""
     @_builtins.property
     def delta(self) -> Global___Delta:
         """The delta that was not applied."""
 
     @_builtins.property
-    def present(self) -> Global___Bullet:
-        """The present bullet; unset when it does not exist any more."""
+    def current_bullet(self) -> Global___Bullet:
+        """The bullet as it is now; unset when it does not exist any more."""
 
     def __init__(
         self,
         *,
         delta: Global___Delta | None = ...,
         base_revision: _builtins.int = ...,
-        present: Global___Bullet | None = ...,
+        current_bullet: Global___Bullet | None = ...,
         reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "present", b"present"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_bullet", b"current_bullet", "delta", b"delta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_revision", b"base_revision", "delta", b"delta", "present", b"present", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_revision", b"base_revision", "current_bullet", b"current_bullet", "delta", b"delta", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -539,7 +539,7 @@ Global___Conflict: _TypeAlias = Conflict  # noqa: Y015
 
 @_typing.final
 class Revision(_message.Message):
-    """One numbered entry of a dataset's log. The playbook is the fold of these."""
+    """One numbered entry of a dataset's log. A playbook is the result of its revisions, applied in order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -565,11 +565,11 @@ class Revision(_message.Message):
     revision: _builtins.int
     """1, 2, 3 … without gaps."""
     kind: Global___RevisionKind.ValueType
-    """What kind of act it was."""
+    """The kind of the change."""
     author: _builtins.str
     """The author, such as `curator` or a person's name."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     request_id: _builtins.str
     """The request that made it; empty for none."""
     source_trajectory: _builtins.str
@@ -577,14 +577,16 @@ class Revision(_message.Message):
     model: _builtins.str
     """The model that proposed the deltas; `offline` for rules; empty for none."""
     summary: _builtins.str
-    """The changes, such as `1 added, 2 votes, ts-00001 confirmed`; `no change` for a revision that only records a learning."""
+    """The changes, such as `1 added, 2 votes, ts-00001 confirmed`; `no change` for a revision that only records that a
+    trajectory was learned.
+    """
     bullets_before: _builtins.int
     """Number of bullets before."""
     bullets_after: _builtins.int
     """Number of bullets after."""
     signal: _builtins.str
     """The source of the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report` (only the
-    agent's own word); empty where nobody said.
+    agent's own word); empty if it is unknown.
     """
     @_builtins.property
     def committed_at(self) -> _timestamp_pb2.Timestamp:
@@ -592,20 +594,20 @@ class Revision(_message.Message):
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """What became of each delta."""
+        """The outcome of each delta."""
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___VoteOutcome]:
-        """What became of each vote."""
+        """The outcome of each vote."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___BulletChange]:
-        """How each touched bullet looked before and after."""
+        """The bullets that changed, each before and after the revision."""
 
     @_builtins.property
     def omitted(self) -> Global___OmittedParts:
-        """What a revision that is too large for one message leaves out: changes, operations and votes at the end of their
-        lists. Before that, applied operations lose the text of their delta, which `changes` has.
+        """The parts that are left out of a revision that is too large for one message: changes, operations and votes at the end
+        of their lists. Before that, applied operations lose the text of their delta, which `changes` has.
         """
 
     def __init__(
@@ -669,7 +671,7 @@ Global___OmittedParts: _TypeAlias = OmittedParts  # noqa: Y015
 
 @_typing.final
 class BulletChange(_message.Message):
-    """How one bullet looked before and after a revision."""
+    """One bullet before and after a revision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -681,7 +683,7 @@ class BulletChange(_message.Message):
     bullet_id: _builtins.str
     """The bullet's id."""
     position: _builtins.int
-    """0-based place in the playbook's order after the change; before it when removed."""
+    """0-based position in the playbook after the change; of a removed bullet, before the change."""
     @_builtins.property
     def before(self) -> Global___Bullet:
         """Unset when the revision added it."""
@@ -752,9 +754,9 @@ class Section(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Such as `strategies_and_hard_rules`."""
+    """The name, such as `strategies_and_hard_rules`."""
     description: _builtins.str
-    """What belongs there."""
+    """Description of the lessons that belong in the section."""
     def __init__(
         self,
         *,
@@ -794,7 +796,7 @@ class Playbook(_message.Message):
 
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Bullet]:
-        """In playbook order, which ties in search follow."""
+        """The bullets in playbook order. Search returns bullets with equal scores in this order."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class _DecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Decision.Val
     """Drop them."""
 
 class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper):
-    """What to do with pending changes."""
+    """The decision about pending changes."""
 
 DECISION_UNSPECIFIED: Decision.ValueType  # 0
 """Refused on input."""
@@ -55,19 +55,19 @@ class _PlaybookFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Playbo
     PLAYBOOK_FORMAT_UNSPECIFIED: _PlaybookFormat.ValueType  # 0
     """On import: detected by the content. On export: JSON."""
     PLAYBOOK_FORMAT_JSON: _PlaybookFormat.ValueType  # 1
-    """The JSON form of the curator's specification."""
+    """The JSON format of the curator's specification."""
     PLAYBOOK_FORMAT_TEXT_COUNTED: _PlaybookFormat.ValueType  # 2
     """`## SECTION` headings and lines `[id] helpful=5 harmful=0 :: text`."""
     PLAYBOOK_FORMAT_TEXT_PLAIN: _PlaybookFormat.ValueType  # 3
     """`## SECTION` headings and lines `[id] text`."""
 
 class PlaybookFormat(_PlaybookFormat, metaclass=_PlaybookFormatEnumTypeWrapper):
-    """The form of a playbook file."""
+    """The format of a playbook file."""
 
 PLAYBOOK_FORMAT_UNSPECIFIED: PlaybookFormat.ValueType  # 0
 """On import: detected by the content. On export: JSON."""
 PLAYBOOK_FORMAT_JSON: PlaybookFormat.ValueType  # 1
-"""The JSON form of the curator's specification."""
+"""The JSON format of the curator's specification."""
 PLAYBOOK_FORMAT_TEXT_COUNTED: PlaybookFormat.ValueType  # 2
 """`## SECTION` headings and lines `[id] helpful=5 harmful=0 :: text`."""
 PLAYBOOK_FORMAT_TEXT_PLAIN: PlaybookFormat.ValueType  # 3
@@ -106,13 +106,13 @@ class GetPlaybookRequest(_message.Message):
         allow_missing: _builtins.bool = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "revision", b"revision", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "time", b"time", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "at", b"at", "dataset", b"dataset", "page_token", b"page_token", "revision", b"revision", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "page_token", b"page_token", "revision", b"revision", "time", b"time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["revision", "time"]  # noqa: Y015
-    _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
+    _WhichOneofReturnType_version: _TypeAlias = _typing.Literal["revision", "time"]  # noqa: Y015
+    _WhichOneofArgType_version: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_version) -> _WhichOneofReturnType_version | None: ...
 
 Global___GetPlaybookRequest: _TypeAlias = GetPlaybookRequest  # noqa: Y015
 
@@ -199,7 +199,7 @@ class ListBulletsResponse(_message.Message):
     next_page_token: _builtins.str
     """Empty on the last page."""
     revision: _builtins.int
-    """The revision all pages show."""
+    """The revision that all pages belong to."""
     total_size: _builtins.int
     """How many bullets all pages hold together."""
     @_builtins.property
@@ -417,7 +417,7 @@ class DeleteDatasetRequest(_message.Message):
     author: _builtins.str
     """The author of the deletion; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence. The tombstone keeps it."""
+    """The reason, in a sentence. The tombstone keeps it."""
     def __init__(
         self,
         *,
@@ -538,7 +538,7 @@ class ApplyDeltasRequest(_message.Message):
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     source_trajectory: _builtins.str
     """The trajectory the deltas were learned from; empty for none."""
     hold_for_review: _builtins.bool
@@ -592,15 +592,15 @@ class ApplyDeltasResponse(_message.Message):
     """Number of bullets after."""
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Operation]:
-        """What became of each delta, in order."""
+        """The outcome of each delta, in order."""
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.VoteOutcome]:
-        """What became of each vote, in order."""
+        """The outcome of each vote, in order."""
 
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Conflict]:
-        """Deltas that lost against newer changes."""
+        """Deltas that were not applied because their bullets have changed since `base_revision`."""
 
     @_builtins.property
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
@@ -670,7 +670,7 @@ Global___WatchPlaybookRequest: _TypeAlias = WatchPlaybookRequest  # noqa: Y015
 
 @_typing.final
 class WatchPlaybookResponse(_message.Message):
-    """One event of the feed."""
+    """One event of the change feed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -691,7 +691,7 @@ class WatchPlaybookResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___Progress:
-        """Nothing new, the feed is alive; sent at least every 30 seconds."""
+        """No new revision. Sent at least every 30 seconds, so that the watcher knows that the feed works."""
 
     def __init__(
         self,
@@ -723,7 +723,7 @@ class PlaybookPart(_message.Message):
     """Whether this is the last part."""
     @_builtins.property
     def playbook(self) -> _playbook_pb2.Playbook:
-        """The bullets of this part carry on those of the part before."""
+        """The bullets of this part follow those of the previous part."""
 
     @_builtins.property
     def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Embedding]:
@@ -748,7 +748,7 @@ Global___PlaybookPart: _TypeAlias = PlaybookPart  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """A sign of life of the feed."""
+    """A message of the change feed without a new revision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -839,7 +839,7 @@ class GetBulletHistoryRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     bullet_id: _builtins.str
-    """The bullet; also one that is gone."""
+    """The bullet; it may have been removed."""
     page_size: _builtins.int
     """Most revisions a page; 0 means as many as fit, more than 1,000 is refused."""
     page_token: _builtins.str
@@ -901,9 +901,9 @@ class DiffRevisionsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
-    """The earlier side; 0 is the empty playbook."""
+    """The earlier revision; 0 is the empty playbook."""
     to_revision: _builtins.int
-    """The later side; 0 means the newest."""
+    """The later revision; 0 means the newest."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -933,14 +933,14 @@ class DiffRevisionsResponse(_message.Message):
     TO_REVISION_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     from_revision: _builtins.int
-    """The earlier side."""
+    """The earlier revision."""
     to_revision: _builtins.int
-    """The later side."""
+    """The later revision."""
     next_page_token: _builtins.str
     """Empty on the last page. Differences come in pages only if they are too large for one message."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
-        """The bullets that differ, in playbook order of the later side, removed ones last."""
+        """The bullets that differ, in the playbook order of the later revision, removed bullets last."""
 
     def __init__(
         self,
@@ -978,7 +978,7 @@ class RestoreRevisionRequest(_message.Message):
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -1045,13 +1045,13 @@ class RevokeTrajectoryRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     trajectory_id: _builtins.str
-    """The trajectory whose traces go."""
+    """The trajectory to revoke."""
     dry_run: _builtins.bool
-    """Only report what would change."""
+    """True: nothing changes; the response reports what would change."""
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -1095,7 +1095,7 @@ class RevokeTrajectoryResponse(_message.Message):
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of bullets that came only from this trajectory and went with it."""
+        """Ids of the bullets that were removed because they were learned only from this trajectory."""
 
     @_builtins.property
     def reverted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1103,7 +1103,7 @@ class RevokeTrajectoryResponse(_message.Message):
 
     @_builtins.property
     def entangled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Bullets that later changes built upon and that a person should look at."""
+        """Ids of bullets that were changed again after the edit of this trajectory; a person should check them."""
 
     def __init__(
         self,
@@ -1377,13 +1377,13 @@ class MergePlaybooksRequest(_message.Message):
     request_id: _builtins.str
     """UUID of this change. A repeat returns the stored answer and changes nothing."""
     dataset: _builtins.str
-    """The dataset that receives; its own bullets stay."""
+    """The dataset into which the others are merged; its own bullets stay."""
     duplicate_threshold: _builtins.float
     """Cosine from which two bullets are the same lesson, 0 to 1; unset means exact duplicates only."""
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     @_builtins.property
     def from_datasets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The datasets that are read, 1 to 100; they do not change."""
@@ -1424,7 +1424,7 @@ class MergePlaybooksResponse(_message.Message):
     added: _builtins.int
     """Bullets that were added."""
     merged: _builtins.int
-    """Bullets that were the same lesson as one already there; their votes came along as events."""
+    """Bullets that are the same lesson as a bullet of the dataset; their votes were added to it as vote events."""
     omitted_conflicts: _builtins.int
     """The number of pairs that did not fit."""
     @_builtins.property
@@ -1450,41 +1450,41 @@ Global___MergePlaybooksResponse: _TypeAlias = MergePlaybooksResponse  # noqa: Y0
 
 @_typing.final
 class MergeConflict(_message.Message):
-    """Two bullets that a merge could not make one."""
+    """Two bullets that a merge could not join."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OURS_FIELD_NUMBER: _builtins.int
-    THEIRS_FIELD_NUMBER: _builtins.int
+    EXISTING_BULLET_FIELD_NUMBER: _builtins.int
+    INCOMING_BULLET_FIELD_NUMBER: _builtins.int
     FROM_DATASET_FIELD_NUMBER: _builtins.int
     NEW_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     from_dataset: _builtins.str
-    """The dataset `theirs` came from."""
+    """The dataset of `incoming_bullet`."""
     new_id: _builtins.str
-    """The id `theirs` got."""
+    """The new id of `incoming_bullet`."""
     reason: _builtins.str
-    """Their common content, in a sentence."""
+    """The reason for the conflict, in a sentence."""
     @_builtins.property
-    def ours(self) -> _playbook_pb2.Bullet:
-        """The bullet of the receiving dataset."""
+    def existing_bullet(self) -> _playbook_pb2.Bullet:
+        """The bullet of the dataset into which the others are merged."""
 
     @_builtins.property
-    def theirs(self) -> _playbook_pb2.Bullet:
+    def incoming_bullet(self) -> _playbook_pb2.Bullet:
         """The bullet of the other dataset; added under a new id."""
 
     def __init__(
         self,
         *,
-        ours: _playbook_pb2.Bullet | None = ...,
-        theirs: _playbook_pb2.Bullet | None = ...,
+        existing_bullet: _playbook_pb2.Bullet | None = ...,
+        incoming_bullet: _playbook_pb2.Bullet | None = ...,
         from_dataset: _builtins.str = ...,
         new_id: _builtins.str = ...,
         reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ours", b"ours", "theirs", b"theirs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["existing_bullet", b"existing_bullet", "incoming_bullet", b"incoming_bullet"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_dataset", b"from_dataset", "new_id", b"new_id", "ours", b"ours", "reason", b"reason", "theirs", b"theirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["existing_bullet", b"existing_bullet", "from_dataset", b"from_dataset", "incoming_bullet", b"incoming_bullet", "new_id", b"new_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1522,7 +1522,7 @@ Global___ImportPlaybookRequest: _TypeAlias = ImportPlaybookRequest  # noqa: Y015
 
 @_typing.final
 class ImportHead(_message.Message):
-    """What an import is to do."""
+    """The options of an import."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1537,13 +1537,15 @@ class ImportHead(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     format: Global___PlaybookFormat.ValueType
-    """The form of the file; unspecified means detected by the content."""
+    """The format of the file; unspecified means that it is detected by the content."""
     replace: _builtins.bool
-    """Replace the playbook; otherwise its bullets stay and the file's are added or updated by id."""
+    """True: the file replaces the playbook. False: the bullets of the playbook stay, and those of the file are added or
+    updated by id.
+    """
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -1582,7 +1584,7 @@ class ImportPlaybookResponse(_message.Message):
     removed: _builtins.int
     """Bullets that were removed by a replacing import."""
     format: Global___PlaybookFormat.ValueType
-    """The form the file had."""
+    """The format of the file."""
     def __init__(
         self,
         *,
@@ -1612,7 +1614,7 @@ class ExportPlaybookRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     format: Global___PlaybookFormat.ValueType
-    """The form of the file; unspecified means JSON."""
+    """The format of the file; unspecified means JSON."""
     revision: _builtins.int
     """As of this revision; 0 means now."""
     def __init__(

@@ -165,7 +165,7 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetDataset(self, request, context):
-        """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet.
+        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,9 +173,9 @@ class PlaybookServiceServicer:
 
     def DeleteDataset(self, request, context):
         """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
-        name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
-        the dataset does not exist, or was deleted before.
+        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
+        later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
+        `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,7 +231,7 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RevokeTrajectory(self, request, context):
-        """Takes back everything that came from one trajectory, as a new revision.
+        """Removes everything that was learned from one trajectory, as a new revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,22 +259,22 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecidePendingChanges(self, request, context):
-        """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
-        that each can be revoked.
+        """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
+        from, so that each trajectory can be revoked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MergePlaybooks(self, request, context):
-        """Merges the playbooks of several datasets into one, with a report of what conflicted.
+        """Merges the playbooks of several datasets into one, and returns the conflicts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportPlaybook(self, request_iterator, context):
-        """Imports a playbook from a file sent in chunks. Replaces or extends what is there, as one revision.
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,12 +42,12 @@ class PlaybookServiceStub:
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]
-    """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
     DeleteDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]
     """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
-    name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
-    the dataset does not exist, or was deleted before.
+    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
+    later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
+    `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
     """
     GetSections: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]
     """Reads the sections that a dataset defines."""
@@ -64,7 +64,7 @@ class PlaybookServiceStub:
     RestoreRevision: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.RestoreRevisionRequest, _playbook_service_pb2.RestoreRevisionResponse]
     """Makes the bullets of an earlier revision current again, as a new revision."""
     RevokeTrajectory: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.RevokeTrajectoryRequest, _playbook_service_pb2.RevokeTrajectoryResponse]
-    """Takes back everything that came from one trajectory, as a new revision."""
+    """Removes everything that was learned from one trajectory, as a new revision."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetPolicyRequest, _playbook_service_pb2.GetPolicyResponse]
     """Reads the rules of a dataset."""
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]
@@ -72,13 +72,13 @@ class PlaybookServiceStub:
     ListPendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]
     """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]
-    """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
-    that each can be revoked.
+    """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
+    from, so that each trajectory can be revoked.
     """
     MergePlaybooks: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]
-    """Merges the playbooks of several datasets into one, with a report of what conflicted."""
+    """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _grpc.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]
-    """Imports a playbook from a file sent in chunks. Replaces or extends what is there, as one revision."""
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
     ExportPlaybook: _grpc.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]
     """Exports a playbook as a file sent in chunks."""
 
@@ -96,12 +96,12 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     ListDatasets: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]  # type: ignore[assignment]
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]  # type: ignore[assignment]
-    """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
     DeleteDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]  # type: ignore[assignment]
     """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
-    name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
-    the dataset does not exist, or was deleted before.
+    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
+    later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
+    `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
     """
     GetSections: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]  # type: ignore[assignment]
     """Reads the sections that a dataset defines."""
@@ -118,7 +118,7 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     RestoreRevision: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.RestoreRevisionRequest, _playbook_service_pb2.RestoreRevisionResponse]  # type: ignore[assignment]
     """Makes the bullets of an earlier revision current again, as a new revision."""
     RevokeTrajectory: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.RevokeTrajectoryRequest, _playbook_service_pb2.RevokeTrajectoryResponse]  # type: ignore[assignment]
-    """Takes back everything that came from one trajectory, as a new revision."""
+    """Removes everything that was learned from one trajectory, as a new revision."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetPolicyRequest, _playbook_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
     """Reads the rules of a dataset."""
     SetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
@@ -126,13 +126,13 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     ListPendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]  # type: ignore[assignment]
     """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]  # type: ignore[assignment]
-    """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
-    that each can be revoked.
+    """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
+    from, so that each trajectory can be revoked.
     """
     MergePlaybooks: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]  # type: ignore[assignment]
-    """Merges the playbooks of several datasets into one, with a report of what conflicted."""
+    """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _aio.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]  # type: ignore[assignment]
-    """Imports a playbook from a file sent in chunks. Replaces or extends what is there, as one revision."""
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
     ExportPlaybook: _aio.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]  # type: ignore[assignment]
     """Exports a playbook as a file sent in chunks."""
 
@@ -171,7 +171,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.GetDatasetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.GetDatasetResponse, _abc.Awaitable[_playbook_service_pb2.GetDatasetResponse]]:
-        """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
 
     @_abc_1.abstractmethod
     def DeleteDataset(
@@ -180,9 +180,9 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.DeleteDatasetResponse, _abc.Awaitable[_playbook_service_pb2.DeleteDatasetResponse]]:
         """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
-        name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
-        the dataset does not exist, or was deleted before.
+        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
+        later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
+        `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
         """
 
     @_abc_1.abstractmethod
@@ -247,7 +247,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.RevokeTrajectoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.RevokeTrajectoryResponse, _abc.Awaitable[_playbook_service_pb2.RevokeTrajectoryResponse]]:
-        """Takes back everything that came from one trajectory, as a new revision."""
+        """Removes everything that was learned from one trajectory, as a new revision."""
 
     @_abc_1.abstractmethod
     def GetPolicy(
@@ -279,8 +279,8 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.DecidePendingChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.DecidePendingChangesResponse, _abc.Awaitable[_playbook_service_pb2.DecidePendingChangesResponse]]:
-        """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
-        that each can be revoked.
+        """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
+        from, so that each trajectory can be revoked.
         """
 
     @_abc_1.abstractmethod
@@ -289,7 +289,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.MergePlaybooksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.MergePlaybooksResponse, _abc.Awaitable[_playbook_service_pb2.MergePlaybooksResponse]]:
-        """Merges the playbooks of several datasets into one, with a report of what conflicted."""
+        """Merges the playbooks of several datasets into one, and returns the conflicts."""
 
     @_abc_1.abstractmethod
     def ImportPlaybook(
@@ -297,7 +297,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_playbook_service_pb2.ImportPlaybookRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ImportPlaybookResponse, _abc.Awaitable[_playbook_service_pb2.ImportPlaybookResponse]]:
-        """Imports a playbook from a file sent in chunks. Replaces or extends what is there, as one revision."""
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
 
     @_abc_1.abstractmethod
     def ExportPlaybook(

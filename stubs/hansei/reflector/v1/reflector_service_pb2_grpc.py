@@ -52,14 +52,14 @@ class ReflectorServiceServicer:
     """
 
     def Reflect(self, request, context):
-        """Draws lessons from one run and votes on the bullets it used.
+        """Derives lessons from one trajectory, and votes on the bullets that were served to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ParseTrajectories(self, request, context):
-        """Reads trajectories from a file of any format it knows.
+        """Reads the trajectories of a file in one of the supported formats.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -32,17 +32,17 @@ class _TrajectoryStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     TRAJECTORY_STATUS_SUCCESS: _TrajectoryStatus.ValueType  # 1
     """The agent solved the task."""
     TRAJECTORY_STATUS_FAILURE: _TrajectoryStatus.ValueType  # 2
-    """It did not, or it broke off."""
+    """The agent did not solve the task, or stopped with an error."""
 
 class TrajectoryStatus(_TrajectoryStatus, metaclass=_TrajectoryStatusEnumTypeWrapper):
-    """How a run ended."""
+    """The outcome of a trajectory."""
 
 TRAJECTORY_STATUS_UNSPECIFIED: TrajectoryStatus.ValueType  # 0
 """Unknown; refused where an outcome is required."""
 TRAJECTORY_STATUS_SUCCESS: TrajectoryStatus.ValueType  # 1
 """The agent solved the task."""
 TRAJECTORY_STATUS_FAILURE: TrajectoryStatus.ValueType  # 2
-"""It did not, or it broke off."""
+"""The agent did not solve the task, or stopped with an error."""
 Global___TrajectoryStatus: _TypeAlias = TrajectoryStatus  # noqa: Y015
 
 class _SignalStrength:
@@ -116,7 +116,7 @@ class _InsightKind:
 class _InsightKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InsightKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INSIGHT_KIND_UNSPECIFIED: _InsightKind.ValueType  # 0
-    """Not said."""
+    """Unspecified."""
     INSIGHT_KIND_MISTAKE: _InsightKind.ValueType  # 1
     """Something went wrong and can be avoided."""
     INSIGHT_KIND_STRATEGY: _InsightKind.ValueType  # 2
@@ -128,7 +128,7 @@ class InsightKind(_InsightKind, metaclass=_InsightKindEnumTypeWrapper):
     """The kind of a lesson."""
 
 INSIGHT_KIND_UNSPECIFIED: InsightKind.ValueType  # 0
-"""Not said."""
+"""Unspecified."""
 INSIGHT_KIND_MISTAKE: InsightKind.ValueType  # 1
 """Something went wrong and can be avoided."""
 INSIGHT_KIND_STRATEGY: InsightKind.ValueType  # 2
@@ -139,7 +139,7 @@ Global___InsightKind: _TypeAlias = InsightKind  # noqa: Y015
 
 @_typing.final
 class ToolCall(_message.Message):
-    """One call of a tool that a step asks for."""
+    """One tool call that a step requests."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -147,11 +147,11 @@ class ToolCall(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Names the call within the trajectory; its result carries it as `tool_call_id`."""
+    """Id of the call within the trajectory; the step with its result has it as `tool_call_id`."""
     name: _builtins.str
     """The tool."""
     arguments: _builtins.str
-    """The arguments as the agent wrote them: JSON where it kept to it, else any text."""
+    """The arguments as the agent wrote them: JSON, or any text if the agent wrote invalid JSON."""
     def __init__(
         self,
         *,
@@ -169,7 +169,7 @@ Global___ToolCall: _TypeAlias = ToolCall  # noqa: Y015
 
 @_typing.final
 class Step(_message.Message):
-    """One step of a run. Its index is its place in the list, from 0."""
+    """One step of a trajectory. Its index is its 0-based position in the list."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -188,8 +188,8 @@ class Step(_message.Message):
     tool_call_id: _builtins.str
     """Of a tool's result: the call it answers. Empty: the nearest unanswered call before it."""
     source: _builtins.str
-    """Where the step stands in the file it was read from, such as `steps[3].observation.results[0]`; empty when the file
-    has one message for each step, in the same place.
+    """The position of the step in the file from which it was read, such as `steps[3].observation.results[0]`; empty when
+    the file has one message for each step, in the same order.
     """
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
@@ -235,7 +235,7 @@ class Trajectory(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     SERVING_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Unique name of the run; empty lets the service derive one from the content."""
+    """Unique id of the trajectory; if it is empty, the service derives one from the content."""
     query: _builtins.str
     """The task; at most 100,000 characters."""
     dataset: _builtins.str
@@ -243,22 +243,22 @@ class Trajectory(_message.Message):
     generated_answer: _builtins.str
     """The final answer of the agent; may be empty."""
     status: Global___TrajectoryStatus.ValueType
-    """How it ended."""
+    """The outcome."""
     error_message: _builtins.str
-    """The error it broke off with."""
+    """The error with which the agent stopped."""
     reward: _builtins.float
-    """The environment's reward, where there is one; 1 is full success, 0 none."""
+    """The reward of the environment, if there is one; 1 is full success, 0 is none."""
     signal: Global___SignalStrength.ValueType
-    """What `status` rests on."""
+    """The source of `status`."""
     task_id: _builtins.str
-    """Names the task, so that runs of the same task can be contrasted; empty for none."""
+    """Id of the task, by which trajectories of the same task are compared; empty for none."""
     @_builtins.property
     def reasoning_steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The agent's reasoning, one thought each; may be empty when `steps` contains it."""
 
     @_builtins.property
     def used_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Bullets that were served to the run."""
+        """Bullets that were served to the agent."""
 
     @_builtins.property
     def cited_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -274,8 +274,8 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The servings of its session, from Recall. The outcome of the trajectory is reported for them when it is archived, if
-        it rests on more than the agent's own word: a reward, a test report or a ground truth.
+        """Ids of the servings of its session, from Recall. When the trajectory is archived, its outcome is reported for them if a
+        reward, a test report or a ground truth shows it; a self-report is not enough.
         """
 
     def __init__(
@@ -314,7 +314,7 @@ Global___Trajectory: _TypeAlias = Trajectory  # noqa: Y015
 
 @_typing.final
 class Insight(_message.Message):
-    """One lesson that a reflection drew (R-03)."""
+    """One lesson of a reflection (R-03)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -340,9 +340,9 @@ class Insight(_message.Message):
     key_insight: _builtins.str
     """The lesson in a sentence or two: the text for a playbook."""
     section: _builtins.str
-    """The section it seems to belong to; empty leaves it to the curator."""
+    """The section that fits the lesson; empty: the curator chooses it."""
     kind: Global___InsightKind.ValueType
-    """The kind of the lesson, as the model says."""
+    """The kind of the lesson, as the model classified it."""
     confirms: _builtins.str
     """Id of the bullet that says the same already; empty for none."""
     contradicts: _builtins.str
@@ -353,7 +353,7 @@ class Insight(_message.Message):
     """
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """0-based indexes of the steps it rests on."""
+        """0-based indexes of the steps from which the lesson was derived."""
 
     def __init__(
         self,
@@ -380,7 +380,7 @@ Global___Insight: _TypeAlias = Insight  # noqa: Y015
 
 @_typing.final
 class BulletEvaluation(_message.Message):
-    """The assessment of one bullet that was used (R-04)."""
+    """The vote on one bullet that was served to the agent (R-04)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -410,7 +410,7 @@ Global___BulletEvaluation: _TypeAlias = BulletEvaluation  # noqa: Y015
 
 @_typing.final
 class Attribution(_message.Message):
-    """Where a failed run went wrong."""
+    """The step at which a failed trajectory went wrong."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -422,11 +422,11 @@ class Attribution(_message.Message):
     step: _builtins.int
     """0-based index of the step."""
     agent: _builtins.str
-    """The agent or tool that speaks there."""
+    """The agent or tool of the step."""
     reason: _builtins.str
-    """What speaks for it, in a sentence."""
+    """The reason to blame this step, in a sentence."""
     probability: _builtins.float
-    """Estimated probability that the run went wrong there; 0 if it is unknown."""
+    """Estimated probability that the trajectory went wrong at this step; 0 if it is unknown."""
     @_builtins.property
     def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlameCandidate]:
         """The next candidates, most probable first."""
@@ -450,7 +450,7 @@ Global___Attribution: _TypeAlias = Attribution  # noqa: Y015
 
 @_typing.final
 class BlameCandidate(_message.Message):
-    """A step at which a failed run may have gone wrong."""
+    """A step at which a failed trajectory may have gone wrong."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -461,11 +461,11 @@ class BlameCandidate(_message.Message):
     step: _builtins.int
     """0-based index of the step."""
     agent: _builtins.str
-    """The agent, user or tool that speaks there."""
+    """The agent, user or tool of the step."""
     reason: _builtins.str
-    """What speaks for it, in a sentence."""
+    """The reason to blame this step, in a sentence."""
     probability: _builtins.float
-    """Estimated probability that the run went wrong there; 0 if it is unknown."""
+    """Estimated probability that the trajectory went wrong at this step; 0 if it is unknown."""
     def __init__(
         self,
         *,
@@ -484,7 +484,7 @@ Global___BlameCandidate: _TypeAlias = BlameCandidate  # noqa: Y015
 
 @_typing.final
 class ObservedCall(_message.Message):
-    """One tool call of a run, as evidence for lessons that several tasks support."""
+    """One tool call of a trajectory, as evidence for lessons that several tasks support."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -543,21 +543,21 @@ class ReflectionResult(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     trajectory_query: _builtins.str
-    """The run's query."""
+    """The query of the trajectory."""
     trajectory_dataset: _builtins.str
-    """The run's dataset."""
+    """The dataset of the trajectory."""
     iteration_count: _builtins.int
     """Completed iterations; 0 means that nothing could be learned."""
     trajectory_id: _builtins.str
-    """The run's id."""
+    """The id of the trajectory."""
     signal: Global___SignalStrength.ValueType
     """The source of the outcome."""
     model: _builtins.str
     """The model that reflected; `offline` for rules."""
     status: Global___TrajectoryStatus.ValueType
-    """How the run ended."""
+    """The outcome of the trajectory."""
     task_id: _builtins.str
-    """Names the task: runs of one task are not independent evidence; empty means that of the query."""
+    """Id of the task. Trajectories of one task are not independent evidence. Empty: the task is identified by the query."""
     error: _builtins.str
     """Why the model's reflection is missing or incomplete; empty when nothing failed. With `model` `offline` the model
     failed and the rules reflected instead.
@@ -572,16 +572,16 @@ class ReflectionResult(_message.Message):
 
     @_builtins.property
     def attribution(self) -> Global___Attribution:
-        """Where a failed run went wrong; unset for a success or when nothing speaks for any step."""
+        """The step at which a failed trajectory went wrong; unset for a success, or if no step can be blamed."""
 
     @_builtins.property
     def used_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The bullets that were served to the run: a curator does not learn them again as new."""
+        """The bullets that were served to the agent; the curator does not add them again."""
 
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedCall]:
-        """The tool calls of the run in order, of which a curator counts what several tasks have in common; at most 200. Empty
-        when a model reflected.
+        """The tool calls of the trajectory in order, in which the curator finds what several tasks have in common; at most 200.
+        Empty when a model reflected.
         """
 
     def __init__(

@@ -11,7 +11,7 @@ import { icon } from "../icons.js";
 import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
 import { showEmpty, load } from "../states.js";
-import { sourceLinks } from "../steps.js";
+import { renderSourceLinks } from "../steps.js";
 
 const PAGE = 1000;
 const MOST = 10_000;
@@ -116,7 +116,7 @@ function renderEvidence(dataset, trial) {
 
 function sources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  return list.length ? sourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
+  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
 }
 
 function moment(dataset, revision, time) {
@@ -159,7 +159,7 @@ function renderRevision(dataset, revision) {
     ),
     changes.map(change),
     reasons.map((reason) => h("p", { class: "muted text" }, reason)),
-    cast.length ? h("p", { class: "muted" }, votesCast(cast)) : null,
+    cast.length ? h("p", { class: "muted" }, renderVotesCast(cast)) : null,
   );
 }
 
@@ -171,7 +171,7 @@ function change({ before, after }) {
   return null;
 }
 
-function votesCast(cast) {
+function renderVotesCast(cast) {
   const tags = Object.groupBy(
     cast.filter(({ applied }) => applied),
     ({ vote }) => word(vote.tag, "VOTE_TAG_"),

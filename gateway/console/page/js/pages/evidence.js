@@ -1,7 +1,7 @@
 /** The effects of the playbook and of each bullet, with intervals, the decisions, and the state of the trials. */
 
 import { fetchAll } from "../api.js";
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h } from "../dom.js";
 import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
@@ -22,7 +22,7 @@ export function open({ params: { dataset }, signal }) {
   const view = new Evidence(dataset, signal);
   view.load();
   return [
-    head(dataset, [view.count, datasetChoice("evidence", dataset, signal)], datasetTabs(dataset, "Evidence")),
+    head(dataset, [view.count, renderDatasetChoice("evidence", dataset, signal)], renderDatasetTabs(dataset, "Evidence")),
     view.body,
   ];
 }

@@ -3,11 +3,11 @@
 import { fill, h } from "../dom.js";
 import { addInformation, answer, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
 import { ask } from "../dialog.js";
-import { milliseconds, percent, plural, shortened, word } from "../format.js";
+import { formatMilliseconds, percent, plural, shortened, word } from "../format.js";
 import { bind } from "../keys.js";
 import { line } from "../events.js";
 import { confidence, facts, head, key, state, when } from "../parts.js";
-import { planGraph } from "../plan.js";
+import { drawPlanGraph } from "../plan.js";
 import { question } from "../question.js";
 import { go } from "../router.js";
 import { change, load, report, toast } from "../states.js";
@@ -94,7 +94,7 @@ class Execution {
     const focused = document.activeElement?.dataset?.step;
     fill(
       this.picture,
-      planGraph(
+      drawPlanGraph(
         execution.plan.steps,
         (step) => this.statusOf(step),
         (step) => this.showStep(step),
@@ -126,7 +126,7 @@ class Execution {
       { class: "card" },
       h("h2", null, "Answer"),
       h("p", { class: "text lead" }, result.final_answer ?? "There is no answer."),
-      resultFacts(result),
+      renderResultFacts(result),
     );
   }
 
@@ -230,7 +230,7 @@ function renderStep(step, result, status) {
       ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
       ["Fallback", word(step.fallback, "ACTION_")],
       ["Confidence", result ? confidence(score) : null],
-      ["Took", ms === undefined ? null : milliseconds(ms)],
+      ["Took", ms === undefined ? null : formatMilliseconds(ms)],
       ["Sources", sources.join(", ")],
       ["Failed", error ? h("span", { class: "bad text" }, error) : null],
     ]),
@@ -238,7 +238,7 @@ function renderStep(step, result, status) {
   );
 }
 
-function resultFacts({
+function renderResultFacts({
   overall_confidence: score,
   total_execution_time_ms: ms,
   total_token_usage: tokens,
@@ -247,7 +247,7 @@ function resultFacts({
 }) {
   return facts([
     ["Confidence", h("span", null, percent(score))],
-    ["Took", ms === undefined ? null : milliseconds(ms)],
+    ["Took", ms === undefined ? null : formatMilliseconds(ms)],
     ["Tokens", tokens],
     ["Cost", cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
     ["Ended", when(ended)],

@@ -4,7 +4,7 @@ import { fetchAll } from "../api.js";
 import { fill, h } from "../dom.js";
 import { createPlan, executions, startExecution, thresholds } from "../endpoints.js";
 import { plural, word } from "../format.js";
-import { planGraph } from "../plan.js";
+import { drawPlanGraph } from "../plan.js";
 import { bind } from "../keys.js";
 import { head, key, state, when } from "../parts.js";
 import { go, note } from "../router.js";
@@ -67,7 +67,7 @@ class Executions {
       "div",
       { class: "draft" },
       h("p", { class: "muted" }, origin),
-      planGraph(plan.steps, () => "pending"),
+      drawPlanGraph(plan.steps, () => "pending"),
       h("div", { class: "actions" }, run, drop),
     );
   }

@@ -30,7 +30,7 @@ export function open({ signal }) {
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   bind([{ keys: "r", what: "refresh", run: look }], signal);
-  load(indexes, signal, () => indexStates(signal), table);
+  load(indexes, signal, () => readIndexStates(signal), table);
   return [head("Health", aside), h("div", { class: "scroll" }, list, h("h3", null, "Indexes of search"), indexes)];
 }
 
@@ -61,7 +61,7 @@ function card({ name, state: status, detail }) {
 
 const MOST = 50;
 
-async function indexStates(signal) {
+async function readIndexStates(signal) {
   const { datasets: all } = await datasets(signal);
   const shown = all.slice(0, MOST);
   return Promise.all(shown.map(async (dataset) => ({ dataset, status: await index(dataset.name, signal) })));

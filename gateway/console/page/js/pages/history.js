@@ -1,7 +1,7 @@
 /** The revisions of a playbook: the changes of each, the difference between two, and the restoration of one. */
 
 import { changes } from "../changes.js";
-import { datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h } from "../dom.js";
 import { diff, history, restore } from "../endpoints.js";
@@ -26,7 +26,7 @@ export function open({ params: { dataset }, query, signal }) {
     () => view.read(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, datasetTabs(dataset, "History")), view.body];
+  return [head(dataset, view.aside, renderDatasetTabs(dataset, "History")), view.body];
 }
 
 class History {

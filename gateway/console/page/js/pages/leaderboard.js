@@ -207,7 +207,7 @@ class Leaderboard {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       run.disabled = true;
-      this.runRounds(prompt.value, teamsFrom(teams.value), progress).finally(() => (run.disabled = false));
+      this.runRounds(prompt.value, readTeams(teams.value), progress).finally(() => (run.disabled = false));
     });
     return form;
   }
@@ -228,7 +228,7 @@ class Leaderboard {
   }
 }
 
-function teamsFrom(text) {
+function readTeams(text) {
   const lines = text.split("\n").filter((line) => line.trim());
   return lines.map((line, i) => {
     const [, name, instruction] = /^([^:]*):?(.*)$/.exec(line);

@@ -3,7 +3,7 @@
  * become a job; the playbook's feed is followed beside it.
  */
 
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { fill, h } from "../dom.js";
 import { learn, submitJob } from "../endpoints.js";
 import { Feed } from "../feed.js";
@@ -23,7 +23,7 @@ export function open({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Learning(dataset, signal);
   if (query.job) view.showJob(query.job);
-  return [head(dataset, datasetChoice("learn", dataset, signal), datasetTabs(dataset, "Learn")), view.page()];
+  return [head(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, "Learn")), view.page()];
 }
 
 class Learning {

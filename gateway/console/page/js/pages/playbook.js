@@ -1,6 +1,6 @@
 /** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
-import { datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { detail } from "./bullet.js";
 import { fill, h } from "../dom.js";
 import { deleteAfterConfirmation, remember } from "../edits.js";
@@ -34,7 +34,7 @@ export function open({ params: { dataset }, query, signal }) {
     () => view.loadFirstPage(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, datasetTabs(dataset, "Bullets")), view.notice(), view.body];
+  return [head(dataset, view.aside, renderDatasetTabs(dataset, "Bullets")), view.notice(), view.body];
 }
 
 class View {

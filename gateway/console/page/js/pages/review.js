@@ -2,7 +2,7 @@
 
 import { fetchAll } from "../api.js";
 import { changes } from "../changes.js";
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { drawDiff } from "../diff.js";
 import { fill, h } from "../dom.js";
@@ -12,7 +12,7 @@ import { bind } from "../keys.js";
 import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
 import { link } from "../router.js";
 import { change, showEmpty, load } from "../states.js";
-import { sourceLinks } from "../steps.js";
+import { renderSourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 1000;
@@ -32,7 +32,7 @@ export function open({ params: { dataset }, query, signal }) {
   const queue = new Queue(dataset, query.show === "decided" ? "decided" : "waiting", signal);
   queue.load();
   return [
-    head(dataset, [queue.count, datasetChoice("review", dataset, signal)], datasetTabs(dataset, "Review")),
+    head(dataset, [queue.count, renderDatasetChoice("review", dataset, signal)], renderDatasetTabs(dataset, "Review")),
     queue.toolbar(),
     queue.body,
   ];
@@ -115,10 +115,10 @@ class Queue {
         picked ? "✓" : "",
       ),
       deltaChip(proposal.delta.type),
-      h("span", { class: "line" }, proposal.delta.content || proposal.present?.content || proposal.delta.bullet_id),
+      h("span", { class: "line" }, proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id),
       this.showing === "decided"
         ? state(word(proposal.state, "PENDING_STATE_"))
-        : h("span", { class: "muted line wide-only waits" }, proposal.waits_because),
+        : h("span", { class: "muted line wide-only waits" }, proposal.review_reason),
       h("span", { class: "muted when" }, when(proposal.created_at)),
     ];
   }
@@ -156,9 +156,9 @@ class Queue {
       ),
       renderProposal(proposal),
       facts([
-        ["Reason for review", proposal.waits_because],
+        ["Reason for review", proposal.review_reason],
         ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
-        ["Section", proposal.delta.section || proposal.present?.section],
+        ["Section", proposal.delta.section || proposal.current_bullet?.section],
         ["By", proposal.author],
         ["Learned from", renderSources(this.dataset, proposal)],
         ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
@@ -269,7 +269,7 @@ function outcome(list) {
 function renderSources(dataset, { delta: { sources }, source_trajectory: whole }) {
   const named = sources.some(({ trajectory_id: id }) => id === whole);
   const all = whole && !named ? [...sources, { trajectory_id: whole, steps: [] }] : sources;
-  return all.length ? sourceLinks(dataset, all) : null;
+  return all.length ? renderSourceLinks(dataset, all) : null;
 }
 
 function renderProposal({ delta, present }) {

@@ -1,6 +1,6 @@
 /** Search in a playbook, with the parts of each score. */
 
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { fill, h } from "../dom.js";
 import { search } from "../endpoints.js";
 import { plural, score } from "../format.js";
@@ -19,7 +19,7 @@ export function open({ params: { dataset }, query, signal }) {
   const view = new Search(dataset, query, signal);
   view.scheduleSearch(0);
   return [
-    head(dataset, [view.aside, datasetChoice("search", dataset, signal)], datasetTabs(dataset, "Search")),
+    head(dataset, [view.aside, renderDatasetChoice("search", dataset, signal)], renderDatasetTabs(dataset, "Search")),
     view.toolbar,
     view.results,
   ];

@@ -1,6 +1,6 @@
 /** One trajectory: what is known of it, and its steps. */
 
-import { datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
 import { fill, h } from "../dom.js";
 import { bullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
@@ -9,7 +9,7 @@ import { bind } from "../keys.js";
 import { facts, head, state, when } from "../parts.js";
 import { go, link, note } from "../router.js";
 import { change, load, showEmpty } from "../states.js";
-import { drawStep, longText } from "../trace.js";
+import { drawStep, renderLongText } from "../trace.js";
 
 /** Steps in the document at once; buttons show the others. */
 const WINDOW = 200;
@@ -28,7 +28,7 @@ export function open({ params: { dataset, id }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Trace(dataset, id, query, signal);
   view.load();
-  return [head(dataset, view.aside, datasetTabs(dataset, "Trajectories")), view.body];
+  return [head(dataset, view.aside, renderDatasetTabs(dataset, "Trajectories")), view.body];
 }
 
 class Trace {
@@ -100,14 +100,14 @@ class Trace {
       "article",
       { class: "narrow" },
       this.renderHead(summary),
-      longText(trajectory.query, "text lead"),
+      renderLongText(trajectory.query, "text lead"),
       this.wanted >= this.steps.length ? h("p", { class: "bad" }, `There is no step ${this.wanted}.`) : null,
       this.renderFacts(summary, trajectory, lessons),
       renderText("Ground truth", truth),
       renderText("Test report", report),
       h("h3", null, "Steps"),
       this.list,
-      trajectory.generated_answer ? [h("h3", null, "Answer"), longText(trajectory.generated_answer, "text card")] : null,
+      trajectory.generated_answer ? [h("h3", null, "Answer"), renderLongText(trajectory.generated_answer, "text card")] : null,
     );
   }
 
@@ -133,7 +133,7 @@ class Trace {
       ["Task", trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
       ["Reward", summary.reward],
       ["Signal", word(trajectory.signal, "SIGNAL_STRENGTH_")],
-      ["Broke off with", trajectory.error_message && longText(trajectory.error_message, "text bad")],
+      ["Broke off with", trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
       ["Agents", summary.agents.join(", ")],
       ["Tools", summary.tools.join(", ")],
       ["Ran", when(summary.created_at)],
@@ -256,5 +256,5 @@ class Trace {
 function renderText(name, text) {
   if (!text) return null;
   const summary = h("summary", null, name, h("span", { class: "muted" }, ` ${count(text.length)} characters`));
-  return h("details", { class: "attachment" }, summary, longText(text, "text mono"));
+  return h("details", { class: "attachment" }, summary, renderLongText(text, "text mono"));
 }

@@ -1,6 +1,6 @@
 /** The archive of a dataset: its trajectories by status, tool, error and bullet. */
 
-import { datasetChoice, datasetTabs, lastDataset } from "../datasets.js";
+import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { fill, h } from "../dom.js";
 import { trajectories } from "../endpoints.js";
 import { plural, word } from "../format.js";
@@ -23,7 +23,7 @@ export function open({ params: { dataset }, query, signal }) {
   const tools = view.toolbar();
   view.load();
   return [
-    head(dataset, [view.count, datasetChoice("trajectories", dataset, signal)], datasetTabs(dataset, "Trajectories")),
+    head(dataset, [view.count, renderDatasetChoice("trajectories", dataset, signal)], renderDatasetTabs(dataset, "Trajectories")),
     tools,
     view.body,
   ];

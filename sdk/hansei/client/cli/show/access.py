@@ -21,4 +21,4 @@ def format_key_line(key: ApiKey) -> str:
 def format_audit_line(record: AuditRecord) -> str:
     """Return an audit record on one line: the time, the result, the caller, the method and its names."""
     action = f"{record.method} {' '.join(record.names)}".strip()
-    return f"{record.at.ToDatetime():%Y-%m-%d %H:%M:%S}  {record.code:<12} {record.who:<24} {action}"
+    return f"{record.ended_at.ToDatetime():%Y-%m-%d %H:%M:%S}  {record.code:<12} {record.principal:<24} {action}"

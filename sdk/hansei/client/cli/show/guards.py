@@ -37,9 +37,11 @@ def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
     from hansei.playbook.v1.playbook_pb2 import TargetMode
 
     result = response.backtest
+    failing = f"{result.failed_with_firing} of {result.failed_trajectories} failing"
+    passing = f"{result.passed_with_firing} of {result.passed_trajectories} passing"
     return Text(
-        f"fires in {result.failed_firing} of {result.failed} failing and {result.passed_firing} of {result.passed}"
-        f" passing runs; upper bound of the false alarms: {result.false_alarm_bound:.3f} (95 %);"
+        f"fires in {failing} and {passing} trajectories;"
+        f" upper bound of the false alarms: {result.false_alarm_bound:.3f} (95 %);"
         f" highest mode without a pin: {format_enum_name(TargetMode, response.highest_mode)}"
     )
 

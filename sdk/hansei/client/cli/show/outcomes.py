@@ -115,7 +115,7 @@ def _render_curation_rows(response: LearnResponse) -> Iterator[RenderableType]:
         conflict_text = put_on_one_line(f"{conflict.delta.bullet_id}: {conflict.reason}")
         yield label_row(Text("conflict", CHANGED), conflict_text)
     for change in curation.pending:
-        yield label_row(Text("pending", CHANGED), put_on_one_line(f"{change.id}: {change.waits_because}"))
+        yield label_row(Text("pending", CHANGED), put_on_one_line(f"{change.id}: {change.review_reason}"))
     if not response.HasField("curation"):
         yield label_row("playbook", Text("unchanged: the reflection has no lesson", FAINT))
     elif response.already_learned:

@@ -158,7 +158,7 @@ def render_edit_result(response: service.ApplyDeltasResponse, dataset: str) -> R
     (operation,) = response.operations
     for change in response.pending:
         decision = f"hansei playbook review --dataset {dataset} --approve {change.id}"
-        return Text(f"the change waits for review: {change.waits_because}\napprove it with: {decision}", CHANGED)
+        return Text(f"the change waits for review: {change.review_reason}\napprove it with: {decision}", CHANGED)
     if not operation.applied:
         return Text.assemble((operation.bullet_id, ID), f" of {dataset} already says this; nothing was added")
     verbs = {pb.DELTA_TYPE_ADD: "remembered", pb.DELTA_TYPE_UPDATE: "changed", pb.DELTA_TYPE_DELETE: "forgotten"}
@@ -184,8 +184,8 @@ def render_merge_result(response: service.MergePlaybooksResponse, dataset: str) 
     for conflict in response.conflicts:
         lines += [
             Text(f"\n{conflict.reason}; {conflict.from_dataset}'s became {conflict.new_id}", CHANGED),
-            _render_bullet_row("=", FAINT, conflict.ours.id, conflict.ours),
-            _render_bullet_row("+", GOOD, conflict.theirs.id, conflict.theirs),
+            _render_bullet_row("=", FAINT, conflict.existing_bullet.id, conflict.existing_bullet),
+            _render_bullet_row("+", GOOD, conflict.incoming_bullet.id, conflict.incoming_bullet),
         ]
     return Group(*lines)
 
@@ -196,9 +196,9 @@ def render_pending_change(change: PendingChange) -> RenderableType:
     title = Text.assemble((change.id, ID), f"  {state}  ", SIGN[change.delta.type], f" {change.delta.bullet_id}")
     title.append(f"  by {change.author}, {format_time(change.created_at)}", FAINT)
     parts: list[RenderableType] = [title, label_row("text", put_on_one_line(change.delta.content), indent=6)]
-    if change.HasField("present"):
-        parts.append(label_row("now", put_on_one_line(change.present.content), indent=6))
-    for label, text in (("pending", change.waits_because), ("decided", change.decision_reason)):
+    if change.HasField("current_bullet"):
+        parts.append(label_row("now", put_on_one_line(change.current_bullet.content), indent=6))
+    for label, text in (("pending", change.review_reason), ("decided", change.decision_reason)):
         if text:
             parts.append(label_row(label, text, indent=6))
     return Group(*parts)

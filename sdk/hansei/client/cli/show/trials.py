@@ -39,7 +39,7 @@ NEVER_STARTED = "The dataset never had trials; start them with: hansei trials st
 
 def start(response: StartTrialsResponse) -> RenderableType:
     """Show the policy, and whether the measurements so far were discarded."""
-    heading = "Trials are running" + ("; all measurements begin now." if response.began_anew else ".")
+    heading = "Trials are running" + ("; all measurements begin now." if response.restarted else ".")
     return Group(Text(heading), *_policy_rows(response.policy))
 
 
@@ -65,7 +65,7 @@ def status(trials: GetTrialsResponse) -> RenderableType:
     return Group(
         Text(f"Trials {'are running' if trials.running else 'have stopped'}", GOOD if trials.running else FAINT),
         *_policy_rows(trials.policy),
-        label_row("since", format_time(trials.began_at), width=18),
+        label_row("since", format_time(trials.started_at), width=18),
         label_row("sessions", f"{trials.sessions}, {trials.sessions_without_outcome} without an outcome", width=18),
         label_row("bullets", ", ".join(states) or "none yet", width=18),
         *(label_row(f"check {check.name}", _check_text(check), width=18) for check in trials.checks),

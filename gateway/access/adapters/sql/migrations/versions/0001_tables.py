@@ -30,7 +30,7 @@ def upgrade() -> None:
     op.create_table(
         "access_call_count",
         sa.Column("day", sa.String(10), primary_key=True),
-        sa.Column("who", sa.String(256), primary_key=True),
+        sa.Column("principal", sa.String(256), primary_key=True),
         sa.Column("calls", sa.BigInteger, nullable=False),
     )
     op.create_table(
@@ -43,8 +43,8 @@ def upgrade() -> None:
     op.create_table(
         "access_audit_record",
         sa.Column("number", number, primary_key=True, autoincrement=True),
-        sa.Column("at", sa.BigInteger, nullable=False),
-        sa.Column("who", sa.String(256), nullable=False),
+        sa.Column("ended_at", sa.BigInteger, nullable=False),
+        sa.Column("principal", sa.String(256), nullable=False),
         sa.Column("tenant", sa.String(32), nullable=False),
         sa.Column("method", sa.String(256), nullable=False),
         sa.Column("names", sa.Text, nullable=False),
