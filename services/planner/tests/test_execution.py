@@ -323,6 +323,22 @@ async def test_the_evaluation_in_an_answer_needs_no_second_call() -> None:  # P-
     assert len(evaluator.prompts) == 1
 
 
+@pytest.mark.parametrize("action", ["code_execute", "web_search"])
+async def test_no_model_judges_a_result_that_its_tool_measures(action: str) -> None:
+    evaluator = ScriptedModel(verdict(0.1, 0.1))
+    factors = {"llm_self_confidence": 1.0, "query_coverage": 1.0}
+    computed = ToolResult(success=True, output="a", confidence_factors=factors)
+    found = ToolResult(success=True, output=(Hit(content="a", source="s", score=0.9),))
+    tool = ScriptedTool({"q": found if action == "web_search" else computed}, name=action)
+    made = executor(tool, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))
+    plan = agent_plan(PlanStep(step_id=1, action=action, description="d", query="q"))
+    people = InterventionHandler(on_confirm=lambda _: "yes", on_escalate=lambda _: "yes")
+    result = await made.execute_plan(plan, people=people)
+    assert result.step_results[0].status == "success"
+    assert result.step_results[0].confidence > 0.5
+    assert evaluator.prompts == []
+
+
 @pytest.mark.parametrize(
     "reply", [RuntimeError("down"), "", "high", '{"supported": NaN, "complete": 1}', verdict(1.5, 0.5)]
 )

@@ -32,8 +32,6 @@ _log = get_logger(__name__)
 
 _UNKNOWN = 0.5
 _AGREEMENT_TEXTS = 20
-_JUDGED = frozenset({Action.REASONING})
-"""The actions whose results a model writes. Results of searches, code, tools and people are not judged by a model."""
 _FACTORS_FROM_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
 
 
@@ -76,7 +74,7 @@ class StepJudge:
         call = state.last_call(step_id)
         if call is None or call.result is None or not call.result.success:
             return False
-        return self._embedder is not None or (self._evaluator is not None and call.action in _JUDGED)
+        return self._embedder is not None or (self._evaluator is not None and _needs_judge(call.action, call.result))
 
     async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
         """Return the judgement of a step. `frugal`: the budget is used up, so call no model."""
@@ -137,7 +135,7 @@ class StepJudge:
         else:
             factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
             factors["source_count"] = len(state.dependency_sources(step_id))
-            if not frugal and self._evaluator is not None and action in _JUDGED and result.text:
+            if not frugal and self._evaluator is not None and result.text and _needs_judge(action, result):
                 prompt = build_judge_prompt(tool_input, step.expected_output, result.text)
                 factors |= await self._evaluate(self._evaluator, state.language, prompt, evaluation)
         if len(texts) >= 2 and not frugal and self._embedder is not None:
@@ -176,6 +174,11 @@ def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str,
         if state.step_statuses.get(d) is StepStatus.SUCCESS
     ]
     return search_factors([max(scores)]) if scores else {}
+
+
+def _needs_judge(action: Action, result: ToolResult) -> bool:
+    """Return True for a result that is no search and that its tool did not measure itself."""
+    return action not in SEARCHES and not _read_tool_factors(result)
 
 
 def _read_tool_factors(result: ToolResult) -> dict[str, Any]:
