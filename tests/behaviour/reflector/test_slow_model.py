@@ -75,7 +75,8 @@ async def _reflect_slowly(
 
 
 async def _wait(call: Any) -> pb.ReflectResponse:
-    return await call
+    response: pb.ReflectResponse = await call
+    return response
 
 
 async def test_a_silent_model_does_not_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
