@@ -16,7 +16,7 @@ const MOST_LINES = 6;
  * A chart of points `{x, y, low, high}` in ascending order of x, with y as shares. `label` says in a sentence what it
  * shows; `unit` names x; `format` writes a share.
  */
-export function bandChart({ points, label, unit, format }) {
+export function drawBandChart({ points, label, unit, format }) {
   const last = points.at(-1).x;
   const [bottom, top] = range(points);
   const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * value) / last;
