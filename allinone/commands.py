@@ -113,34 +113,48 @@ def load_guard_runs(file: Path) -> list[GuardTrajectory]:
     return [encode_run(run) for run in read_runs(file)]
 
 
-def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
+def find_failed_calls(trajectory: Trajectory) -> list[dict[str, Any]]:
     """Return the tool calls of a trajectory that failed.
 
-    Each has the last user message before it, the operation, its arguments, and the error without its variable parts.
+    Each has the last user message before it, the operation, its arguments, the error without its variable parts, and
+    its remedies: the values and calls that worked afterwards.
     """
     from services.reflector.rpc.convert import parse_trajectory
 
     return find_failed_calls_in(parse_trajectory(trajectory, "trajectory").transcript)
 
 
-def find_failed_calls_in(steps: Sequence[Step]) -> list[dict[str, str]]:
+def find_failed_calls_in(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return the failed calls of these steps, as `find_failed_calls` does."""
     from libs.trajectories.actions import extract_actions
+    from services.reflector.domain.repairs import find_repairs
 
     def last_user_message(call_step: int) -> str:
         earlier = reversed(steps[:call_step])
         return next((step.content for step in earlier if step.role == "user" and step.content), "")
 
+    calls = extract_actions(steps)
+    repairs = find_repairs(calls)
     return [
         {
             "user_message": last_user_message(call.call_step),
             "operation": call.operation,
             "arguments": call.arguments,
             "error": call.error.kind,
+            "remedies": repairs[position].remedies if position in repairs else (),
         }
-        for call in extract_actions(steps)
+        for position, call in enumerate(calls)
         if call.error is not None
     ]
+
+
+def find_working_calls(trajectory: Trajectory) -> list[tuple[str, str]]:
+    """Return operation and arguments of the tool calls of a trajectory that did not fail."""
+    from libs.trajectories.actions import extract_actions
+    from services.reflector.rpc.convert import parse_trajectory
+
+    calls = extract_actions(parse_trajectory(trajectory, "trajectory").transcript)
+    return [(call.operation, call.arguments) for call in calls if call.is_success]
 
 
 def init_config(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bench.lift.world import Convention, MadeUpWorld
+from hansei.client.lift.world import Convention, MadeUpWorld
 
 SHIPS = ("Aurora", "Borealis", "Calypso", "Dolphin", "Estrella", "Fjord", "Galene")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from datetime import date
 
-from bench.lift.world import Convention, MadeUpWorld
+from hansei.client.lift.world import Convention, MadeUpWorld
 
 SHELVES = {"plasma": "F80", "serum": "C04", "urine": "R12"}
 TESTS = {"glucose": "GLU", "potassium": "POT", "creatinine": "CRE", "lactate": "LAC", "ferritin": "FER"}

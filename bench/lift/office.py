@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bench.lift.world import Convention, MadeUpWorld
+from hansei.client.lift.world import Convention, MadeUpWorld
 
 FIRST = ("Jane", "Omar", "Lena", "Ivo", "Ruth", "Sven", "Aiko", "Tomas")
 LAST = ("Doe", "Haddad", "Kraus", "Petrov", "Lindt", "Berg", "Mori", "Novak")

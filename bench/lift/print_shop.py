@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from bench.lift.world import Convention, MadeUpWorld
+from hansei.client.lift.world import Convention, MadeUpWorld
 
 CARTRIDGES = {"cyan": "410", "magenta": "377", "black": "902"}
 MARGINS = {"A3": "8900", "A4": "6350", "A5": "4200"}

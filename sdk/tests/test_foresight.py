@@ -9,6 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allinone import commands
+from hansei.client.cli.avoidance import (
+    COMMONEST_ERRORS,
+    JOINED_ERRORS,
+    PLAYBOOK,
+    WORKING_CALLS,
+    Avoidance,
+    tells_how,
+)
 from hansei.client.cli.foresight import (
     QUERY_CHARS,
     TOP_K,
@@ -54,6 +62,24 @@ def test_a_bullet_warns_when_it_names_operation_and_error(content: str, warns: b
 def test_nothing_warns_of_a_call_that_worked() -> None:
     worked = FailedToolCall("", "book_seat", "", "")
     assert not warns_of(Bullet(content="book_seat"), worked)
+
+
+def test_a_memory_tells_how_to_avoid_an_error_by_a_value_or_call_that_worked() -> None:
+    call = FailedToolCall("", "pay", "{}", "E41", remedies=("4500", "open_till"))
+    assert tells_how(["`pay`: `amount` worked as 4500"], call)
+    assert tells_how(["pay: call open_till first"], call)
+    assert not tells_how(["`pay` fails with E41", "refund: 4500", "pay 45001"], call)
+    assert not tells_how(["pay 7"], FailedToolCall("", "pay", "{}", "E41", remedies=("7",)))
+
+
+def test_simple_memories_hold_only_earlier_trajectories() -> None:
+    avoidance = Avoidance()
+    call = FailedToolCall("", "pay", "{}", "E41", remedies=("4500",))
+    avoidance.count(call, [])
+    avoidance.learn([call], [("pay", '{"amount": "4500"}')])
+    avoidance.count(call, ["pay 4500"])
+    assert avoidance.shares() == {PLAYBOOK: 0.5, JOINED_ERRORS: 0.0, COMMONEST_ERRORS: 0.0, WORKING_CALLS: 0.5}
+    assert Avoidance().shares()[PLAYBOOK] == 0
 
 
 def test_the_query_holds_only_what_happened_before_the_error() -> None:

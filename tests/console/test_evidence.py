@@ -47,3 +47,8 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stac
     assert faults(reader, None) == []
     decision.get_by_role("link").click()
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("(0)")
+    evidence = reader.page.get_by_role("region", name="Bullet")
+    expect(evidence).to_contain_text(re.compile(r"With it\s*\d+ sessions, success 100 %"))
+    expect(evidence).to_contain_text("+100 points")
+    expect(evidence.get_by_role("img", name="Success with the bullet less success without it")).to_be_visible()
+    assert faults(reader, None) == []

@@ -1,4 +1,4 @@
-"""kill -9 of the evidence service: no serving and no outcome that was acknowledged is lost or counted twice."""
+"""kill -9 of the evidence service: nothing that was acknowledged is lost, counted or stored twice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hansei.client import Client
 from hansei.client.errors import HanseiError
 from hansei.evidence.v1 import evidence_pb2
 from hansei.playbook.v1 import playbook_pb2
+from hansei.reflector.v1 import trajectory_pb2
 from tests.support import systems
 from tests.support.campaigns import campaign_size
 
@@ -21,6 +22,24 @@ pytestmark = pytest.mark.long
 
 KILLS = campaign_size(100, 5)
 CALLERS = 4
+SUCCESS = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS
+
+
+def make_trajectory(dataset: str, trajectory_id: str) -> trajectory_pb2.Trajectory:
+    step = trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content=f"Push {trajectory_id}.")
+    return trajectory_pb2.Trajectory(id=trajectory_id, dataset=dataset, query="push", status=SUCCESS, steps=[step])
+
+
+def list_ids(client: Client, dataset: str) -> list[str]:
+    """Return the ids of all archived trajectories, page by page."""
+    found: list[str] = []
+    token = ""
+    while True:
+        page = client.archive.list_trajectories(dataset=dataset, page_size=100, page_token=token)
+        found += [summary.trajectory_id for summary in page.trajectories]
+        token = page.next_page_token
+        if not token:
+            return found
 
 
 def test_acknowledged_outcomes_are_counted_once(
@@ -33,6 +52,7 @@ def test_acknowledged_outcomes_are_counted_once(
         client.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
     environment = {"SEARCH_ADDR": peer.address, "HANSEI_EVIDENCE_DATABASE_URL": database_location}
     acknowledged: dict[str, float] = {}
+    archived: set[str] = set()
     ended = threading.Event()
 
     def call(caller: int, address: str) -> None:
@@ -46,6 +66,9 @@ def test_acknowledged_outcomes_are_counted_once(
                         dataset=dataset, session_id=f"{caller}-{number}", query_text="push", min_revision=1
                     )
                     reward = choose.random()
+                    trajectory = make_trajectory(dataset, served.serving_id)
+                    client.archive.store_trajectory(dataset=dataset, trajectory=trajectory)
+                    archived.add(trajectory.id)
                     client.evidence.report_outcome(dataset=dataset, serving_id=served.serving_id, reward=reward)
                 except HanseiError:
                     continue
@@ -80,3 +103,9 @@ def test_acknowledged_outcomes_are_counted_once(
                 stored = client.evidence.report_outcome(dataset=dataset, serving_id=serving_id, reward=reward)
                 assert (stored.counted, stored.outcome) == (True, reward)
             assert client.evidence.get_trials(dataset=dataset) == status
+            stored_ids = list_ids(client, dataset)
+            assert len(stored_ids) == len(set(stored_ids)) <= len(archived) + CALLERS * (KILLS + 1)
+            assert archived <= set(stored_ids)
+            for trajectory_id in archived:
+                steps = client.archive.get_trajectory(dataset=dataset, trajectory_id=trajectory_id).trajectory.steps
+                assert [step.content for step in steps] == [f"Push {trajectory_id}."]

@@ -16,7 +16,7 @@ from services.curator.domain.curation import EvidenceCall, Reflection
 
 MAX_OBSERVATIONS = 24
 """Observations of a record; the oldest ones give way."""
-MAX_EXAMPLES = 3
+MAX_EXAMPLES = 8
 MAX_OPERATIONS = 24
 """Operations of one trajectory that are recorded."""
 _MAX_SUCCESSES = 2
@@ -140,10 +140,33 @@ def _hash_task(reflection: Reflection) -> str:
 
 def _build_example(reflection: Reflection) -> Example:
     calls = (
-        f"`{call.operation}` {call.arguments[:_ARGUMENTS_CHARS]}".strip() for call in reflection.calls if not call.error
+        f"`{call.operation}` {_nest(call.arguments)[:_ARGUMENTS_CHARS]}".strip()
+        for call in reflection.calls
+        if not call.error
     )
     request = " ".join(reflection.query.split())[:_REQUEST_CHARS]
     return Example(_hash_task(reflection), reflection.trajectory_id, request, tuple(dict.fromkeys(calls)))
+
+
+def _nest(arguments: str) -> str:
+    """Return flat arguments with objects for the names that dots join, as the agent wrote them."""
+    try:
+        flat = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(flat, dict) or not any("." in name for name in flat):
+        return arguments
+    nested: dict[str, object] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        parent = nested
+        for part in path:
+            child = parent.setdefault(part, {})
+            if not isinstance(child, dict):
+                return arguments
+            parent = child
+        parent[last] = value
+    return json.dumps(nested, ensure_ascii=False)
 
 
 def _select_examples(examples: Iterable[Example]) -> tuple[Example, ...]:
@@ -167,3 +190,13 @@ def parse_arguments(arguments: str) -> Mapping[str, str]:
     return {
         name: item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for name, item in value.items()
     }
+
+
+def list_argument_names(items: Iterable[Observation]) -> list[str]:
+    """Return the names of the arguments of calls, in order."""
+    return list(dict.fromkeys(name for item in items for name in item.values))
+
+
+def count_tasks(items: Iterable[Observation]) -> int:
+    """Return the number of tasks of calls."""
+    return len({item.task for item in items})

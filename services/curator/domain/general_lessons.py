@@ -8,18 +8,18 @@ counts if it is significant over all that were tried for the operation (Benjamin
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import permutations
-from math import comb
 
-from services.curator.domain.evidence import Evidence, Observation, parse_arguments
+from services.curator.domain.decided_values import find_decisions, name_argument
+from services.curator.domain.evidence import Evidence, Observation, count_tasks, list_argument_names, parse_arguments
 from services.curator.domain.playbook import Source
+from services.curator.domain.significance import calculate_chance, select_significant
+from services.curator.domain.worked_examples import select_worked_examples
 
 MIN_TASKS = 2
-FALSE_DISCOVERY_RATE = 0.05
+MIN_ERRORS = 2
 PITFALLS = "troubleshooting_and_pitfalls"
 STRATEGIES = "strategies_and_hard_rules"
 EXAMPLES = "examples"
@@ -28,7 +28,6 @@ MAX_SHAPES = 2
 _SHARE_CHANGED = 0.8
 """The share of the repaired tasks in which an argument must have changed to be the cause."""
 _VALUES_SHOWN = 2
-_DECISIONS_SHOWN = 8
 _OPTION = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
 _TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\w+")
 _CLASSES = (
@@ -41,7 +40,7 @@ _WORDS = re.compile(r"\ba(?:\W+a)+\b")
 
 @dataclass(frozen=True, slots=True)
 class GeneralLesson:
-    """A lesson of an operation. `heading` is its beginning, by which its bullet is found again."""
+    """A lesson of an operation. `heading` is the key by which its bullet is found again."""
 
     heading: str
     text: str
@@ -52,15 +51,21 @@ class GeneralLesson:
     chance: float = 1.0
     example: str = ""
     """The text of an example without its heading: one trajectory may be the example of several operations."""
+    errors: tuple[str, ...] = ()
+    """The errors that the lesson explains in the place of lessons on each."""
 
 
 def derive_lessons(evidence: Evidence) -> list[GeneralLesson]:
     """Return the lessons that the record of an operation supports now. Deterministic."""
     return [
-        *_explain_errors(evidence),
+        *(decisions := _explain_by_decisions(evidence)),
+        *_explain_errors(evidence, {error for lesson in decisions for error in lesson.errors}),
         *_contrast_values(evidence),
         *_contrast_calls(evidence),
-        *_derive_examples(evidence),
+        *(
+            GeneralLesson(example.heading, example.text, EXAMPLES, example.sources, example=example.shown)
+            for example in select_worked_examples(evidence)
+        ),
     ]
 
 
@@ -72,14 +77,37 @@ def find_shape(value: str) -> str:
     return _WORDS.sub("words", value)
 
 
-def _explain_errors(evidence: Evidence) -> Iterator[GeneralLesson]:
+def _explain_by_decisions(evidence: Evidence) -> list[GeneralLesson]:
+    """Return how one argument decides another, if errors with different messages together show it.
+
+    The messages name the value of one task ("the carrier of Spain is IBERLOG"), so each has few tasks.
+    """
+    items = [item for item in evidence.observations if _is_repair(item) and item.repaired_with == evidence.operation]
+    errors = tuple(dict.fromkeys(item.error for item in items))
+    if len(errors) < MIN_ERRORS:
+        return []
+    worked = [item for item in evidence.observations if not item.error and item.passed is not False]
+    decided = find_decisions(items, [*worked, *(replace(item, arguments=item.repair or "") for item in items)])
+    return [
+        GeneralLesson(
+            heading := f"`{evidence.operation}`: {name_argument(name)} follows",
+            f"{heading}{text.removeprefix('follows')}; calls with another value failed.",
+            PITFALLS,
+            _build_sources(items),
+            errors=errors,
+        )
+        for name, text in decided.items()
+    ]
+
+
+def _explain_errors(evidence: Evidence, explained: set[str]) -> Iterator[GeneralLesson]:
     repaired: dict[str, list[Observation]] = {}
     for item in evidence.observations:
-        if _is_repair(item):
+        if _is_repair(item) and item.error not in explained:
             repaired.setdefault(item.error, []).append(item)
     for error, items in repaired.items():
         heading = f'`{evidence.operation}` fails with "{error}"'
-        remedy = _describe_remedy(evidence, items) if _count_tasks(items) >= MIN_TASKS else ""
+        remedy = _describe_remedy(evidence, items) if count_tasks(items) >= MIN_TASKS else ""
         if remedy:
             yield GeneralLesson(heading, f"{heading}{remedy}", PITFALLS, _build_sources(items))
 
@@ -98,12 +126,12 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
         shown = _join(dict.fromkeys(", ".join(parse_arguments(item.repair or "").values()) for item in items))
         return f"; use `{operations.pop()}` instead, as in {shown}." if len(operations) == 1 else ""
     worked = [item for item in evidence.observations if not item.error]
-    changes = [change for name in _list_names(items) if (change := _describe_change(name, items, worked))]
+    changes = [change for name in list_argument_names(items) if (change := _describe_change(name, items, worked))]
     if changes:
         return f": {'; '.join(changes)}."
     repaired = [replace(item, arguments=item.repair or "") for item in items]
-    if decided := _find_decisions(items, [*worked, *repaired]):
-        return f": {'; '.join(f'{_name_argument(name)} {text}' for name, text in decided.items())}."
+    if decided := find_decisions(items, [*worked, *repaired]):
+        return f": {'; '.join(f'{name_argument(name)} {text}' for name, text in decided.items())}."
     between = set.intersection(*({*item.between} for item in items))
     first = [name for name in items[0].between if name in between]
     return f" until {_join_names(first)} was called: call it first." if first else ""
@@ -112,15 +140,15 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
 def _describe_change(name: str, items: Sequence[Observation], worked: Sequence[Observation]) -> str:
     pairs = [(item, item.values.get(name, ""), _find_repaired_value(item, name)) for item in items]
     changed = [(item, before, after) for item, before, after in pairs if before != after]
-    tasks = _count_tasks(item for item, _, _ in changed)
-    if tasks < MIN_TASKS or tasks < _SHARE_CHANGED * _count_tasks(items):
+    tasks = count_tasks(item for item, _, _ in changed)
+    if tasks < MIN_TASKS or tasks < _SHARE_CHANGED * count_tasks(items):
         return ""
     bad = [(item.task, before) for item, before, _ in changed]
     good = [(item.task, after) for item, _, after in changed]
     good += [(item.task, item.values.get(name, "")) for item in worked]
     if not _is_separated(bad, good):
         return ""
-    return f"{_name_argument(name)} worked as {_show(good)}, failed as {_show(bad)}"
+    return f"{name_argument(name)} worked as {_show(good)}, failed as {_show(bad)}"
 
 
 def _find_repaired_value(item: Observation, name: str) -> str:
@@ -156,7 +184,7 @@ def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
     passed = [item for item in worked if item.passed is True]
     failed = [item for item in worked if item.passed is False]
     passed_tasks = {item.task for item in passed}
-    names = _list_names(worked)
+    names = list_argument_names(worked)
     different: dict[str, list[Observation]] = {}
     chances: dict[str, float] = {}
     for name in names:
@@ -165,16 +193,16 @@ def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
             failing = len({item.trajectory for item in bad})
             others = len({item.trajectory for item in failed}) - failing
             different[name] = bad
-            chances[name] = _calculate_chance(failing, others, len({item.trajectory for item in passed}))
-    decided = _find_decisions(failed, passed)
+            chances[name] = calculate_chance(failing, others, len({item.trajectory for item in passed}))
+    decided = find_decisions(failed, passed)
     for name, decision in decided.items():
-        heading = f"`{evidence.operation}`: {_name_argument(name)}"
+        heading = f"`{evidence.operation}`: {name_argument(name)}"
         text = f"{heading} {decision} in successes; trajectories with another value failed."
         yield GeneralLesson(heading, text, STRATEGIES, _build_sources([*failed, *passed]))
-    for name in _select_significant(chances, len(names)):
+    for name in select_significant(chances, len(names)):
         if name in decided:
             continue
-        heading = f"`{evidence.operation}`: {_name_argument(name)}"
+        heading = f"`{evidence.operation}`: {name_argument(name)}"
         good = _show((item.task, item.values.get(name, "")) for item in passed)
         bad_values = _show((item.task, item.values.get(name, "")) for item in different[name])
         text = f"{heading} as {good} in successes; as {bad_values} only in failures."
@@ -189,48 +217,6 @@ def _find_different(name: str, items: Sequence[Observation], good_values: set[st
     return [item for item in items if len(shapes) == 1 and find_shape(item.values.get(name, "")) not in shapes]
 
 
-def _find_decisions(bad: Sequence[Observation], good: Sequence[Observation]) -> dict[str, str]:
-    """Return how another argument decides the value of an argument in all good calls and not in bad ones, by its name.
-
-    Both must be significant: that equal values go together in several tasks, and that only bad calls differ.
-    """
-    chances: dict[str, float] = {}
-    decisions: dict[str, tuple[str, str, dict[str, str]]] = {}
-    tried = 0
-    for condition, name in permutations(_list_names(good), 2):
-        pairs = {(item.task, item.values.get(condition, ""), item.values.get(name, "")) for item in good}
-        rights = {state: value for _, state, value in pairs}
-        counts = Counter(value for _, _, value in pairs)
-        repeats = len({(task, state) for task, state, _ in pairs}) - len(rights)
-        tried += repeats > 0
-        matching = [item for item in bad if item.values.get(condition, "") in rights]
-        broken = [item for item in matching if item.values.get(name, "") != rights[item.values.get(condition, "")]]
-        is_decided = all(rights[state] == value for _, state, value in pairs)
-        if repeats and is_decided and len(counts) > 1 and _count_tasks(broken) >= MIN_TASKS:
-            agreement = sum((count / len(pairs)) ** 2 for count in counts.values())
-            failing, others = (len({item.trajectory for item in items}) for items in (broken, matching))
-            passing = len({item.trajectory for item in good})
-            key = f"{_count_varying_tasks(condition, [*bad, *good]):09} {condition} {name}"  # the task sets it
-            chances[key] = max(agreement**repeats, _calculate_chance(failing, others - failing, passing))
-            decisions[key] = (condition, name, rights)
-    found: dict[str, str] = {}
-    explained: set[str] = set()
-    for key in _select_significant(chances, tried):
-        condition, name, rights = decisions[key]
-        if not {condition, name} & explained:
-            explained |= {condition, name}
-            shown = [f'"{value}" with "{state}"' for state, value in sorted(rights.items())]
-            found[name] = f"follows {_name_argument(condition)}: {', '.join(shown[:_DECISIONS_SHOWN])}"
-    return found
-
-
-def _count_varying_tasks(name: str, items: Iterable[Observation]) -> int:
-    """Return the number of tasks whose calls have different values of an argument."""
-    return sum(
-        count > 1 for count in Counter(task for task, _ in {(i.task, i.values.get(name)) for i in items}).values()
-    )
-
-
 def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
     """Yield the other operations that all or no passed trajectories called, if that separates failed trajectories."""
     trajectories = {item.trajectory: item for item in evidence.observations if item.passed is not None}
@@ -241,10 +227,10 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
     for name in names:
         failing, passing = (sum(name in item.others for item in side) for side in (failed, passed))
         if passing == len(passed):
-            chances[name] = _calculate_chance(len(failed) - failing, failing, passing)
+            chances[name] = calculate_chance(len(failed) - failing, failing, passing)
         elif passing == 0:
-            chances[name] = _calculate_chance(failing, len(failed) - failing, len(passed))
-    for name in _select_significant(chances, len(names)):
+            chances[name] = calculate_chance(failing, len(failed) - failing, len(passed))
+    for name in select_significant(chances, len(names)):
         is_missed = all(name in item.others for item in passed)
         heading = f"`{evidence.operation}`: {'also call' if is_missed else 'do not call'} `{name}`"
         reason = "trajectories without it failed" if is_missed else "trajectories with it failed"
@@ -252,48 +238,11 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
         yield GeneralLesson(heading, f"{heading}; {reason}.", STRATEGIES, sources, name, chances[name])
 
 
-def _calculate_chance(bad_failed: int, good_failed: int, good_passed: int) -> float:
-    """Return the probability that all `bad_failed` trajectories fail by chance (Fisher's exact test).
-
-    No bad trajectory passed.
-    """
-    return comb(bad_failed + good_failed, bad_failed) / comb(bad_failed + good_failed + good_passed, bad_failed)
-
-
-def _select_significant(chances: Mapping[str, float], tried: int) -> list[str]:
-    """Return the names that are significant at the false discovery rate among `tried` ones, most significant first."""
-    ranked = sorted(chances, key=lambda name: (chances[name], name))
-    passing = [rank for rank, name in enumerate(ranked, 1) if chances[name] <= FALSE_DISCOVERY_RATE * rank / tried]
-    return ranked[: max(passing, default=0)]
-
-
-def _derive_examples(evidence: Evidence) -> Iterator[GeneralLesson]:
-    # Lookups complete no task; their examples would only displace others.
-    completes = any(example.calls[-1].startswith(f"`{evidence.operation}`") for example in evidence.examples)
-    if completes and len(evidence.examples) >= MIN_TASKS:
-        heading = f"Example of `{evidence.operation}`: "
-        shown = f'"{evidence.examples[0].request}" → {", ".join(evidence.examples[0].calls)}'
-        sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
-        yield GeneralLesson(heading, heading + shown, EXAMPLES, sources, example=shown)
-
-
-def _list_names(items: Iterable[Observation]) -> list[str]:
-    return list(dict.fromkeys(name for item in items for name in item.values))
-
-
-def _count_tasks(items: Iterable[Observation]) -> int:
-    return len({item.task for item in items})
-
-
 def _build_sources(items: Sequence[Observation]) -> tuple[Source, ...]:
     steps: dict[str, list[int]] = {}
     for item in items:
         steps.setdefault(item.trajectory, []).append(item.step)
     return tuple(Source(trajectory=name, steps=tuple(numbers)) for name, numbers in steps.items())
-
-
-def _name_argument(name: str) -> str:
-    return f"`{name}`" if name else "the input"
 
 
 def _show(pairs: Iterable[tuple[str, str]]) -> str:

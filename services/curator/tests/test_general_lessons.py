@@ -211,6 +211,75 @@ def test_an_operation_that_completes_no_task_has_no_example() -> None:
     assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
 
 
+def list_examples(operation: str, *runs: Reflection) -> list[str]:
+    record = Evidence(operation)
+    for reflection in runs:
+        record = add_trajectory(record, reflection)
+    return [lesson.example for lesson in derive_lessons(record) if lesson.example]
+
+
+def test_an_example_omits_calls_that_other_successes_did_without() -> None:
+    runs = [
+        run("a", call("look", id="1"), call("close", id="1")),
+        run("b", call("wait", id="2"), call("close", id="2")),
+    ]
+    assert list_examples("close", *runs) == ['"request of a" → `close` {"id": "1"}']
+
+
+def test_each_kind_of_thing_has_an_example() -> None:
+    shelves = {"ice": "A1", "tea": "B2", "oil": "C3"}
+    runs = [
+        run(f"{what}-{number}", call("store", what=what, shelf=shelf))
+        for what, shelf in shelves.items()
+        for number in (1, 2)
+    ]
+    shown = list_examples("store", *runs)
+    assert len(shown) == len(shelves)
+    assert all(
+        any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
+    )
+
+
+def test_an_example_shows_nested_arguments_as_they_were() -> None:
+    runs = [run(name, EvidenceCall("pack", f'{{"box.size": 3, "name": "{name}"}}')) for name in ("a", "b")]
+    assert '`pack` {"box": {"size": 3}, "name": "a"}' in list_examples("pack", *runs)[0]
+
+
+def test_errors_that_name_one_value_each_are_explained_by_the_argument_that_decides() -> None:
+    carriers = {"Norway": "NORDX", "Spain": "IBERLOG", "Ireland": "EMERALD"}
+    runs = [
+        run(
+            f"{country}-{number}",
+            call("ship", f"carrier of {country} is <id>", 1, country=country, carrier="cheapest"),
+            call("ship", country=country, carrier=carrier),
+        )
+        for number in range(4)
+        for country, carrier in carriers.items()
+    ]
+    [lesson] = texts("ship", *runs)
+    assert lesson.startswith('`ship`: `carrier` follows `country`: "EMERALD" with "Ireland", "NORDX" with "Norway"')
+    assert texts("ship", *runs[:3]) == []
+
+
+async def test_a_lesson_that_explains_errors_replaces_the_bullets_on_each(store: SqlPlaybookStore) -> None:
+    carriers = {"Norway": "NORDX", "Spain": "IBERLOG", "Ireland": "EMERALD"}
+    runs = []
+    for number in range(4):
+        for country, carrier in carriers.items():
+            error = f"carrier of {country} is <id>"
+            text = f'Before `ship`: check what it needs, or `ship` fails with "{error}".'
+            lesson = Lesson("r", "e", "c", "a", text, (1,), "troubleshooting_and_pitfalls")
+            calls = (
+                call("ship", error, 1, country=country, carrier="cheapest"),
+                call("ship", country=country, carrier=carrier),
+            )
+            runs.append(replace(run(f"{country}-{number}", *calls), insights=(lesson,)))
+    assert any("check what it needs" in text for text in await curate(store, *runs[:3]))
+    bullets = await curate(store, *runs[3:])
+    assert any("`carrier` follows `country`" in text for text in bullets)
+    assert not any("check what it needs" in text for text in bullets)
+
+
 def test_a_record_is_bounded_and_counts_each_trajectory_once() -> None:
     record = Evidence("send")
     for number in range(100):
@@ -245,7 +314,7 @@ async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPl
     general, example = await curate(store, second)
     assert general.startswith('`pay_fee` fails with "Error: E41": `amount` worked as "4500" or "950"')
     assert example.startswith('Example of `pay_fee`: "request of a" → `pay_fee` {"account": "a", "amount": "4500"')
-    [bullet, _] = (await store.load("d")).bullet_list
+    bullet = (await store.load("d")).bullet_list[0]
     assert {source.trajectory for source in bullet.sources} == {"a", "b"}
     assert await curate(store, first, second) == [general, example]
 

@@ -17,6 +17,7 @@ from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 
 HOLDS_OVER_TASKS = "{tasks} trajectories of several tasks agree"
 CONTRADICTED = "later trajectories contradict it"
+EXPLAINED = "a lesson of several tasks explains its error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,14 @@ def _build_update(
         chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
         edits, records[name] = _propose(records[name], chosen, playbook.bullet_list, examples)
         proposals += edits
-        subjects |= {subject for lesson in chosen if (subject := find_subject(lesson.text)) is not None}
+        subjects |= {subject for lesson in chosen for subject in _list_subjects(name, lesson)}
     return EvidenceUpdate(reflection, base, records, tuple(map(hold_instruction, proposals)), frozenset(subjects))
+
+
+def _list_subjects(operation: str, lesson: GeneralLesson) -> set[Subject]:
+    """Return the subjects of a lesson: its own, and the errors of the operation that it explains."""
+    own = find_subject(lesson.text)
+    return {Subject(operation, error) for error in lesson.errors} | ({own} if own is not None else set())
 
 
 def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLesson]:
@@ -105,18 +112,21 @@ def _propose(
             proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
             published[lesson.heading] = lesson.text
             examples.add(lesson.example)
+        explained = {Subject(record.operation, error) for error in lesson.errors}
+        proposals += [
+            _build_removal(bullet, EXPLAINED) for bullet in bullets if find_subject(bullet.content) in explained
+        ]
     for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
         contradicted = by_content.get(published.pop(heading))
         if contradicted is not None:
-            delta = DeltaContextItem(
-                type="DELETE",
-                section=contradicted.section,
-                bullet_id=contradicted.id,
-                content="",
-                reasoning=CONTRADICTED,
-            )
-            proposals.append(Proposal(delta))
+            proposals.append(_build_removal(contradicted, CONTRADICTED))
     return proposals, replace(record, published=published)
+
+
+def _build_removal(bullet: Bullet, reason: str) -> Proposal:
+    return Proposal(
+        DeltaContextItem(type="DELETE", section=bullet.section, bullet_id=bullet.id, content="", reasoning=reason)
+    )
 
 
 def _find_bullet_of_one_trajectory(lesson: GeneralLesson, bullets: Sequence[Bullet]) -> Bullet | None:

@@ -24,6 +24,7 @@ _MAX_JSON_CHARS = 100_000
 _BETWEEN_READ = 50
 _MAX_BETWEEN = 3
 _MAX_OPTIONS = 3
+_COMMANDS = ("", *COMMAND_FIELDS)
 _OPTION = re.compile(r"--?[A-Za-z][\w-]{0,30}")
 _WORD = re.compile(r"\w+")
 
@@ -47,9 +48,16 @@ class FailureRecovery:
     operations_between: tuple[str, ...]
 
     @property
+    def remedies(self) -> tuple[str, ...]:
+        """Return what may have made the call work: new values, added options, the calls between, another operation."""
+        values = tuple(change.after for change in self.changes if change.after and change.argument not in _COMMANDS)
+        other = () if self.fixed.operation == self.failed.operation else (self.fixed.operation,)
+        return (*values, *self.options_added, *self.operations_between, *other)
+
+    @property
     def options_added(self) -> tuple[str, ...]:
         """Return the command-line options that only the successful call has."""
-        change = next((change for change in self.changes if change.argument in ("", *COMMAND_FIELDS)), None)
+        change = next((change for change in self.changes if change.argument in _COMMANDS), None)
         if change is None:
             return ()
         before = set(change.before.split())

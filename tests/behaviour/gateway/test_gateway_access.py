@@ -340,6 +340,36 @@ def test_a_job_of_another_tenant_is_not_found(gate: Gate) -> None:
         assert client.jobs.get(job_id=submitted).job.dataset == "acme--jobs"
 
 
+def test_trials_and_trajectories_of_another_tenant_are_not_found(gate: Gate, book: str) -> None:
+    absent = "acme--kooo"
+    with gate.client("acme") as client:
+        client.evidence.start_trials(dataset=book)
+        served = client.evidence.recall(dataset=book, session_id="one", query_text="commit").serving_id
+        before = client.evidence.get_trials(dataset=book)
+    with gate.client("evil") as client:
+        calls = {
+            "recall": lambda name: client.evidence.recall(dataset=name, session_id="one", query_text="commit"),
+            "report": lambda name: client.evidence.report_outcome(dataset=name, serving_id=served, succeeded=True),
+            "trials": lambda name: client.evidence.get_trials(dataset=name),
+            "stop": lambda name: client.evidence.stop_trials(dataset=name),
+            "effects": lambda name: client.evidence.get_effects(dataset=name),
+            "trajectories": lambda name: client.archive.list_trajectories(dataset=name),
+            "deletion": lambda name: client.archive.delete_archive(dataset=name),
+        }
+        for name, call in calls.items():
+            here, nowhere = outcome(lambda call=call: call(book)), outcome(lambda call=call: call(absent))
+            assert (here[0], name) == ("NOT_FOUND", name)
+            assert here[1].replace(book, absent) == nowhere[1]
+        # The id of a serving alone reaches nothing, either.
+        client.evidence.start_trials(dataset="evil--book")
+        with pytest.raises(NotFound) as caught:
+            client.evidence.report_outcome(dataset="evil--book", serving_id=served, succeeded=True)
+        assert caught.value.reason == "SERVING_NOT_FOUND"
+    with gate.client("acme") as client:
+        assert client.evidence.get_trials(dataset=book) == before
+        client.evidence.stop_trials(dataset=book)
+
+
 def test_collections_belong_to_their_tenant(gate: Gate) -> None:
     for who in ("acme", "evil"):
         with gate.client(who) as client:

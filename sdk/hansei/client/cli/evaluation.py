@@ -55,6 +55,29 @@ def blame(file: File, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def lift(
+    base_url: Annotated[str, typer.Option(help="The OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")],
+    model: Annotated[str, typer.Option(help="The model; without it, the first that the server lists.")] = "",
+    tasks: Annotated[int, typer.Option(help="Test tasks.", min=1, max=1000)] = 60,
+    tokens: Annotated[int, typer.Option(help="Tokens of memory in a prompt, of four characters each.", min=1)] = 150,
+    seed: Annotated[int, typer.Option(help="The seed of the made-up world: its tools and conventions.")] = 1,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="A file that keeps the scores of prompts for the next measurement.", dir_okay=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure with a model how much more often it makes the right call with hansei's bullets, and with other memories.
+
+    In a made-up world with twelve conventions that no model can know, 120 trajectories are learned offline in a
+    temporary playbook. Then the model chooses its calls in other tasks. OPENAI_API_KEY is sent if it is set.
+    """
+    from hansei.client.cli.lift import measure_lift
+
+    print_result(measure_lift(base_url, model, tasks, tokens, seed, cache), as_json, "scores.render_lift")
+
+
+@app.command()
 def guards(
     train: Annotated[
         Path, typer.Argument(metavar="TRAIN", help="The trajectories to mine guards from.", exists=True, dir_okay=False)
@@ -88,10 +111,11 @@ def foresight(
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often the playbook warns of an error before it happens.
+    """Measure how often the playbook tells how to avoid an error before it happens.
 
     Reads the trajectories of FILE in order: for each tool error, do the top five bullets for what happened before, all
-    learned from earlier trajectories, warn of it? Then the trajectory is learned, offline, in a temporary playbook.
+    learned from earlier trajectories, hold the value or the call that worked afterwards? Simple memories are measured
+    beside, and whether a bullet warns of the error. Then the trajectory is learned, offline, in a temporary playbook.
     """
     from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 

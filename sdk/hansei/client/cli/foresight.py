@@ -1,22 +1,23 @@
 """Foresight: a measure, without any model, of how much learning helps.
 
-Trajectories come in order. Before one is learned, each tool error in it is a test: would the playbook have warned the
-agent? It would if one of the top five bullets for what happened before the error, learned from earlier trajectories,
-names the operation and the error. Then the trajectory is learned, with the earlier ones of its task as siblings. Two
-baselines are measured with the playbook: all insights without curation, searched in the same way; and five random
-bullets of the playbook.
+Trajectories come in order. Before one is learned, each tool error in it is a test of the top five bullets for what
+happened before the error, learned from earlier trajectories. Do they tell how to avoid it (`avoidance.py`)? And do they
+warn of it, that is, does one name the operation and the error? Then the trajectory is learned, with the earlier ones of
+its task as siblings. For warnings, two baselines are measured as well: all insights without curation, searched in the
+same way; and five random bullets of the playbook.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import comb
 from typing import TYPE_CHECKING
 
+from hansei.client.cli.avoidance import Avoidance
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, retry_while_behind
 from hansei.client.pages import join_pages
@@ -50,6 +51,8 @@ class FailedToolCall:
     operation: str
     arguments: str
     error: str
+    remedies: Sequence[str] = ()
+    """The values and calls that worked afterwards in the same trajectory."""
 
     @property
     def error_kind(self) -> str:
@@ -84,6 +87,9 @@ class ForesightCounts:
     playbook: ForesightHits = field(default_factory=ForesightHits)
     uncurated: ForesightHits = field(default_factory=ForesightHits)
     random: ForesightHits = field(default_factory=ForesightHits)
+    repaired: int = 0
+    avoided: Mapping[str, float] = field(default_factory=dict)
+    """The share of the repaired errors that each memory tells how to avoid."""
 
     def document(self) -> dict[str, object]:
         """Return counts and shares as JSON."""
@@ -91,6 +97,8 @@ class ForesightCounts:
             "trajectories": self.trajectories,
             "errors": self.errors,
             "errors_seen_before": self.seen,
+            "errors_repaired": self.repaired,
+            "tells_how_to_avoid": dict(self.avoided),
             "bullets": self.bullets,
             "duplicates": self.duplicates,
             "foreseen": self.playbook.of_all,
@@ -116,6 +124,7 @@ class ForesightMeter:
     bullets: list[Bullet] = field(default_factory=list)
     insights: list[Bullet] = field(default_factory=list)
     earlier: list[Trajectory] = field(default_factory=list)
+    avoidance: Avoidance = field(default_factory=Avoidance)
 
     def measure(self, records: Sequence[TrajectoryRecord]) -> Iterator[ForesightCounts]:
         """Yield the counts after each trajectory. All must be of one dataset. Raises the error of a failed learning."""
@@ -125,11 +134,14 @@ class ForesightMeter:
         for record in records:
             calls = [FailedToolCall(**call) for call in load_server().find_failed_calls(record.trajectory)]
             counts = self._count_warnings(counts, record.trajectory.dataset, calls)
+            self.avoidance.learn(calls, load_server().find_working_calls(record.trajectory))
             self._learn(record)
             self.kinds.update((call.error_kind, call) for call in calls)
             counts = replace(
                 counts,
                 trajectories=counts.trajectories + 1,
+                repaired=self.avoidance.repaired,
+                avoided=self.avoidance.shares(),
                 bullets=len(self.bullets),
                 duplicates=count_duplicates(self.bullets, self.kinds.values()),
             )
@@ -141,7 +153,11 @@ class ForesightMeter:
         queries = [query_before(call) for call in calls]
         results = self._search(dataset, queries)
         counts = replace(counts, errors=counts.errors + len(calls))
+        first_calls: set[str] = set()
         for call, query, bullets in zip(calls, queries, results, strict=True):
+            if call.remedies and call.operation not in first_calls:
+                self.avoidance.count(call, [bullet.content for bullet in bullets])
+            first_calls.add(call.operation)
             is_seen = call.error_kind in self.kinds
             counts = replace(
                 counts,

@@ -1,15 +1,20 @@
 /** One bullet: its text, its sources and its history. */
 
+import { fetchAll } from "../api.js";
 import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
 import { edit, forget } from "../edits.js";
-import { bulletHistory } from "../endpoints.js";
-import { plural, word } from "../format.js";
+import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
+import { bulletHistory, effectHistory, effects } from "../endpoints.js";
+import { count, plural, word } from "../format.js";
 import { icon } from "../icons.js";
 import { chip, confidence, facts, state, votes, when } from "../parts.js";
 import { link } from "../router.js";
 import { showEmpty, load } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
+
+const PAGE = 1000;
+const MOST = 10_000;
 
 /** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
 export function detail(dataset, bullet, signal, close, current) {
@@ -19,6 +24,13 @@ export function detail(dataset, bullet, signal, close, current) {
     signal,
     () => bulletHistory(dataset, bullet.id, signal),
     (revisions) => renderHistory(dataset, revisions),
+  );
+  const measured = h("div", null);
+  load(
+    measured,
+    signal,
+    () => readEvidence(dataset, bullet.id, signal),
+    (found) => renderEvidence(dataset, found),
   );
   return [
     h(
@@ -42,6 +54,8 @@ export function detail(dataset, bullet, signal, close, current) {
         )
       : null,
     renderFacts(dataset, bullet),
+    h("h3", null, "Evidence"),
+    measured,
     h("h3", null, "History"),
     past,
   ];
@@ -67,6 +81,37 @@ function renderFacts(dataset, bullet) {
     ["Keywords", keywords],
     ["Indexed as", indexed],
   ]);
+}
+
+/** The trial of the newest text, and how its effect developed; null if it is not measured. */
+async function readEvidence(dataset, id, signal) {
+  const trials = await fetchAll((token) => effects(dataset, { page_size: PAGE, page_token: token }, signal), "effects", MOST);
+  const own = trials.filter(({ bullet_id: other }) => other === id);
+  if (!own.length) return null;
+  const newest = own.reduce((latest, trial) => (Date.parse(trial.since) > Date.parse(latest.since) ? trial : latest));
+  const development = await effectHistory(dataset, { bullet_id: id }, signal);
+  return { ...newest, development: development.points };
+}
+
+function renderEvidence(dataset, trial) {
+  const page = h("a", { href: link(["evidence", dataset]) }, "All effects");
+  if (!trial) return h("p", { class: "muted" }, "Not measured: no session of a trial was served it. ", page);
+  const { effect, state: present, development } = trial;
+  const { served, withheld } = effect;
+  const label = describeCurve("Success with the bullet less success without it", development);
+  const both = isCompared(effect);
+  return [
+    facts([
+      ["State", state(word(present, "BULLET_STATE_"))],
+      ["With it", `${plural(served.sessions, "session")}, success ${rate(served)}`],
+      ["Without it", `${plural(withheld.sessions, "session")}, success ${rate(withheld)}`],
+      ["Difference", both ? `${points(effect.difference)} points` : null],
+      ["95 % interval", both ? interval(effect) : null],
+      ["Evidence", both ? `${shortEvidence(effect.evidence)} of ${count(Math.round(trial.required_evidence))} required` : null],
+    ]),
+    label ? drawCurve(label, development) : null,
+    h("p", null, page),
+  ];
 }
 
 function sources(dataset, { sources: all, source_trajectory: first }) {

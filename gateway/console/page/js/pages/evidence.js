@@ -1,10 +1,10 @@
 /** The effects of the playbook and of each bullet, with intervals, the decisions, and the state of the trials. */
 
 import { fetchAll } from "../api.js";
-import { drawBandChart } from "../chart.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { ask } from "../dialog.js";
-import { fill, h, s } from "../dom.js";
+import { fill, h } from "../dom.js";
+import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
 import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials, undoDecision } from "../endpoints.js";
 import { count, plural, word } from "../format.js";
 import { head, state, when } from "../parts.js";
@@ -13,8 +13,6 @@ import { change, load, showEmpty } from "../states.js";
 
 const PAGE = 1000;
 const MOST = 200;
-/** Evidence beyond this decides also among many bullets. */
-const MUCH = 10000;
 const NUMBERS = ["With it", "Success", "Without", "Success", "Difference", "Evidence"];
 
 export const title = ({ dataset }) => `Evidence ${dataset}`;
@@ -59,7 +57,7 @@ class Evidence {
       status,
       measured: measured.slice(0, MOST),
       worth,
-      points: development.points,
+      development: development.points,
       decided: decided.decisions,
       texts: await this.texts(measured),
     };
@@ -72,7 +70,7 @@ class Evidence {
     return new Map(found.bullets.map(({ id, content }) => [id, content]));
   }
 
-  draw({ status, measured, worth, points, decided, texts }) {
+  draw({ status, measured, worth, development, decided, texts }) {
     fill(this.count, status.policy ? plural(status.sessions, "session") : "");
     if (!status.policy) {
       const text =
@@ -85,7 +83,7 @@ class Evidence {
       h("p", { class: "muted" }, describe(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
-      drawLift(points),
+      drawLift(development),
       h("h2", null, "Effects"),
       measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
       h("h2", null, "Decisions"),
@@ -109,21 +107,21 @@ class Evidence {
 
   row(name, effect, present) {
     const { served, withheld } = effect;
-    const isCompared = Number(served.sessions) > 0 && Number(withheld.sessions) > 0;
+    const both = isCompared(effect);
     const numbers = [
       count(served.sessions),
       rate(served),
       count(withheld.sessions),
       rate(withheld),
-      isCompared ? points(effect.difference) : "–",
+      both ? points(effect.difference) : "–",
     ];
     return h(
       "tr",
       null,
       h("td", { class: "effect-name" }, name),
       numbers.map((value) => h("td", { class: "number" }, value)),
-      h("td", null, isCompared ? interval(effect) : "–"),
-      h("td", { class: "number" }, isCompared ? shortEvidence(effect.evidence) : "–"),
+      h("td", null, both ? interval(effect) : "–"),
+      h("td", { class: "number" }, both ? shortEvidence(effect.evidence) : "–"),
       h("td", null, present),
     );
   }
@@ -202,49 +200,10 @@ class Evidence {
   }
 }
 
-const points = (difference) => `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
-const shortEvidence = (value) => {
-  if (Number(value) >= MUCH) return `over ${count(MUCH)}`;
-  return Number(value) < 100 ? Number(value).toPrecision(3) : count(Math.round(Number(value)));
-};
-const rate = ({ sessions, success_rate: share }) => (Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–");
-
-/** What the whole playbook is worth, session by session; nothing before both arms have a session. */
+/** What the whole playbook is worth, session by session. */
 function drawLift(history) {
-  const compared = history.filter(({ effect: { served, withheld } }) => Number(served.sessions) && Number(withheld.sessions));
-  if (compared.length < 2) return null;
-  const curve = compared.map(({ effect: { served, withheld, difference, lower, upper } }) => ({
-    x: Number(served.sessions) + Number(withheld.sessions),
-    y: Number(difference),
-    low: Number(lower),
-    high: Number(upper),
-  }));
-  const { x, y, low, high } = curve.at(-1);
-  const label =
-    `Success with the playbook less success without it: ${points(y)} points after ${plural(x, "session")}, ` +
-    `95 % interval ${points(low)} to ${points(high)}.`;
-  return [
-    h("h2", null, "Worth of the playbook"),
-    h("p", { class: "muted" }, label),
-    drawBandChart({ points: curve, label, unit: "sessions", format: points }),
-  ];
-}
-
-/** The interval from −100 to 100 points as a line, the difference as a dot; the numbers stand beside it. */
-function interval({ difference, lower, upper }) {
-  const x = (value) => 50 + 50 * Number(value);
-  return h(
-    "span",
-    { class: "interval" },
-    s(
-      "svg",
-      { viewBox: "0 0 100 12", width: "100", height: "12", "aria-hidden": "true" },
-      s("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
-      s("line", { class: "span", x1: x(lower), x2: x(upper), y1: 6, y2: 6 }),
-      s("circle", { class: "mark", cx: x(difference), cy: 6, r: 3 }),
-    ),
-    h("span", { class: "number" }, `${points(lower)} to ${points(upper)}`),
-  );
+  const label = describeCurve("Success with the playbook less success without it", history);
+  return label ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)] : null;
 }
 
 function describe({ running, sessions, sessions_without_outcome: missing }) {

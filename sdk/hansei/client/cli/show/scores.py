@@ -34,6 +34,18 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
 
 
+def render_lift(report: Mapping[str, Any]) -> RenderableType:
+    """Show the scores of each memory, and how much better hansei is in the same tasks."""
+    table = make_score_table("memory", "right call", "95 %", "probability", "tasks done", "95 %", "hansei is better by")
+    for row in report["rows"]:
+        shares = [f"{row[name]:.3f}" for name in ("right_call", "probability", "success")]
+        better = row["hansei_minus_this_right_call"]
+        table.add_row(row["memory"], shares[0], row["right_call_95"], shares[1], shares[2], row["success_95"], better)
+    world = f"{report['world']}, {count_noun(report['tasks'], 'task')}, {report['tokens']} tokens of memory"
+    note = "last column: difference of the right calls in the same tasks, 95 %; an interval with 0 shows no difference"
+    return Group(table, Text(f"{world}; {report['method']}", FAINT), Text(note, FAINT))
+
+
 def render_guards(report: Mapping[str, Any]) -> RenderableType:
     """Show the coverage and the false alarms of mined guards by domain, of trivial rules, and the guards."""
     table = make_score_table("rule", "failing runs", "95 %", "passing runs", "95 %")
@@ -71,11 +83,15 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
 
 
 def render_foresight(counts: ForesightCounts) -> RenderableType:
-    """Show the foresight of the playbook, of the insights without curation, and of random bullets."""
+    """Show how often memories tell how to avoid an error, and how often the playbook warns of one."""
+    avoided = make_score_table("tells how to avoid it", "of repaired errors")
+    for name, share in counts.avoided.items():
+        avoided.add_row(name, f"{share:.3f}")
     table = make_score_table("warned by", "of all errors", "of those seen before")
     for source in ("playbook", "uncurated", "random"):
         shares = counts.shares(getattr(counts, source))
         table.add_row(source, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")
     totals = f"{count_noun(counts.errors, 'error')}, {counts.seen} seen before, {counts.trajectories} trajectories"
     bullets = f"{count_noun(counts.bullets, 'bullet')}, {count_noun(counts.duplicates, 'duplicate')}"
-    return Group(table, Text(f"{totals}, {bullets}", FAINT))
+    repaired = f"{counts.repaired} first failing calls of an operation that a later call repaired"
+    return Group(avoided, Text(repaired, FAINT), table, Text(f"{totals}, {bullets}", FAINT))

@@ -212,9 +212,9 @@ def _run_errand(
     calls: list[MadeUpCall] = []
     for tool, template in world.lookups:
         if chance.random() < 0.35:
-            calls.append(MadeUpCall(tool, _fill(template, values, chance)))
+            calls.append(MadeUpCall(tool, fill_template(template, values, chance)))
     for tool, template in convention.calls:
-        arguments = _fill(template, values, chance)
+        arguments = fill_template(template, values, chance)
         if breaks and tool == convention.also:
             continue
         if tool != convention.tool_called or not breaks:
@@ -231,15 +231,15 @@ def _run_errand(
                 return calls, False
             if chance.random() < 0.5 and world.lookups:
                 lookup, fields = chance.choice(list(world.lookups))
-                calls.append(MadeUpCall(lookup, _fill(fields, values, chance)))
-            again = _fill(template, values, chance)
+                calls.append(MadeUpCall(lookup, fill_template(fields, values, chance)))
+            again = fill_template(template, values, chance)
             calls.append(
                 MadeUpCall(tool, _spoil(convention, again, values, chance), convention.error.format_map(values))
             )
         if convention.also:
             extra = next(fields for name, fields in convention.calls if name == convention.also)
-            calls.append(MadeUpCall(convention.also, _fill(extra, values, chance)))
-        calls.append(MadeUpCall(tool, _fill(template, values, chance)))
+            calls.append(MadeUpCall(convention.also, fill_template(extra, values, chance)))
+        calls.append(MadeUpCall(tool, fill_template(template, values, chance)))
     return calls, not breaks or convention.kind != "no error"
 
 
@@ -256,7 +256,8 @@ def _spoil(convention: Convention, arguments: Arguments, values: Values, chance:
     return {**arguments, convention.argument: wrong}
 
 
-def _fill(template: Mapping[str, str], values: Values, chance: random.Random) -> Arguments:
+def fill_template(template: Mapping[str, str], values: Values, chance: random.Random) -> Arguments:
+    """Return the arguments of a template with the values of a task."""
     return {name: json.loads(_fill_text(value, values, chance)) for name, value in template.items()}
 
 

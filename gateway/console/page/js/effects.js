@@ -1,0 +1,63 @@
+/** Effects in words, numbers and charts, for the page of a dataset and for that of a bullet. */
+
+import { drawBandChart } from "./chart.js";
+import { h, s } from "./dom.js";
+import { count, plural } from "./format.js";
+
+/** Evidence beyond this decides also among many bullets. */
+const MUCH = 10000;
+
+/** A difference of shares in points of a hundred. */
+export const points = (difference) =>
+  `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
+
+export const shortEvidence = (value) => {
+  if (Number(value) >= MUCH) return `over ${count(MUCH)}`;
+  return Number(value) < 100 ? Number(value).toPrecision(3) : count(Math.round(Number(value)));
+};
+
+/** The success rate of an arm. */
+export const rate = ({ sessions, success_rate: share }) =>
+  Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–";
+
+/** Whether both arms have a session. */
+export const isCompared = ({ served, withheld }) => Number(served.sessions) > 0 && Number(withheld.sessions) > 0;
+
+/** How an effect developed, in a sentence; empty before there is a line to draw. */
+export function describeCurve(what, history) {
+  const curve = readCurve(history);
+  if (curve.length < 2) return "";
+  const { x, y, low, high } = curve.at(-1);
+  return `${what}: ${points(y)} points after ${plural(x, "session")}, 95 % interval ${points(low)} to ${points(high)}.`;
+}
+
+/** How an effect developed, session by session, with its interval. */
+export const drawCurve = (label, history) =>
+  drawBandChart({ points: readCurve(history), label, unit: "sessions", format: points });
+
+const readCurve = (history) =>
+  history
+    .filter(({ effect }) => isCompared(effect))
+    .map(({ effect: { served, withheld, difference, lower, upper } }) => ({
+      x: Number(served.sessions) + Number(withheld.sessions),
+      y: Number(difference),
+      low: Number(lower),
+      high: Number(upper),
+    }));
+
+/** The interval from −100 to 100 points as a line, the difference as a dot; the numbers stand beside it. */
+export function interval({ difference, lower, upper }) {
+  const x = (value) => 50 + 50 * Number(value);
+  return h(
+    "span",
+    { class: "interval" },
+    s(
+      "svg",
+      { viewBox: "0 0 100 12", width: "100", height: "12", "aria-hidden": "true" },
+      s("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
+      s("line", { class: "span", x1: x(lower), x2: x(upper), y1: 6, y2: 6 }),
+      s("circle", { class: "mark", cx: x(difference), cy: 6, r: 3 }),
+    ),
+    h("span", { class: "number" }, `${points(lower)} to ${points(upper)}`),
+  );
+}

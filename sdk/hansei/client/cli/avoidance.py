@@ -1,0 +1,71 @@
+"""Does what is served say how to avoid an error? It must hold the value or the call that worked afterwards.
+
+Each operation's first failing call in a trajectory is a test, if a later call repaired it. The query has only what
+happened before. Simple memories of the same earlier trajectories are measured beside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hansei.client.cli.foresight import FailedToolCall
+
+PLAYBOOK = "playbook"
+JOINED_ERRORS = "errors joined for each tool"
+COMMONEST_ERRORS = "the five commonest errors"
+WORKING_CALLS = "last five working calls of the tool"
+SHOWN = 5
+MIN_CHARS = 2
+"""Shorter values, such as a digit, occur in any text."""
+
+
+def tells_how(texts: Sequence[str], call: FailedToolCall) -> bool:
+    """Return whether a text names the operation of a failing call, and a value or call that worked afterwards."""
+    return any(_holds(text, call.operation) and any(_holds(text, remedy) for remedy in call.remedies) for text in texts)
+
+
+def _holds(text: str, part: str) -> bool:
+    pattern = rf"(?<!\w){re.escape(part.casefold())}(?!\w)"
+    return len(part) >= MIN_CHARS and re.search(pattern, text.casefold()) is not None
+
+
+@dataclass(slots=True)
+class Avoidance:
+    """The tests so far, and how many each memory passed; `working_calls` is fed with all trajectories."""
+
+    repaired: int = 0
+    passed: Counter[str] = field(default_factory=Counter)
+    _errors: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _working_calls: defaultdict[str, deque[str]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=SHOWN))
+    )
+
+    def count(self, call: FailedToolCall, served: Sequence[str]) -> None:
+        """Test the served texts and the simple memories on a failing call that was repaired."""
+        self.repaired += 1
+        memories: Mapping[str, Sequence[str]] = {
+            PLAYBOOK: served,
+            JOINED_ERRORS: [self._join_errors(call.operation)],
+            COMMONEST_ERRORS: [f"{name}: {error}" for (name, error), _ in self._errors.most_common(SHOWN)],
+            WORKING_CALLS: self._working_calls[call.operation],
+        }
+        self.passed.update(name for name, texts in memories.items() if tells_how(list(texts), call))
+
+    def learn(self, calls: Sequence[FailedToolCall], working_calls: Sequence[tuple[str, str]]) -> None:
+        """Add the errors and the working calls (operation, arguments) of a trajectory to the simple memories."""
+        self._errors.update((call.operation, call.error) for call in calls)
+        for operation, arguments in working_calls:
+            self._working_calls[operation].append(f"{operation} {arguments}")
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of the tests that each memory passed; 0 without tests."""
+        names = (PLAYBOOK, JOINED_ERRORS, COMMONEST_ERRORS, WORKING_CALLS)
+        return {name: round(self.passed[name] / self.repaired, 4) if self.repaired else 0.0 for name in names}
+
+    def _join_errors(self, operation: str) -> str:
+        return f"{operation}: {'; '.join(error for name, error in self._errors if name == operation)}"

@@ -1,0 +1,95 @@
+"""Worked examples of an operation: requests and the calls that fulfilled them, without the failed ones.
+
+Values that recur in several tasks and decide another argument are kinds of a thing; each gets an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from services.curator.domain.evidence import Evidence, Example, Observation, list_argument_names
+from services.curator.domain.playbook import Source
+
+MIN_TASKS = 2
+MAX_SHOWN = 4
+MAX_KINDS = 6
+"""An argument with more recurring values than this does not tell kinds apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """An example of a playbook; `heading` is the key of its bullet, which a better example replaces."""
+
+    heading: str
+    text: str
+    shown: str
+    sources: tuple[Source, ...]
+
+
+def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
+    """Yield the examples of an operation that two tasks completed with it.
+
+    Lookups complete no task; their examples would only displace others.
+    """
+    operation = evidence.operation
+    completes = any(example.calls[-1].startswith(f"`{operation}`") for example in evidence.examples)
+    if not completes or len(evidence.examples) < MIN_TASKS:
+        return
+    sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
+    needed = _find_needed_operations(evidence)
+    for key, example in _choose(evidence).items():
+        calls = [call for call in example.calls if call.split("`")[1] in needed]
+        shown = f'"{example.request}" → {", ".join(calls)}'
+        yield WorkedExample(f"Example of `{operation}`{key}", f"Example of `{operation}`: {shown}", shown, sources)
+
+
+def _find_needed_operations(evidence: Evidence) -> set[str]:
+    """Return the operation and those that every successful trajectory with it called: the others were not needed."""
+    passed = [item for item in evidence.observations if item.passed is True and not item.error]
+    called = [{*item.others} for item in passed]
+    return {evidence.operation} | (set.intersection(*called) if called else set())
+
+
+def _choose(evidence: Evidence) -> dict[str, Example]:
+    """Return the shortest example, and one for each further kind."""
+    values: dict[str, Mapping[str, str]] = {}
+    for item in evidence.observations:
+        if not item.error:
+            values.setdefault(item.trajectory, item.values)
+    chosen = {"": evidence.examples[0]}
+    for name, kinds in _find_kinds(evidence).items():
+        for kind in kinds:
+            if len(chosen) == MAX_SHOWN:
+                return chosen
+            if any(values.get(example.trajectory, {}).get(name) == kind for example in chosen.values()):
+                continue
+            fitting = (item for item in evidence.examples if values.get(item.trajectory, {}).get(name) == kind)
+            example = next(fitting, None)
+            if example is not None:
+                chosen[f" with `{name}` {kind}"] = example
+    return chosen
+
+
+def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
+    """Return the values that recur in several tasks, of the arguments that have a few of them."""
+    worked = [item for item in evidence.observations if not item.error]
+    kinds: dict[str, list[str]] = {}
+    for name in list_argument_names(worked):
+        tasks: dict[str, set[str]] = {}
+        for item in worked:
+            tasks.setdefault(item.values.get(name, ""), set()).add(item.task)
+        recurring = [value for value, seen in tasks.items() if len(seen) >= MIN_TASKS]
+        if 1 < len(recurring) <= MAX_KINDS and _decides_another(name, worked):
+            kinds[name] = recurring
+    return kinds
+
+
+def _decides_another(name: str, worked: Sequence[Observation]) -> bool:
+    """Return whether each value of an argument goes with one value of another argument, and no two with the same."""
+    for other in list_argument_names(worked):
+        pairs = {(item.values.get(name, ""), item.values.get(other, "")) for item in worked}
+        states, values = {state for state, _ in pairs}, {value for _, value in pairs}
+        if other != name and len(pairs) == len(states) == len(values):
+            return True
+    return False
