@@ -324,7 +324,7 @@ async def test_the_evaluation_in_an_answer_needs_no_second_call() -> None:  # P-
 
 
 @pytest.mark.parametrize("action", ["code_execute", "web_search"])
-async def test_no_model_judges_a_result_that_its_tool_measures(action: str) -> None:
+async def test_no_model_judges_a_result_with_a_measured_confidence(action: str) -> None:
     evaluator = ScriptedModel(verdict(0.1, 0.1))
     factors = {"llm_self_confidence": 1.0, "query_coverage": 1.0}
     computed = ToolResult(success=True, output="a", confidence_factors=factors)
