@@ -340,11 +340,7 @@ def test_a_job_of_another_tenant_is_not_found(gate: Gate) -> None:
         assert client.jobs.get(job_id=submitted).job.dataset == "acme--jobs"
 
 
-<<<<<<< HEAD
-def test_another_tenants_trials_and_trajectories_are_not_there(gate: Gate, book: str) -> None:
-=======
 def test_trials_and_trajectories_of_another_tenant_are_not_found(gate: Gate, book: str) -> None:
->>>>>>> words
     absent = "acme--kooo"
     with gate.client("acme") as client:
         client.evidence.start_trials(dataset=book)
