@@ -169,7 +169,7 @@ async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, 
         request.result = "other"
         with pytest.raises(RequestIdReused):
             await guards.ReportCall(request)
-        for arguments, rule in (("{", "is not JSON"), ("[1]", "must be an object")):
+        for arguments, rule in (("{", "is not JSON"), ("[1]", "must be a JSON object")):
             call = pb.GuardedCall(tool="t", arguments=arguments)
             with pytest.raises(InvalidCallArguments, match=rf"call.arguments .* {rule}"):
                 await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s", call=call))
