@@ -88,7 +88,7 @@ async function readEvidence(dataset, id, signal) {
   const trials = await fetchAll((token) => effects(dataset, { page_size: PAGE, page_token: token }, signal), "effects", MOST);
   const own = trials.filter(({ bullet_id: other }) => other === id);
   if (!own.length) return null;
-  const newest = own.reduce((latest, trial) => (Date.parse(trial.since) > Date.parse(latest.since) ? trial : latest));
+  const newest = own.reduce((latest, trial) => (Date.parse(trial.state_started_at) > Date.parse(latest.state_started_at) ? trial : latest));
   const development = await effectHistory(dataset, { bullet_id: id }, signal);
   return { ...newest, development: development.points };
 }

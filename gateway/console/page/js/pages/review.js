@@ -272,15 +272,15 @@ function renderSources(dataset, { delta: { sources }, source_trajectory: whole }
   return all.length ? renderSourceLinks(dataset, all) : null;
 }
 
-function renderProposal({ delta, present }) {
+function renderProposal({ delta, current_bullet: current }) {
   if (delta.type === "DELTA_TYPE_ADD") return h("p", { class: "text lead" }, delta.content);
-  if (!present)
+  if (!current)
     return [
       h("p", { class: "text lead" }, delta.content),
       h("p", { class: "bad" }, "Its bullet does not exist any more."),
     ];
-  if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, present.content));
-  return drawDiff(present.content, delta.content);
+  if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, current.content));
+  return drawDiff(current.content, delta.content);
 }
 
 /** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
