@@ -32,7 +32,11 @@ class Work:
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     """A hansei of its own, because an inbox shows everything; its gateway reaches no reflector."""
     http = f"127.0.0.1:{systems.free_port()}"
-    gone = {"REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}", "HANSEI_BULK_ATTEMPTS": "1"}
+    gone = {
+        "REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}",
+        "HANSEI_BULK_ATTEMPTS": "1",
+        "HANSEI_BULK_OUTAGE_SECONDS": "0",
+    }
     with systems.one_process(tmp_path_factory.mktemp("services")) as system:
         peers = dict.fromkeys(systems.PEERS, system.address)
         with (

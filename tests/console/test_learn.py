@@ -38,7 +38,8 @@ def without_a_reflector(stack: Stack, data: Path, **environment: str) -> Iterato
 @pytest.fixture(scope="module")
 def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway whose runs are dead letters at once."""
-    with without_a_reflector(stack, tmp_path_factory.mktemp("giving-up"), HANSEI_BULK_ATTEMPTS="1") as url:
+    one_attempt = {"HANSEI_BULK_ATTEMPTS": "1", "HANSEI_BULK_OUTAGE_SECONDS": "0"}
+    with without_a_reflector(stack, tmp_path_factory.mktemp("giving-up"), **one_attempt) as url:
         yield url
 
 

@@ -137,7 +137,11 @@ def test_a_failed_trajectory_is_a_dead_letter_with_a_reason_and_can_be_retried(
 ) -> None:
     peers = dict.fromkeys(systems.PEERS, system.address)
     gone = {**peers, "REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}"}
-    quick = {"HANSEI_BULK_ATTEMPTS": "2", "HANSEI_BULK_RETRY_BASE_SECONDS": "0.01"}
+    quick = {
+        "HANSEI_BULK_ATTEMPTS": "2",
+        "HANSEI_BULK_OUTAGE_SECONDS": "0",
+        "HANSEI_BULK_RETRY_BASE_SECONDS": "0.01",
+    }
     with systems.one_service(tmp_path, "gateway", **gone, **quick) as gateway, jobs_at(gateway.address) as jobs:
         job = jobs.submit(dataset, runs(dataset, 7))
         ended = jobs.until_ended(job.job_id)

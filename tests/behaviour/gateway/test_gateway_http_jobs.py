@@ -103,6 +103,7 @@ def test_dead_letters_are_listed_and_retried(stack: Stack, tmp_path: Path, datas
         "REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}",
         "HANSEI_HTTP_ADDRESS": address,
         "HANSEI_BULK_ATTEMPTS": "1",
+        "HANSEI_BULK_OUTAGE_SECONDS": "0",
     }
     with (
         systems.one_service(tmp_path, "gateway", **alone),
