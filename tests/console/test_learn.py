@@ -46,7 +46,11 @@ def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def patient(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway whose jobs wait for long."""
-    pause = {"HANSEI_BULK_ATTEMPTS": "9", "HANSEI_BULK_RETRY_BASE_SECONDS": "600"}
+    pause = {
+        "HANSEI_BULK_ATTEMPTS": "9",
+        "HANSEI_BULK_OUTAGE_SECONDS": "0",
+        "HANSEI_BULK_RETRY_BASE_SECONDS": "600",
+    }
     with without_a_reflector(stack, tmp_path_factory.mktemp("patient"), **pause) as url:
         yield url
 
