@@ -110,7 +110,7 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
         if len(runs) == MAX_TRAJECTORIES:
             raise MalformedTrajectory(
                 "file",
-                run.trajectory.id,
+                run.trajectory.id or f"trajectory {MAX_TRAJECTORIES + 1}",
                 f"is beyond the limit: a file may have at most {MAX_TRAJECTORIES} trajectories",
             )
         runs.append(_add_id(run))
