@@ -188,7 +188,7 @@ def test_wrong_usage_is_named(hansei: Hansei, lessons: str, project: Path) -> No
     cases: list[tuple[list[object], str]] = [
         (["--glob", "*.py"], "need --to"),
         (["--to", "skill", "--glob", "*.py"], "has no globs"),
-        (["--to", "skill", "--revision", 1], "drop --revision"),
+        (["--to", "skill", "--revision", 1], "omit --revision"),
         (["../AGENTS.md", "--to", "agents-md"], "is not in"),
         (["skills/My_Skill/SKILL.md", "--to", "skill"], "a skill is a file NAME/SKILL.md"),
     ]
