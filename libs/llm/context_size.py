@@ -31,7 +31,7 @@ async def read_context_tokens(client: HttpClient, base_url: str, key: str, model
     """
     address = base_url.rstrip("/")
     models, props = await asyncio.gather(
-        _read(client, f"{address}/models", key), _read(client, f"{address.removesuffix('/v1')}/props", key)
+        _read_page(client, f"{address}/models", key), _read_page(client, f"{address.removesuffix('/v1')}/props", key)
     )
     entry = _find_entry(models, model)
     served = next(_list_sizes(entry, _MODEL_FIELDS), None)
@@ -43,7 +43,7 @@ async def read_context_tokens(client: HttpClient, base_url: str, key: str, model
     return next(_list_sizes(_get_object(entry, "meta"), ("n_ctx", "n_ctx_train")), None)
 
 
-async def _read(client: HttpClient, url: str, key: str) -> Any:
+async def _read_page(client: HttpClient, url: str, key: str) -> Any:
     """Return the JSON of a page, None if there is none."""
     try:
         async with asyncio.timeout(READ_SECONDS):

@@ -102,8 +102,8 @@ class LLMSettings(ProviderSettings):
     """Maximum tokens of a reply. Empty: the provider's default."""
 
     llm_context_tokens: int | None = create_plain_field(None, ge=1_000)
-    """Tokens of the model's context, for prompt and reply. Longer prompts are reduced. Empty: as
-    the server states it, else learned from its error."""
+    """Tokens of the model's context, for prompt and reply. Longer prompts are reduced. Empty: as the server states it,
+    else learned from its error."""
 
     llm_structured_output: Literal["auto", "prompt"] = create_plain_field("auto")
     """Method for structured replies: `auto` sends a JSON schema, to backends that do not accept one the format

@@ -20,7 +20,7 @@ CONTRADICTION = "both are about the same subject, one of them with a negation"
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """Two bullets that a merge could not unite: `theirs` was added, as `new_id`."""
+    """Two bullets that a merge could not unite: `incoming_bullet` was added, as `new_id`."""
 
     existing_bullet: Bullet
     incoming_bullet: Bullet

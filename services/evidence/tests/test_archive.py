@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection, select
 
 from chassis.errors import HanseiError
 from hansei.evidence.v1 import archive_pb2, evidence_service_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
 from libs.storage.idempotency import IdempotencyKey
-from services.evidence.adapters.bodies import ObjectStore, compress, decompress
-from services.evidence.adapters.sql import archive_packs
-from services.evidence.adapters.sql.archive_repository import ArchiveRepository
-from services.evidence.adapters.sql.archive_schema import archive_pack
 from services.evidence.adapters.sql.repository import EvidenceRepository
-from services.evidence.domain.archive import Retention
 from services.evidence.domain.archive_errors import (
     ArchiveFull,
     ArchiveNotFound,
@@ -35,94 +27,23 @@ from services.evidence.domain.archive_errors import (
     TrajectoryRefused,
 )
 from services.evidence.domain.policy import TrialPolicy
-from services.evidence.rpc.servicer.archive import ArchiveServicer
-from services.evidence.usecases.archive import Archive, ArchiveLimits
-from services.evidence.usecases.archive_ports import NewPack, PackMember, StoredPack
+from services.evidence.tests.archives import (
+    DATASET,
+    LIMITS,
+    NOW,
+    list_ids,
+    make_trajectory,
+    open_archive,
+    read,
+    store,
+)
 from services.evidence.usecases.ports import OutcomeReport, RankedBullet
-from services.evidence.usecases.report_servings import ReportServings
 
-NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
-DATASET = "devtools"
-LIMITS = ArchiveLimits(1_000_000, 10_000_000, 10_000, Retention(365, 5_000_000))
 SECRET = "sk-abcdefgh12345678"
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@asynccontextmanager
-async def open_archive(
-    path: Path, limits: ArchiveLimits = LIMITS, objects: Path | str | None = None
-) -> AsyncIterator[tuple[ArchiveServicer, Archive, Clock]]:
-    clock = Clock()
-    evidence = EvidenceRepository(str(path / "evidence.db"))
-    database = evidence.database
-    await database.open()
-    archive = Archive(
-        ArchiveRepository(database, clock),
-        ObjectStore(objects.as_uri() if isinstance(objects, Path) else objects) if objects else None,
-        limits,
-        compress=compress,
-        decompress=decompress,
-        now=clock,
-    )
-    try:
-        report_servings = ReportServings(evidence, count_report=lambda is_counted, decisions: None)
-        yield ArchiveServicer(archive, report_servings, count_stored=lambda is_new: None), archive, clock
-    finally:
-        await database.close()
-
-
-def make_trajectory(trajectory_id: str = "t-1", **fields: Any) -> trajectory_pb2.Trajectory:
-    call = trajectory_pb2.ToolCall(id="1", name="bash", arguments=json.dumps({"command": "git push origin main"}))
-    steps = [
-        trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_ASSISTANT, name="coder", tool_calls=[call]),
-        trajectory_pb2.Step(
-            role=trajectory_pb2.STEP_ROLE_TOOL,
-            tool_call_id="1",
-            content="error: failed to push some refs to 'https://x/1'",
-        ),
-    ]
-    values: dict[str, Any] = {
-        "id": trajectory_id,
-        "dataset": DATASET,
-        "query": "push the branch",
-        "status": trajectory_pb2.TRAJECTORY_STATUS_FAILURE,
-        "steps": steps,
-        "used_bullet_ids": ["b-1"],
-        "cited_bullet_ids": ["b-2"],
-        "serving_ids": ["s-1"],
-    }
-    return trajectory_pb2.Trajectory(**(values | fields))
-
-
-async def store(servicer: ArchiveServicer, trajectory_id: str = "t-1", **fields: Any) -> pb.StoreTrajectoryResponse:
-    request = pb.StoreTrajectoryRequest(
-        dataset=DATASET, trajectory=make_trajectory(trajectory_id, **fields), ground_truth="done"
-    )
-    return await servicer.StoreTrajectory(request, None)
-
-
-async def read(servicer: ArchiveServicer, trajectory_id: str = "t-1", **fields: Any) -> pb.GetTrajectoryResponse:
-    return await servicer.GetTrajectory(
-        pb.GetTrajectoryRequest(dataset=DATASET, trajectory_id=trajectory_id, **fields), None
-    )
 
 
 def read_files(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
-
-
-async def list_ids(servicer: ArchiveServicer, **fields: Any) -> list[str]:
-    response = await servicer.ListTrajectories(pb.ListTrajectoriesRequest(dataset=DATASET, **fields), None)
-    return [trajectory.trajectory_id for trajectory in response.trajectories]
 
 
 async def test_a_trajectory_is_stored_once_and_read_whole(tmp_path: Path) -> None:
@@ -324,102 +245,19 @@ async def test_retention_deletes_the_oldest(tmp_path: Path) -> None:
 async def test_the_outcome_of_a_trajectory_is_reported_for_its_servings(
     tmp_path: Path, fields: dict[str, Any], outcome: float | None
 ) -> None:
-    async with open_archive(tmp_path) as (servicer, _, _):
-        evidence = servicer._report_servings._store  # type: ignore[attr-defined]
+    evidence = EvidenceRepository(str(tmp_path / "evidence.db"))
+    async with open_archive(evidence) as (servicer, _, _):
         key = IdempotencyKey.for_message(evidence_service_pb2.StartTrialsRequest(request_id=str(uuid4())))
         await evidence.start(key, DATASET, TrialPolicy(playbook_holdout=0.0))
         serving_id, _ = await evidence.serve(DATASET, "session", [RankedBullet("b-1", "0" * 16, None)])
         for _ in range(2):
             await store(servicer, serving_ids=[serving_id, "of-other-trials"], **fields)
         trials = await evidence.find_trials(DATASET)
+        assert trials is not None
         assert trials.reports.total == (outcome is not None)
         if outcome is not None:
             repeated = await evidence.report(DATASET, OutcomeReport(serving_id, outcome, is_correction=False))
             assert (repeated.counted, repeated.outcome) == (True, outcome)
-
-
-async def test_maintenance_packs_bodies_and_every_trajectory_stays_readable(tmp_path: Path) -> None:
-    async with open_archive(tmp_path) as (servicer, archive, _):
-        for number in range(20):
-            await store(servicer, f"t-{number}", query=f"push branch {number}")
-        before = (await archive.find_totals(DATASET)).size
-        await archive.maintain()
-        totals = await archive.find_totals(DATASET)
-        assert totals.size < before / 4
-        assert await archive.store.list_unpacked(DATASET, 99) == []
-        for number in range(20):
-            found = await read(servicer, f"t-{number}")
-            assert found.trajectory == make_trajectory(f"t-{number}", query=f"push branch {number}")
-        assert sum([(await read(servicer, f"t-{number}")).summary.bytes for number in range(20)]) == totals.size
-
-
-async def test_a_small_pack_grows_and_few_bodies_stay_alone(tmp_path: Path) -> None:
-    async with open_archive(tmp_path) as (servicer, archive, _):
-        for batch in range(3):
-            for number in range(8):
-                await store(servicer, f"t-{batch}-{number}")
-            await archive.maintain()
-        small = await archive.store.find_small_pack(DATASET, 10**6)
-        assert small is not None
-        assert len(small.members) == 24
-        await store(servicer, "alone")
-        await archive.maintain()
-        assert len(await archive.store.list_unpacked(DATASET, 99)) == 1
-
-
-async def test_large_packs_are_left_alone(tmp_path: Path) -> None:
-    limits = replace(LIMITS, trajectory_bytes=1_000_000, row_bytes=10**6)
-    async with open_archive(tmp_path, limits) as (servicer, archive, _):
-        for number in range(16):
-            await store(servicer, f"t-{number}", query=f"{number} " + "x" * 50_000)
-        await archive.maintain()
-        assert len(await _list_packs(archive)) == 4
-        assert (await read(servicer, "t-15")).trajectory.query.startswith("15 ")
-
-
-async def test_a_deleted_trajectory_leaves_its_pack(tmp_path: Path) -> None:
-    async with open_archive(tmp_path) as (servicer, archive, _):
-        for number in range(10):
-            await store(servicer, f"t-{number}", query=f"branch-{number}")
-        await archive.maintain()
-        await servicer.DeleteTrajectory(pb.DeleteTrajectoryRequest(dataset=DATASET, trajectory_id="t-3"), None)
-        (pack,) = await _list_packs(archive)
-        assert len(pack.members) == 9
-        assert b"branch-3" not in decompress(pack.body)
-        with pytest.raises(TrajectoryDeleted):
-            await read(servicer, "t-3")
-        for number in {*range(10)} - {3}:
-            assert (await read(servicer, f"t-{number}")).trajectory.query == f"branch-{number}"
-        totals = await archive.find_totals(DATASET)
-        assert (totals.trajectories, totals.size) == (9, len(pack.body))
-        await servicer.DeleteArchive(pb.DeleteArchiveRequest(dataset=DATASET), None)
-        assert await _list_packs(archive) == []
-        assert (await archive.find_totals(DATASET)).size == 0
-
-
-async def test_a_deletion_while_bodies_are_packed_wins(tmp_path: Path) -> None:
-    async with open_archive(tmp_path) as (servicer, archive, _):
-        for number in range(8):
-            await store(servicer, f"t-{number}")
-        unpacked = await archive.store.list_unpacked(DATASET, 99)
-        await servicer.DeleteTrajectory(pb.DeleteTrajectoryRequest(dataset=DATASET, trajectory_id="t-0"), None)
-        members = tuple(PackMember(number, 0, 1) for number, _ in unpacked)
-        assert not await archive.store.write_packs(DATASET, [NewPack(b"x", members)], [])
-        assert await _list_packs(archive) == []
-        assert (await read(servicer, "t-1")).trajectory == make_trajectory("t-1")
-
-
-async def _list_packs(archive: Archive) -> list[StoredPack]:
-    """Return all packs, after the bodies of deleted trajectories have left them."""
-    repository = archive.store
-    assert isinstance(repository, ArchiveRepository)
-    assert await repository.list_stale_packs(DATASET) == []
-
-    def work(connection: Connection) -> list[StoredPack]:
-        rows = connection.execute(select(archive_pack).order_by(archive_pack.c.number)).all()
-        return [archive_packs._load_pack(connection, row) for row in rows]
-
-    return await repository._database.read(work)
 
 
 async def test_large_bodies_are_objects(tmp_path: Path) -> None:

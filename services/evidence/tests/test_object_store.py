@@ -20,7 +20,7 @@ from chassis.errors import HanseiError
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from services.evidence.adapters.bodies import BodyMissing, ObjectStore
 from services.evidence.domain.archive_errors import ArchiveNotFound, ObjectStoreUnavailable
-from services.evidence.tests.test_archive import DATASET, LIMITS, list_ids, make_trajectory, open_archive, read, store
+from services.evidence.tests.archives import DATASET, LIMITS, list_ids, make_trajectory, open_archive, read, store
 from tests.support.systems import free_port
 
 ROOT = Path(__file__).parents[3]
