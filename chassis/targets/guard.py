@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chassis.targets.errors import EvaluationFailed
+from chassis.targets.evaluation import TargetEvaluation
 from chassis.targets.session import SessionHistory, ToolCallRequest
-from chassis.targets.target import Target, TargetEvaluation
+from chassis.targets.target import Target
 
 
 class GuardMode(IntEnum):

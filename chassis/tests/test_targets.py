@@ -9,9 +9,10 @@ import pytest
 from celpy.adapter import json_to_cel
 
 from chassis.targets.errors import EvaluationFailed, InvalidTarget
+from chassis.targets.evaluation import MAX_STEPS
 from chassis.targets.session import MAX_TEXT_CHARS, SessionHistory, ToolCallRequest
 from chassis.targets.syntax import MAX_NESTING, MAX_NODES, MAX_SOURCE_CHARS
-from chassis.targets.target import MAX_STEPS, Target
+from chassis.targets.target import Target
 
 ARGS = {
     "id": "A-1",

@@ -1,0 +1,190 @@
+"""The operators and functions of targets: their types are checked, and they take steps by the size of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
+from typing import Any
+
+from chassis.targets.errors import EvaluationFailed
+from chassis.targets.evaluation import CHARS_PER_STEP, MAX_TEXT_CHARS, Evaluate, TargetEvaluation
+from chassis.targets.session import MAX_KEY_ARGUMENTS_CHARS, SessionHistory, ToolCallRequest
+from chassis.targets.syntax import MAX_INTEGER
+
+
+def require_bool(value: Any) -> bool:
+    """Return the value of a condition. Raises EvaluationFailed unless it is true or false."""
+    if value is True or value is False:
+        return value
+    raise EvaluationFailed(f"has a condition of type {type(value).__name__}, must be true or false")
+
+
+def require_object(value: Any) -> dict[str, Any]:
+    """Return an object. Raises EvaluationFailed for another value."""
+    if isinstance(value, dict):
+        return value
+    raise EvaluationFailed(f"reads a field of {type(value).__name__}, must be an object")
+
+
+def require_text(value: Any) -> str:
+    """Return a text. Raises EvaluationFailed for another value."""
+    if isinstance(value, str):
+        return value
+    raise EvaluationFailed(f"has {type(value).__name__}, must be a text")
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def are_equal(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
+    """Return whether two values are equal; true and false equal no number."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, str) and isinstance(right, str):
+        evaluation.spend(1 + min(len(left), len(right)) // CHARS_PER_STEP)
+        return left == right
+    if isinstance(left, list) and isinstance(right, list):
+        evaluation.spend(1 + len(left))
+        return len(left) == len(right) and all(
+            are_equal(evaluation, first, second) for first, second in zip(left, right, strict=True)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        evaluation.spend(1 + len(left))
+        return left.keys() == right.keys() and all(are_equal(evaluation, left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def _contains(evaluation: TargetEvaluation, value: Any, container: Any) -> bool:
+    if isinstance(container, dict):
+        return isinstance(value, str) and value in container
+    if not isinstance(container, list):
+        raise EvaluationFailed(f"searches {type(container).__name__}, must be a list or an object")
+    return any(are_equal(evaluation, value, item) for item in container)
+
+
+def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[TargetEvaluation, Any, Any], bool]:
+    def evaluate(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
+        if (is_number(left) and is_number(right)) or (isinstance(left, str) and isinstance(right, str)):
+            return compare(left, right)
+        raise EvaluationFailed(f"compares {type(left).__name__} with {type(right).__name__}")
+
+    return evaluate
+
+
+def _add(evaluation: TargetEvaluation, left: Any, right: Any) -> Any:
+    if isinstance(left, str) and isinstance(right, str):
+        if len(left) + len(right) > MAX_TEXT_CHARS:
+            raise EvaluationFailed(f"builds a text of more than {MAX_TEXT_CHARS} characters")
+        return left + right
+    return _calculate(left, right, lambda first, second: first + second)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _take_remainder(left: Any, right: Any) -> Any:
+    return left - right * _divide(left, right) if isinstance(left, int) and isinstance(right, int) else left % right
+
+
+def _calculate(left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    if not (is_number(left) and is_number(right)):
+        raise EvaluationFailed(f"cannot calculate with {type(left).__name__} and {type(right).__name__}")
+    value = operation(left, right)
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise EvaluationFailed("overflows the range of integers")
+    return value
+
+
+def _negate(operand: Evaluate) -> Evaluate:
+    return lambda evaluation: _calculate(0, operand(evaluation), lambda zero, value: zero - value)
+
+
+def _invert(operand: Evaluate) -> Evaluate:
+    return lambda evaluation: not require_bool(operand(evaluation))
+
+
+def _search(evaluation: TargetEvaluation, text: Any, part: Any, search: Callable[[str, str], bool]) -> bool:
+    text, part = require_text(text), require_text(part)
+    evaluation.spend(1 + (len(text) + len(part)) // CHARS_PER_STEP)
+    return search(text, part)
+
+
+def _lower(evaluation: TargetEvaluation, text: Any) -> str:
+    evaluation.spend(1 + len(require_text(text)) // CHARS_PER_STEP)
+    return require_text(text).lower()
+
+
+def _measure(evaluation: TargetEvaluation, value: Any) -> int:
+    if isinstance(value, str | list | dict):
+        return len(value)
+    raise EvaluationFailed(f"has the size of {type(value).__name__}, must be a text, a list or an object")
+
+
+def _occurs(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
+    if isinstance(value, list | dict):
+        evaluation.spend(1 + len(value))
+        return all(_occurs(evaluation, item, occurs) for item in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, str):
+        evaluation.spend(1 + (len(value) + evaluation.session.size) // CHARS_PER_STEP)
+    return occurs(value)
+
+
+def _find_key(call: ToolCallRequest) -> str:
+    if call.is_large:
+        raise EvaluationFailed(f"compares calls whose arguments have more than {MAX_KEY_ARGUMENTS_CHARS:,} characters")
+    return call.key
+
+
+def _convert_to_number(evaluation: TargetEvaluation, value: Any) -> float:
+    if isinstance(value, str) and len(value) > 40:
+        raise EvaluationFailed("converts a text of more than 40 characters to a number")
+    if not isinstance(value, str) and not is_number(value):
+        raise EvaluationFailed(f"converts {type(value).__name__} to a number")
+    return float(value)
+
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+TOOL_FACTS: Mapping[str, Callable[[SessionHistory, str], Any]] = {
+    "called": lambda session, tool: session.counts[tool] > 0,
+    "succeeded": lambda session, tool: session.successes[tool] > 0,
+    "count": lambda session, tool: session.counts[tool],
+    "last_result": lambda session, tool: session.results.get(tool),
+    "last_args": lambda session, tool: session.arguments.get(tool),
+}
+UNARY = {"!": _invert, "-": _negate}
+BINARY: Mapping[str, Callable[[TargetEvaluation, Any, Any], Any]] = {
+    "==": are_equal,
+    "!=": lambda evaluation, left, right: not are_equal(evaluation, left, right),
+    **{operator: _compare(compare) for operator, compare in COMPARISONS.items()},
+    "in": _contains,
+    "+": _add,
+    "-": lambda _, left, right: _calculate(left, right, lambda first, second: first - second),
+    "*": lambda _, left, right: _calculate(left, right, lambda first, second: first * second),
+    "/": lambda _, left, right: _calculate(left, right, _divide),
+    "%": lambda _, left, right: _calculate(left, right, _take_remainder),
+}
+FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+    **{name: (1, fact) for name, fact in TOOL_FACTS.items()},
+    "repeats": (0, lambda evaluation: evaluation.session.repeats[_find_key(evaluation.call)]),
+    "failures": (0, lambda evaluation: evaluation.session.failures[_find_key(evaluation.call)]),
+    "seen": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_seen)),
+    "found": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_found)),
+    "said": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.is_from_user)),
+    "user_confirmed": (0, lambda evaluation: evaluation.session.is_confirmed),
+    "size": (1, _measure),
+    "double": (1, _convert_to_number),
+}
+METHODS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+    "contains": (1, lambda evaluation, text, part: _search(evaluation, text, part, lambda a, b: b in a)),
+    "startsWith": (1, lambda evaluation, text, part: _search(evaluation, text, part, str.startswith)),
+    "endsWith": (1, lambda evaluation, text, part: _search(evaluation, text, part, str.endswith)),
+    "lowerAscii": (0, _lower),
+    "size": (0, _measure),
+}
+KNOWN = f"call.tool, call.args, {', '.join(f'{name}()' for name in FUNCTIONS)}"
