@@ -1,8 +1,7 @@
 """The ways people search by words and vectors together, behind one interface.
 
 Each answers a hybrid query in the way its own documentation shows, in this process and on one thread where it lets us
-choose. `add` makes one more document searchable before it returns. A baseline whose package is not installed is reported as
-missing.
+choose. `add` makes one more document searchable before it returns. A baseline without its package is listed as missing.
 """
 
 from __future__ import annotations

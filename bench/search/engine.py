@@ -1,9 +1,9 @@
 """One hybrid query and one added document, in this engine and in what people use instead.
 
 `python -m bench.search.engine [documents ...]`: default 1000 10000 100000; rows of other sizes stay as they are.
-Everything runs in one process and thread; baselines that bring their own threads keep them. Rounds of short batches go back
-and forth between this engine and each baseline, and a ratio is the median over the rounds. On a machine that is busy long
-operations are interrupted and short ones are not; so beside what the clock says stands what the processor was used.
+Everything runs in one process and thread, except baselines that start their own threads. Rounds of short batches
+alternate between this engine and each baseline; a ratio is the median over the rounds. A busy machine interrupts long
+operations more than short ones, so the processor time stands beside the time of the clock.
 """
 
 from __future__ import annotations
