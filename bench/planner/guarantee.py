@@ -145,7 +145,7 @@ def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> PromiseRun:
     if rule == "guaranteed":
         trace = decide_compiled(scenario, stream, coins)
         if seed < CHECKED and not np.array_equal(trace, decide_by_product(scenario, stream, coins)):
-            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
+            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops and the product decide differently")
     else:
         trace = decide_trivially(rule, stream, coins)
     is_asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
