@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from libs.trajectories.operations import name_operation
-from libs.trajectories.tool_errors import READ_CHARS, ToolError, detect_tool_error
+from libs.trajectories.tool_errors import (
+    READ_CHARS,
+    ToolError,
+    detect_tool_error,
+    list_short_codes,
+    normalize_message,
+)
 
 _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
@@ -119,7 +125,8 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
 
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
     open call of its tool, else to the oldest open call. A result without a call becomes an action of the last step
-    with a code block since the previous result, else of the previous step.
+    with a code block since the previous result, else of the previous step. The kind of an error keeps the short codes
+    that no step before its result has: the tool told them, so they are not the task's own.
     """
     calls = _Calls()
     since_result: list[TrajectoryStep] = []
@@ -131,7 +138,20 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
             calls.open(step)
             if step.role != "system":
                 since_result.append(step)
-    return calls.in_order()
+    return tuple(_keep_told_codes(action, steps) for action in calls.in_order())
+
+
+def _keep_told_codes(action: ToolUse, steps: Sequence[TrajectoryStep]) -> ToolUse:
+    error = action.error
+    if error is None or "<id>" not in error.kind:
+        return action
+    earlier = [step for step in steps if step.index < action.last_step]
+    told = [code for code in list_short_codes(error.message) if not any(_has_text(step, code) for step in earlier)]
+    return replace(action, error=replace(error, kind=normalize_message(error.message, told))) if told else action
+
+
+def _has_text(step: TrajectoryStep, text: str) -> bool:
+    return text in step.content or any(text in call.arguments for call in step.tool_calls)
 
 
 def call_signature(action: ToolUse) -> tuple[str, str]:
