@@ -22,6 +22,8 @@ _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
 _FENCE = re.compile(r"```([\w+-]{0,20})[^\n]{0,80}\n(.*?)```", re.S)
 _READ_CODE_CHARS = 200_000
+_MAX_CODES = 100
+"""The number of codes that are searched in the steps of a trajectory: their cost grows with its text."""
 _MAX_JSON_CHARS = 100_000
 _SHELL = frozenset({"sh", "bash", "shell", "console"})
 
@@ -59,7 +61,7 @@ class TrajectoryStep(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the agent or tool, or an empty text."""
+        """Return the name of the agent or tool, or an empty text."""
 
     @property
     def content(self) -> str:
@@ -71,7 +73,7 @@ class TrajectoryStep(Protocol):
 
     @property
     def tool_call_id(self) -> str:
-        """Return the call that a result answers, or an empty text."""
+        """Return the id of the call that a result belongs to, or an empty text."""
 
 
 class WrittenCall(NamedTuple):
@@ -126,28 +128,37 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
     open call of its tool, else to the oldest open call. A result without a call becomes an action of the last step
     with a code block since the previous result, else of the previous step. The kind of an error keeps the short codes
-    that no step before its result has: the tool told them, so they are not the task's own.
+    that the trajectory has first in the result of a failing call: the tool told them, so they are not the task's own.
     """
     calls = _Calls()
     since_result: list[TrajectoryStep] = []
     for step in steps:
         if _is_result(step):
-            calls.answer(step, since_result)
+            calls.add_result(step, since_result)
             del since_result[:-1]
         else:
             calls.open(step)
             if step.role != "system":
                 since_result.append(step)
-    return tuple(_keep_told_codes(action, steps) for action in calls.in_order())
+    return _keep_told_codes(calls.sort_by_step(), steps)
 
 
-def _keep_told_codes(action: ToolUse, steps: Sequence[TrajectoryStep]) -> ToolUse:
-    error = action.error
-    if error is None or "<id>" not in error.kind:
-        return action
-    earlier = [step for step in steps if step.index < action.last_step]
-    told = [code for code in list_short_codes(error.message) if not any(_has_text(step, code) for step in earlier)]
-    return replace(action, error=replace(error, kind=normalize_message(error.message, told))) if told else action
+def _keep_told_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
+    failing = {action.last_step for action in actions if action.error is not None}
+    is_told: dict[str, bool] = {}
+
+    def keep(action: ToolUse) -> ToolUse:
+        error = action.error
+        if error is None or "<id>" not in error.kind:
+            return action
+        codes = list_short_codes(error.message)
+        for code in codes:
+            if code not in is_told and len(is_told) < _MAX_CODES:
+                is_told[code] = next((step.index for step in steps if _has_text(step, code)), None) in failing
+        told = [code for code in codes if is_told.get(code)]
+        return replace(action, error=replace(error, kind=normalize_message(error.message, told)))
+
+    return tuple(map(keep, actions))
 
 
 def _has_text(step: TrajectoryStep, text: str) -> bool:
@@ -182,7 +193,7 @@ class _Calls:
             self._by_tool.setdefault(call.name, deque()).append(position)
             self._oldest_first.append(position)
 
-    def answer(self, result: TrajectoryStep, before: Sequence[TrajectoryStep]) -> None:
+    def add_result(self, result: TrajectoryStep, before: Sequence[TrajectoryStep]) -> None:
         """Assign `result` to its call, or to a new call of the steps `before` it."""
         none: deque[int] = deque()
         queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._oldest_first)
@@ -194,7 +205,7 @@ class _Calls:
                     return
         self._actions.append(_add_result(_build_code_action(before, result), result))
 
-    def in_order(self) -> tuple[ToolUse, ...]:
+    def sort_by_step(self) -> tuple[ToolUse, ...]:
         return tuple(sorted(self._actions, key=lambda action: action.call_step))
 
 
