@@ -15,8 +15,10 @@ MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more recurring values than this does not tell kinds apart."""
+MAX_TASKS = 3
+"""The tasks that an example shows beside each other."""
 MAX_CALLS_TOGETHER = 4
-"""Two examples with more calls than this together would be too long to be read beside each other."""
+"""With more calls than this together they would be too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,12 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
 
 
 def _choose(evidence: Evidence, needed: set[str]) -> dict[str, list[Example]]:
-    """Return an example of each further kind; without kinds the first two, which show together what varies."""
+    """Return an example of each further kind; without kinds the first few, which show together what varies."""
     values: dict[str, Mapping[str, str]] = {}
     for item in evidence.observations:
         if not item.error:
             values.setdefault(item.trajectory, item.values)
-    first, second, *_ = evidence.examples
-    chosen = {"": [first]}
+    chosen = {"": [evidence.examples[0]]}
     for name, kinds in _find_kinds(evidence).items():
         for kind in kinds:
             if len(chosen) == MAX_SHOWN:
@@ -78,10 +79,20 @@ def _choose(evidence: Evidence, needed: set[str]) -> dict[str, list[Example]]:
             example = next(fitting, None)
             if example is not None:
                 chosen[f" with `{name}` {kind}"] = [example]
-    calls = [_select_calls(example, needed) for example in (first, second)]
-    if len(chosen) == 1 and calls[0] != calls[1] and sum(map(len, calls)) <= MAX_CALLS_TOGETHER:
-        chosen[""].append(second)
+    if len(chosen) == 1:
+        chosen[""] = _list_different(evidence.examples, needed)
     return chosen
+
+
+def _list_different(examples: Sequence[Example], needed: set[str]) -> list[Example]:
+    """Return the first examples whose calls differ, as many as are short enough together."""
+    shown: dict[tuple[str, ...], Example] = {}
+    for example in examples:
+        calls = tuple(_select_calls(example, needed))
+        if shown and (len(shown) == MAX_TASKS or sum(map(len, (*shown, calls))) > MAX_CALLS_TOGETHER):
+            break
+        shown.setdefault(calls, example)
+    return list(shown.values())
 
 
 def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
