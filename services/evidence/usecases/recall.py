@@ -16,7 +16,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledBullets:
     """The bullets to serve, and the id of the serving."""
 
     results: list[Any] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Recall:
         self._search = search
         self._store = store
 
-    async def __call__(self, query: RecallQuery) -> Recalled:
+    async def __call__(self, query: RecallQuery) -> RecalledBullets:
         """Return the bullets to serve. Raises the errors of search.
 
         The serving is on disk before its answer leaves. Without the database the ranking is served as it is.
@@ -41,18 +41,18 @@ class Recall:
         ranked, is_on_trial = await asyncio.gather(self._search.rank(query), self._is_on_trial(query.dataset))
         everything = [bullet.result for bullet in ranked.bullets]
         if not is_on_trial:
-            return Recalled(everything, ranked.revision, note="" if is_on_trial is not None else NOT_STORED)
+            return RecalledBullets(everything, ranked.revision, note="" if is_on_trial is not None else NOT_STORED)
         try:
             serving_id, exposures = await self._store.serve(query.dataset, query.session_id, ranked.bullets)
         except Unavailable as error:
             _log_not_stored(query.dataset, error)
-            return Recalled(everything, ranked.revision, note=NOT_STORED)
+            return RecalledBullets(everything, ranked.revision, note=NOT_STORED)
         if not serving_id:
-            return Recalled(everything, ranked.revision)
+            return RecalledBullets(everything, ranked.revision)
         if exposures is None:
-            return Recalled([], ranked.revision, serving_id, is_randomized=True)
+            return RecalledBullets([], ranked.revision, serving_id, is_randomized=True)
         served = [bullet.result for bullet in ranked.bullets if exposures[bullet.bullet_id].is_served]
-        return Recalled(served, ranked.revision, serving_id, is_randomized=True)
+        return RecalledBullets(served, ranked.revision, serving_id, is_randomized=True)
 
     async def _is_on_trial(self, dataset: str) -> bool | None:
         """Return whether trials of a dataset are running; None without the database."""
