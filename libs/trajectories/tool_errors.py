@@ -10,6 +10,7 @@ import re
 import reprlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from libs.trajectories.excerpts import shorten_first_line, shorten_middle
 
@@ -78,8 +79,12 @@ def normalize_message(message: str, constants: Collection[str] = ()) -> str:
     `constants` are ids that stay.
     """
     for pattern, placeholder in _PLACEHOLDERS:
-        message = pattern.sub(lambda found, to=placeholder: found[0] if found[0] in constants else to, message)
+        message = pattern.sub(partial(_choose_replacement, placeholder, constants), message)
     return _QUOTED.sub(lambda found: found.group(0) if _WORD.fullmatch(found.group(2)) else "<value>", message)
+
+
+def _choose_replacement(placeholder: str, constants: Collection[str], found: re.Match[str]) -> str:
+    return found[0] if found[0] in constants else placeholder
 
 
 _EXIT_CODE = re.compile(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.openai_answers import ModelRequest, WireResponse, chat, error
+from tests.fakes.http_wire import WireResponse
+from tests.fakes.openai_answers import ModelRequest, chat, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import Hansei, runner
