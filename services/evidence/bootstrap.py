@@ -20,11 +20,13 @@ from services.evidence.adapters.search import GrpcBulletSearch
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.rpc.convert.archive import decode_run
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
 from services.evidence.rpc.servicer.guards import GuardServicer
 from services.evidence.settings import EvidenceSettings
 from services.evidence.usecases.archive import Archive
+from services.evidence.usecases.backtest_archive import BacktestArchive
 from services.evidence.usecases.check_call import CheckCall
 from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
@@ -50,9 +52,10 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
     report_servings = ReportServings(store, count_report=metrics.count_report)
-    erase_deleted = EraseDeletedDatasets(playbooks, archive, store)
     guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
-    guard_servicer = GuardServicer(CheckCall(guards, guard_store, metrics.count_check), guards, guard_store)
+    erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store)
+    check_call = CheckCall(guards, guard_store, metrics.count_check)
+    guard_servicer = GuardServicer(check_call, guards, guard_store, BacktestArchive(archive, decode_run))
 
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)

@@ -15,12 +15,14 @@ import pytest
 import chassis
 from chassis.errors import HanseiError, RequestIdReused
 from chassis.targets.errors import InvalidTarget
+from hansei.evidence.v1 import archive_service_pb2, archive_service_pb2_grpc, guard_service_pb2_grpc
 from hansei.evidence.v1 import guard_service_pb2 as pb
-from hansei.evidence.v1 import guard_service_pb2_grpc
-from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2_grpc
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build as build_curator
 from services.curator.settings import CuratorSettings
 from services.evidence.bootstrap import build
+from services.evidence.domain.archive_errors import ArchiveNotFound
 from services.evidence.domain.errors import InvalidCallArguments
 from services.evidence.settings import EvidenceSettings
 from tests.support.playbook_client import add, apply, update
@@ -41,13 +43,21 @@ async def serve_curator(folder: Path) -> AsyncIterator[str]:
 @asynccontextmanager
 async def serve_evidence(folder: Path, curator: str) -> AsyncIterator[Any]:
     """Serve the evidence service; a stub of its guards."""
-    settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"))
+    settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"), evidence_housekeeping_seconds=0.1)
     peers = chassis.Peers({"search": "127.0.0.1:9", "curator": curator})
     async with chassis.serve(build(settings, peers)) as running:
         clients = chassis.Peers({"evidence": running.address})
-        yield guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
+        yield Evidence(clients.channel("evidence"))
         await clients.close()
     await peers.close()
+
+
+class Evidence(guard_service_pb2_grpc.GuardServiceStub):
+    """A stub of the guards, which also has a stub of the archive."""
+
+    def __init__(self, channel: Any) -> None:
+        super().__init__(channel)
+        self.archive: Any = archive_service_pb2_grpc.ArchiveServiceStub(channel)
 
 
 @pytest.fixture
@@ -195,7 +205,7 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
             result.passed_trajectories,
             result.passed_with_firing,
         ) == (2, 1, 1, 0)
-        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False)]
+        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False, step=1)]
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
             await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))
@@ -258,3 +268,85 @@ async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: s
             pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(10))
         )
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
+
+
+def build_trajectory(name: str, *tools: str, succeeded: bool, **fields: Any) -> trajectory_pb2.Trajectory:
+    """Return a trajectory whose steps after a message of the user are calls with results."""
+    status = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS if succeeded else trajectory_pb2.TRAJECTORY_STATUS_FAILURE
+    trajectory = trajectory_pb2.Trajectory(id=name, query="Commit.", dataset="d", status=status, **fields)
+    trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_USER, content="Commit.")
+    for tool in tools:
+        call = trajectory_pb2.ToolCall(id=tool, name=tool, arguments="{}")
+        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_ASSISTANT, tool_calls=[call])
+        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id=tool, content="ok")
+    return trajectory
+
+
+async def archive(guards: Any, *trajectories: trajectory_pb2.Trajectory) -> None:
+    """Store trajectories."""
+    for trajectory in trajectories:
+        await guards.archive.StoreTrajectory(
+            archive_service_pb2.StoreTrajectoryRequest(dataset="d", trajectory=trajectory)
+        )
+
+
+async def test_a_target_is_tested_on_the_archive_page_by_page(curator: str, tmp_path: Path) -> None:
+    proven = trajectory_pb2.SIGNAL_STRENGTH_TEST_REPORT
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        await archive(
+            guards,
+            build_trajectory("f", "git_status", "git_commit", succeeded=False, signal=proven),
+            build_trajectory("word", "git_commit", succeeded=False),
+            build_trajectory("p", "git_commit", succeeded=True, reward=1.0),
+            build_trajectory("p", "git_config", "git_commit", succeeded=True, reward=1.0),
+        )
+        request = pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), page_size=2)
+        pages = [await guards.BacktestTarget(request)]
+        while pages[-1].next_page_token:
+            request.page_token = pages[-1].next_page_token
+            pages.append(await guards.BacktestTarget(request))
+        last = pages[-1]
+        assert len(pages) == 2
+        # Of two contents with one id the last counts; an outcome on the agent's own word does not.
+        counts = (last.failed_trajectories, last.failed_with_firing, last.passed_trajectories, last.passed_with_firing)
+        assert (counts, last.skipped_trajectories) == ((1, 1, 1, 0), 1)
+        assert last.false_alarm_bound == pytest.approx(0.95)
+        [firing] = [firing for page in pages for firing in page.firings]
+        assert (firing.trajectory_id, firing.call_index, firing.step) == ("f", 1, 3)
+        stored = await guards.archive.GetTrajectory(
+            archive_service_pb2.GetTrajectoryRequest(dataset="d", trajectory_id="f", content_hash=firing.content_hash)
+        )
+        assert stored.trajectory.steps[firing.step].tool_calls[0].name == "git_commit"
+        for wrong in (
+            pb.BacktestTargetRequest(expression=COMMIT),
+            pb.BacktestTargetRequest(
+                expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), trajectories=[pb.GuardTrajectory(id="t")]
+            ),
+        ):
+            with pytest.raises(HanseiError, match="either trajectories or archive"):
+                await guards.BacktestTarget(wrong)
+        with pytest.raises(ArchiveNotFound):
+            await guards.BacktestTarget(
+                pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="none"))
+            )
+
+
+async def test_a_stored_backtest_of_the_archive_ends_with_its_dataset(
+    playbooks: Any, curator: str, tmp_path: Path
+) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *runs)
+        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT))
+        assert stored.backtest.passed_trajectories == 150
+        assert stored.highest_mode == playbook_pb2.TARGET_MODE_ADVISE
+        await check(guards, "git_commit")
+        await playbooks.DeleteDataset(playbook_service_pb2.DeleteDatasetRequest(request_id=str(uuid4()), dataset="d"))
+        await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False))
+        await wait_for_revision(guards, 1)
+        async with asyncio.timeout(30):
+            while True:
+                [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
+                if guard.target.mode == playbook_pb2.TARGET_MODE_SHADOW and not guard.firings:
+                    break

@@ -145,6 +145,18 @@ class GuardRepository:
         rows = await self._database.read(lambda connection: list(connection.execute(query)))
         return {sources[bytes(digest)]: bound for digest, bound in rows if bytes(digest) in sources}
 
+    async def erase(self, dataset: str, until: datetime) -> bool:
+        """Delete the sessions, firings and backtests of a dataset until a time; return whether there were any."""
+
+        def run(connection: Connection) -> bool:
+            deleted = [
+                connection.execute(delete(table).where(table.c.dataset == dataset, table.c.created_at <= until))
+                for table in (guard_event, guard_firing, guard_backtest)
+            ]
+            return any(result.rowcount for result in deleted)
+
+        return await self._database.write(run, key=dataset)
+
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""
         limit = self._clock() - retention

@@ -9,6 +9,7 @@ from chassis.targets.session import ToolCallRequest
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
 from libs.guards.backtest import Backtest
+from libs.guards.exact_tests import find_upper_bound
 from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
 from services.evidence.domain.guard_sessions import (
     DecidedMatch,
@@ -17,6 +18,7 @@ from services.evidence.domain.guard_sessions import (
     SessionText,
     parse_arguments,
 )
+from services.evidence.usecases.backtest_archive import BacktestPage
 from services.evidence.usecases.check_call import CheckedCall
 from services.evidence.usecases.guard_ports import FiringCounts
 
@@ -101,10 +103,43 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
         passed_with_firing=result.passed_firing,
         false_alarm_bound=result.false_alarm_bound,
         firings=[
-            pb.GuardFiring(trajectory_id=firing.run_id, call_index=firing.step, succeeded=firing.is_success)
+            pb.GuardFiring(
+                trajectory_id=firing.run_id,
+                call_index=firing.call_index,
+                succeeded=firing.is_success,
+                step=firing.step,
+                content_hash=firing.content_hash,
+            )
             for firing in result.firings
         ],
     )
+
+
+def list_counts(response: pb.BacktestTargetResponse) -> tuple[int, ...]:
+    """Return the counts that the next page of a backtest continues."""
+    return (
+        response.failed_trajectories,
+        response.failed_with_firing,
+        response.passed_trajectories,
+        response.passed_with_firing,
+        response.skipped_trajectories,
+    )
+
+
+def encode_backtest_page(page: BacktestPage, earlier: Sequence[int]) -> pb.BacktestTargetResponse:
+    """Return the message of a page of a backtest; its counts are added to those of the pages before."""
+    response = encode_backtest(page.backtest)
+    response.skipped_trajectories = page.skipped
+    counts = [count + before for count, before in zip(list_counts(response), earlier, strict=True)]
+    (
+        response.failed_trajectories,
+        response.failed_with_firing,
+        response.passed_trajectories,
+        response.passed_with_firing,
+        response.skipped_trajectories,
+    ) = counts
+    response.false_alarm_bound = find_upper_bound(response.passed_with_firing, response.passed_trajectories)
+    return response
 
 
 def decode_runs(messages: Iterable[pb.GuardTrajectory]) -> Sequence[RecordedRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from chassis.targets.errors import InvalidTarget
@@ -14,6 +15,8 @@ from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.guard_modes import find_highest_mode
 from services.evidence.rpc.convert import guards as convert
+from services.evidence.usecases.backtest_archive import PAGE_SIZE as BACKTEST_PAGE_SIZE
+from services.evidence.usecases.backtest_archive import BacktestArchive
 from services.evidence.usecases.check_call import CheckCall, limit_modes
 from services.evidence.usecases.guard_ports import FiringCounts, GuardSource, GuardStore
 
@@ -23,8 +26,9 @@ DEFAULT_PAGE_SIZE = 100
 class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
     """Decides tool calls by the targets of the bullets of a dataset."""
 
-    def __init__(self, check_call: CheckCall, source: GuardSource, store: GuardStore) -> None:
+    def __init__(self, check_call: CheckCall, source: GuardSource, store: GuardStore, archive: BacktestArchive) -> None:
         self._check_call = check_call
+        self._archive = archive
         self._source = source
         self._store = store
 
@@ -66,11 +70,25 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
 
     async def BacktestTarget(self, request: pb.BacktestTargetRequest, context: Any) -> pb.BacktestTargetResponse:
         """Count the firings of a target in recorded runs, failing and passing."""
-        return convert.encode_backtest(await _run_backtest(request))
+        target = _compile(request.expression)
+        if not request.HasField("archive"):
+            return convert.encode_backtest(await _test_runs(target, request.trajectories))
+        before, *earlier = decode_page_token(request, *[int] * 6) or (None, 0, 0, 0, 0, 0)
+        page = await self._archive.test_page(
+            target, request.archive.dataset, before, request.page_size or BACKTEST_PAGE_SIZE
+        )
+        response = convert.encode_backtest_page(page, earlier)
+        if page.next_cursor is not None:
+            response.next_page_token = encode_page_token(request, page.next_cursor, *convert.list_counts(response))
+        return response
 
     async def StoreBacktest(self, request: pb.StoreBacktestRequest, context: Any) -> pb.StoreBacktestResponse:
         """Test a target and store the counts, so that its guard may leave SHADOW."""
-        result = await _run_backtest(request)
+        target = _compile(request.expression)
+        if request.trajectories:
+            result = await _test_runs(target, request.trajectories)
+        else:
+            result = await self._archive.test(target, request.dataset)
         await self._store.store_backtest(request.dataset, request.expression, result)
         highest = find_highest_mode(result.false_alarm_bound)
         return pb.StoreBacktestResponse(
@@ -78,10 +96,14 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         )
 
 
-async def _run_backtest(request: pb.BacktestTargetRequest | pb.StoreBacktestRequest) -> Backtest:
-    """Return the firings of the target of a request in its runs. Raises InvalidTarget, InvalidCallArguments."""
+def _compile(expression: str) -> Target:
+    """Return a target. Raises InvalidTarget."""
     try:
-        target = Target(request.expression)
+        return Target(expression)
     except InvalidTarget as error:
-        raise InvalidTarget(request.expression, error.rule, "expression") from error
-    return await asyncio.to_thread(backtest, target, convert.decode_runs(request.trajectories))
+        raise InvalidTarget(expression, error.rule, "expression") from error
+
+
+async def _test_runs(target: Target, trajectories: Sequence[pb.GuardTrajectory]) -> Backtest:
+    """Return the firings of a target in the runs of a request. Raises InvalidCallArguments."""
+    return await asyncio.to_thread(backtest, target, convert.decode_runs(trajectories))

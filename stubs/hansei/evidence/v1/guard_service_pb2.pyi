@@ -455,28 +455,66 @@ class GuardTrajectory(_message.Message):
 Global___GuardTrajectory: _TypeAlias = GuardTrajectory  # noqa: Y015
 
 @_typing.final
+class ArchivedRuns(_message.Message):
+    """Archived trajectories to test a target on: those whose outcome does not rest on the agent's own word alone; of
+    several contents with one id, the last stored one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset of the archive. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for it."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchivedRuns: _TypeAlias = ArchivedRuns  # noqa: Y015
+
+@_typing.final
 class BacktestTargetRequest(_message.Message):
-    """Request of BacktestTarget."""
+    """Request of BacktestTarget. Either `trajectories` or `archive` is set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPRESSION_FIELD_NUMBER: _builtins.int
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
+    page_size: _builtins.int
+    """Most archived trajectories a page; 0 means 200."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
-        """The trajectories to test on; 1 to 1,000."""
+        """The trajectories to test on; at most 1,000."""
+
+    @_builtins.property
+    def archive(self) -> Global___ArchivedRuns:
+        """The archive to test on, the last stored trajectories first."""
 
     def __init__(
         self,
         *,
         expression: _builtins.str = ...,
         trajectories: _abc.Iterable[Global___GuardTrajectory] | None = ...,
+        archive: Global___ArchivedRuns | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "trajectories", b"trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "expression", b"expression", "page_size", b"page_size", "page_token", b"page_token", "trajectories", b"trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,22 +529,30 @@ class GuardFiring(_message.Message):
     TRAJECTORY_ID_FIELD_NUMBER: _builtins.int
     CALL_INDEX_FIELD_NUMBER: _builtins.int
     SUCCEEDED_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
     trajectory_id: _builtins.str
     """The trajectory."""
     call_index: _builtins.int
     """The 0-based number of the call in its trajectory."""
     succeeded: _builtins.bool
     """Whether the trajectory succeeded: then the firing is a false alarm."""
+    step: _builtins.int
+    """The 0-based index of the step with the call; of a trajectory of the request, the same as `call_index`."""
+    content_hash: _builtins.str
+    """Hash of the content of an archived trajectory, as GetTrajectory takes it; empty for a trajectory of the request."""
     def __init__(
         self,
         *,
         trajectory_id: _builtins.str = ...,
         call_index: _builtins.int = ...,
         succeeded: _builtins.bool = ...,
+        step: _builtins.int = ...,
+        content_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "content_hash", b"content_hash", "step", b"step", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -514,7 +560,7 @@ Global___GuardFiring: _TypeAlias = GuardFiring  # noqa: Y015
 
 @_typing.final
 class BacktestTargetResponse(_message.Message):
-    """Response of BacktestTarget."""
+    """Response of BacktestTarget. The counts and the bound are those of all pages up to this one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -524,6 +570,8 @@ class BacktestTargetResponse(_message.Message):
     PASSED_WITH_FIRING_FIELD_NUMBER: _builtins.int
     FALSE_ALARM_BOUND_FIELD_NUMBER: _builtins.int
     FIRINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SKIPPED_TRAJECTORIES_FIELD_NUMBER: _builtins.int
     failed_trajectories: _builtins.int
     """The failed trajectories."""
     failed_with_firing: _builtins.int
@@ -534,9 +582,13 @@ class BacktestTargetResponse(_message.Message):
     """The passed trajectories in which the target matches a call."""
     false_alarm_bound: _builtins.float
     """The 95 % upper confidence bound of the share of passed trajectories in which it matches a call."""
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    skipped_trajectories: _builtins.int
+    """The archived trajectories whose outcome is unknown or rests on the agent's own word alone; they are not tested."""
     @_builtins.property
     def firings(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardFiring]:
-        """The firings."""
+        """The firings; of an archive, those of this page."""
 
     def __init__(
         self,
@@ -547,10 +599,12 @@ class BacktestTargetResponse(_message.Message):
         passed_with_firing: _builtins.int = ...,
         false_alarm_bound: _builtins.float = ...,
         firings: _abc.Iterable[Global___GuardFiring] | None = ...,
+        next_page_token: _builtins.str = ...,
+        skipped_trajectories: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "firings", b"firings", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "firings", b"firings", "next_page_token", b"next_page_token", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing", "skipped_trajectories", b"skipped_trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,7 +625,7 @@ class StoreBacktestRequest(_message.Message):
     """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
-        """The trajectories to test on; 1 to 1,000."""
+        """The trajectories to test on, at most 1,000; none: the last 5,000 of the dataset's archive."""
 
     def __init__(
         self,

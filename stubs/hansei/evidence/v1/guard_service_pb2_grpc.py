@@ -89,15 +89,15 @@ class GuardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BacktestTarget(self, request, context):
-        """Returns the firings of a target in recorded trajectories.
+        """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StoreBacktest(self, request, context):
-        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
         with at most .01. The last backtest of a target counts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

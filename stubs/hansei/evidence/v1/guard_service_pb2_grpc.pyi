@@ -42,10 +42,10 @@ class GuardServiceStub:
     ListGuards: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]
-    """Returns the firings of a target in recorded trajectories."""
+    """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]
-    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
     with at most .01. The last backtest of a target counts.
     """
 
@@ -63,10 +63,10 @@ class GuardServiceAsyncStub(GuardServiceStub):
     ListGuards: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]  # type: ignore[assignment]
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]  # type: ignore[assignment]
-    """Returns the firings of a target in recorded trajectories."""
+    """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]  # type: ignore[assignment]
-    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
     with at most .01. The last backtest of a target counts.
     """
 
@@ -105,7 +105,7 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.BacktestTargetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.BacktestTargetResponse, _abc.Awaitable[_guard_service_pb2.BacktestTargetResponse]]:
-        """Returns the firings of a target in recorded trajectories."""
+        """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
 
     @_abc_1.abstractmethod
     def StoreBacktest(
@@ -113,8 +113,8 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.StoreBacktestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.StoreBacktestResponse, _abc.Awaitable[_guard_service_pb2.StoreBacktestResponse]]:
-        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
         with at most .01. The last backtest of a target counts.
         """
 
