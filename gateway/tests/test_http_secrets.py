@@ -18,7 +18,7 @@ DASHBOARD: dict[str, Any] = {"trays": {"in_progress": []}}
 class Failing(Peers):
     """Every method, and the look at the services, fails with an error that nobody foresaw."""
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         async def respond(request: Any) -> bytes:
             raise RuntimeError(SECRET)
 

@@ -30,7 +30,7 @@ async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse
         raise AssertionError(f"{name} is in this process")
 
     own = {METHOD.containing_service.full_name: Searching(answer)}
-    call = ContractMethods(refuse_channel, load_contract(), own).function(METHOD)
+    call = ContractMethods(refuse_channel, load_contract(), own).get_function(METHOD)
     assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()
 
 

@@ -62,7 +62,7 @@ def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
     succeeded: set[str] = set()
     for position, (call, unseen) in enumerate(history):
         if call.error:
-            for repair in _repair(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
+            for repair in _find_repairs(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
                 repairs.setdefault(repair.target, repair)
         else:
             succeeded.add(call.request.tool)
@@ -113,7 +113,9 @@ def _read_history(run: RecordedRun) -> _History:
     ]
 
 
-def _repair(call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]) -> Iterator[RepairedFailure]:
+def _find_repairs(
+    call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
+) -> Iterator[RepairedFailure]:
     tool = call.request.tool
     again = next((other for other, _ in later if other.request.key == call.request.key), None)
     if again is not None and again.error == call.error:

@@ -132,7 +132,7 @@ def search_statistics(scores: Sequence[float]) -> SearchStatistics:
     return SearchStatistics(len(scores), fmean(scores), pvariance(scores), max(scores), min(scores))
 
 
-def search_factors(scores: Sequence[float]) -> dict[str, float]:
+def compute_search_factors(scores: Sequence[float]) -> dict[str, float]:
     """Return the factors of a search by the scores of its hits (P-30)."""
     statistics = search_statistics(scores)
     return {

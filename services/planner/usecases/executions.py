@@ -332,7 +332,7 @@ class Executions:
             try:
                 await self.sweep_once()
             except Exception:  # the database may respond in the next round
-                _log.exception("sweep failed")
+                _log.exception("handling expired questions and orphaned executions failed; trying again")
             await asyncio.sleep(min(self._ownership.lease_seconds / 2, 1.0))
 
     async def sweep_once(self) -> None:

@@ -71,7 +71,7 @@ class InterventionHandler(InterventionChannel):
             if pending is not None:
                 await pending
         except Exception:  # P-81
-            _log.warning("on_notify failed", exc_info=True)
+            _log.warning("the callback on_notify failed", exc_info=True)
 
     async def handle(self, request: InterventionRequest) -> InterventionResponse:
         """Return the response to a request of any level; SILENT and NOTIFY proceed at once."""

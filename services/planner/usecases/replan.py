@@ -124,7 +124,7 @@ class ReplanOrchestrator:
                 if pending is not None:
                     await pending
             except Exception:  # P-112: a listener's error is only logged
-                _log.warning("on_replan failed", exc_info=True)
+                _log.warning("the callback on_replan failed", exc_info=True)
         return event
 
 

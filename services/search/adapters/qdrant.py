@@ -237,7 +237,7 @@ class _Search:
         return Ranking(results, candidates, fusion.alpha, candidates > len(ids))
 
     def _select_pool(self, client: QdrantClient, size: int) -> dict[str, ChunkRef]:
-        """Return the best chunks by either vector, and the farthest: min-max needs the lowest score."""
+        """Return the best chunks by cosine and by BM25, and the one with the lowest cosine, for min-max scaling."""
         requests = [
             self._request_nearest(self._query.vector.tolist(), self._admitted, size),
             self._request_nearest((-self._query.vector).tolist(), self._admitted, 1),

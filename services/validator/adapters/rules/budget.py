@@ -9,7 +9,7 @@ from services.validator.domain.kind_definition import RuleLimits
 
 
 class RuleTooExpensive(Exception):
-    """A rule passed its limit of steps, time or size."""
+    """A rule exceeded its limit of steps, time or size."""
 
 
 class RuleBudget:
