@@ -21,6 +21,7 @@ from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_serv
 from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build as build_curator
 from services.curator.settings import CuratorSettings
+from services.evidence import bootstrap
 from services.evidence.bootstrap import build
 from services.evidence.domain.archive_errors import ArchiveNotFound
 from services.evidence.domain.errors import InvalidCallArguments
@@ -42,22 +43,16 @@ async def serve_curator(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serve_evidence(folder: Path, curator: str) -> AsyncIterator[Any]:
-    """Serve the evidence service; a stub of its guards."""
+    """Serve the evidence service; a stub of its guards, with a stub of its archive."""
     settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"), evidence_housekeeping_seconds=0.1)
     peers = chassis.Peers({"search": "127.0.0.1:9", "curator": curator})
     async with chassis.serve(build(settings, peers)) as running:
         clients = chassis.Peers({"evidence": running.address})
-        yield Evidence(clients.channel("evidence"))
+        stub: Any = guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
+        stub.archive = archive_service_pb2_grpc.ArchiveServiceStub(clients.channel("evidence"))
+        yield stub
         await clients.close()
     await peers.close()
-
-
-class Evidence(guard_service_pb2_grpc.GuardServiceStub):
-    """A stub of the guards, which also has a stub of the archive."""
-
-    def __init__(self, channel: Any) -> None:
-        super().__init__(channel)
-        self.archive: Any = archive_service_pb2_grpc.ArchiveServiceStub(channel)
 
 
 @pytest.fixture
@@ -75,6 +70,7 @@ async def playbooks(curator: str) -> AsyncIterator[Any]:
 
 def aim(delta: playbook_pb2.Delta, expression: str, mode: str, *, is_pinned: bool = True) -> playbook_pb2.Delta:
     """Return the delta with a target."""
+    delta.reasoning = "agreed"
     delta.target.expression = expression
     delta.target.pinned = is_pinned
     delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
@@ -350,3 +346,96 @@ async def test_a_stored_backtest_of_the_archive_ends_with_its_dataset(
                 [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
                 if guard.target.mode == playbook_pb2.TARGET_MODE_SHADOW and not guard.firings:
                     break
+
+
+async def end(guards: Any, session: str, *, succeeded: bool) -> pb.ReportSessionResponse:
+    """Report how a session ended."""
+    request = pb.ReportSessionRequest(dataset="d", session_id=session, succeeded=succeeded)
+    response: pb.ReportSessionResponse = await guards.ReportSession(request)
+    return response
+
+
+async def list_guards(guards: Any) -> dict[str, pb.Guard]:
+    """Return the guards by bullet."""
+    return {guard.bullet_id: guard for guard in (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards}
+
+
+async def test_evidence_promotes_a_guard_in_a_revision_that_can_be_undone(
+    playbooks: Any, curator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
+    await apply(
+        playbooks,
+        aim(add("Set user.name first."), COMMIT, "SHADOW", is_pinned=False),
+        aim(add("Never commit without a name."), f"{COMMIT} && true", "SHADOW"),
+        aim(add("Never push."), "call.tool == 'git_push'", "SHADOW", is_pinned=False),
+    )
+    async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
+        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *runs)
+        await end(guards, "first", succeeded=True)
+        while not (await list_guards(guards))["gene-00001"].HasField("evidence"):
+            pass
+        await check(guards, "git_commit", "failing")
+        assert await end(guards, "failing", succeeded=False) == pb.ReportSessionResponse(counted=True, firings=2)
+        assert not (await end(guards, "failing", succeeded=True)).counted
+        for number in range(210):
+            await check(guards, "git_push", f"s{number}")
+            await end(guards, f"s{number}", succeeded=True)
+        while (await list_guards(guards))["gene-00001"].target.mode != playbook_pb2.TARGET_MODE_ADVISE:
+            pass
+        by_bullet = await list_guards(guards)
+        # A pinned mode is never touched, and a guard that fires in passing sessions stays where it is.
+        assert by_bullet["gene-00002"].requested_mode == by_bullet["gene-00003"].requested_mode == 1
+        assert by_bullet["gene-00003"].evidence.false_alarms == 210
+        [decision] = (await guards.ListGuardDecisions(pb.ListGuardDecisionsRequest(dataset="d"))).decisions
+        assert (decision.bullet_id, decision.before, decision.after, decision.undone) == ("gene-00001", 1, 2, False)
+        assert "0 false alarms in 2" in decision.reason
+        history = await playbooks.GetBulletHistory(
+            playbook_service_pb2.GetBulletHistoryRequest(dataset="d", bullet_id="gene-00001")
+        )
+        [made] = [revision for revision in history.revisions if revision.revision == decision.revision]
+        assert (made.author, made.reason) == ("evidence", decision.reason)
+
+        undo = pb.UndoGuardDecisionRequest(dataset="d", number=decision.number, author="ann")
+        undone = (await guards.UndoGuardDecision(undo)).decision
+        assert (undone.before, undone.after, undone.revision) == (2, 1, decision.revision + 1)
+        assert (await guards.UndoGuardDecision(undo)).decision.number == undone.number
+        with pytest.raises(HanseiError, match="has no decision 9"):
+            await guards.UndoGuardDecision(pb.UndoGuardDecisionRequest(dataset="d", number=9))
+        await wait_for_revision(guards, undone.revision)
+        assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_SHADOW
+
+
+async def test_a_guard_that_raises_false_alarms_is_demoted_unless_it_is_pinned(
+    playbooks: Any, curator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
+    async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
+        await guards.StoreBacktest(
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(320))
+        )
+        await apply(
+            playbooks,
+            aim(add("Set user.name first."), COMMIT, "ASK", is_pinned=False),
+            aim(add("Never commit without a name."), f"{COMMIT} && true", "ASK"),
+        )
+        await end(guards, "first", succeeded=True)
+        while not (by_bullet := await list_guards(guards)) or not by_bullet["gene-00001"].HasField("evidence"):
+            pass
+        for number in range(6):
+            assert (await check(guards, "git_commit", f"s{number}")).decision == pb.GUARD_DECISION_ASK
+            request = pb.ReportCallRequest(
+                request_id=str(uuid4()), dataset="d", session_id=f"s{number}", call=pb.GuardedCall(tool="git_commit")
+            )
+            await guards.ReportCall(request)  # a person allowed it
+            await end(guards, f"s{number}", succeeded=True)
+        while (await list_guards(guards))["gene-00001"].requested_mode != playbook_pb2.TARGET_MODE_SHADOW:
+            pass
+        assert (await list_guards(guards))["gene-00002"].target.mode == playbook_pb2.TARGET_MODE_ASK
+        [decision] = (await guards.ListGuardDecisions(pb.ListGuardDecisionsRequest(dataset="d"))).decisions
+        assert decision.reason.startswith("false alarms above 1%")
+        # A client that asks for the mode again does not get it; a person may take the demotion back.
+        await apply(playbooks, aim(update("gene-00001", ""), COMMIT, "ASK", is_pinned=False))
+        await wait_for_revision(guards, 3)
+        assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_SHADOW

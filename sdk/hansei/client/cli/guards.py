@@ -164,3 +164,22 @@ def set_target(
     )
     delta = Delta(type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, target=changed)
     return accept(client.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason=reason), dataset), dataset
+
+
+@command(app, "guards.render_decisions", reads=True, list_name="decisions", empty="Evidence has changed no mode yet.")
+def decisions(client: Client, dataset: Dataset) -> object:
+    """List the modes that evidence has changed, and why, the newest first."""
+    return list(iterate_items(client.guards.list_decisions, "decisions", dataset=dataset, page_size=1000))
+
+
+@command(app, "guards.render_undone")
+def undo(
+    client: Client,
+    dataset: Dataset,
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=1, help="The decision; `hansei guards decisions` lists them.")
+    ],
+    author: Annotated[str, typer.Option(help="The author of the change.")] = "",
+) -> object:
+    """Take back the newest decision about a guard. Evidence does not repeat a promotion that was taken back."""
+    return client.guards.undo_decision(dataset=dataset, number=number, author=author)

@@ -18,9 +18,11 @@ from services.evidence.domain.guard_sessions import (
     SessionText,
     parse_arguments,
 )
+from services.evidence.domain.guard_trials import GuardTrial
 from services.evidence.usecases.backtest_archive import BacktestPage
 from services.evidence.usecases.check_call import CheckedCall
 from services.evidence.usecases.guard_ports import FiringCounts
+from services.evidence.usecases.guard_trial_ports import NumberedDecision
 
 _DECISIONS = {
     None: pb.GUARD_DECISION_ALLOW,
@@ -81,7 +83,14 @@ def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode.ValueType:
     return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")
 
 
-def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: GuardMode, is_pinned: bool) -> pb.Guard:
+def encode_guard(
+    guard: CallGuard,
+    counts: FiringCounts,
+    *,
+    requested_mode: GuardMode,
+    is_pinned: bool,
+    evidence: pb.GuardEvidence | None,
+) -> pb.Guard:
     """Return the message of a guard with its firings."""
     target = playbook_pb2.Target(expression=guard.target.source, mode=encode_mode(guard.mode), pinned=is_pinned)
     return pb.Guard(
@@ -91,7 +100,39 @@ def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: Guar
         firings=counts.firings,
         withheld=counts.withheld,
         requested_mode=encode_mode(requested_mode),
+        evidence=evidence,
     )
+
+
+def encode_evidence(trial: GuardTrial, passed: int) -> pb.GuardEvidence:
+    """Return the message of the measurements of a guard; `passed` are the passing sessions of its dataset."""
+    effect = trial.effect
+    return pb.GuardEvidence(
+        passed_sessions=passed - trial.passed_before,
+        false_alarms=trial.alarms,
+        mistakes=trial.hits,
+        advised=int(effect.served),
+        advised_mistakes=int(effect.served - effect.served_total),
+        withheld=int(effect.withheld),
+        withheld_mistakes=int(effect.withheld - effect.withheld_total),
+    )
+
+
+def encode_decision(numbered: NumberedDecision, revision: int | None = None) -> pb.GuardModeDecision:
+    """Return the message of a decision, in the revision that is known of it."""
+    number, decision = numbered
+    message = pb.GuardModeDecision(
+        number=number,
+        bullet_id=decision.bullet_id,
+        expression=decision.target,
+        before=encode_mode(decision.before),
+        after=encode_mode(decision.after),
+        reason=decision.reason,
+        revision=decision.revision if revision is None else revision,
+        undone=decision.is_undone,
+    )
+    message.time.FromDatetime(decision.time)
+    return message
 
 
 def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:

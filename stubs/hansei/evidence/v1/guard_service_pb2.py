@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hansei.playbook.v1 import playbook_pb2 as hansei_dot_playbook_dot_v1_dot_playbook__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&hansei/evidence/v1/guard_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\"M\n\x0bGuardedCall\x12\x1c\n\x04tool\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12 \n\targuments\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\"K\n\x0eSessionMessage\x12\x1b\n\x04text\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\x8d\x06\x12\x1c\n\x0eis_instruction\x18\x02 \x01(\x08\x42\x04\xe2\x41\x01\x01\"p\n\nGuardMatch\x12\x11\n\tbullet_id\x18\x01 \x01(\t\x12,\n\x04mode\x18\x02 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x13\n\x0bis_withheld\x18\x04 \x01(\x08\"\x93\x01\n\x10\x43heckCallRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x39\n\x04\x63\x61ll\x18\x03 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"\x99\x01\n\x11\x43heckCallResponse\x12\x33\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32!.hansei.evidence.v1.GuardDecision\x12/\n\x07matches\x18\x02 \x03(\x0b\x32\x1e.hansei.evidence.v1.GuardMatch\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\x0c\n\x04note\x18\x04 \x01(\t\"\xa9\x02\n\x11ReportCallRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x03 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x42\n\x08messages\x18\x04 \x03(\x0b\x32\".hansei.evidence.v1.SessionMessageB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x64\x12\x33\n\x04\x63\x61ll\x18\x05 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\x04\xe2\x41\x01\x01\x12\x1d\n\x06result\x18\x06 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\xb5\x18\x12\x14\n\x06\x66\x61iled\x18\x07 \x01(\x08\x42\x04\xe2\x41\x01\x01\"$\n\x12ReportCallResponse\x12\x0e\n\x06\x65vents\x18\x01 \x01(\x03\"z\n\x11ListGuardsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\xaf\x01\n\x05Guard\x12\x11\n\tbullet_id\x18\x01 \x01(\t\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.hansei.playbook.v1.Target\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0f\n\x07\x66irings\x18\x04 \x01(\x03\x12\x10\n\x08withheld\x18\x05 \x01(\x03\x12\x36\n\x0erequested_mode\x18\x06 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\"j\n\x12ListGuardsResponse\x12)\n\x06guards\x18\x01 \x03(\x0b\x32\x19.hansei.evidence.v1.Guard\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xc6\x01\n\x10RecordedToolCall\x12\x42\n\x08messages\x18\x01 \x03(\x0b\x32\".hansei.evidence.v1.SessionMessageB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x64\x12\x39\n\x04\x63\x61ll\x18\x02 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12\x1d\n\x06result\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\xb5\x18\x12\x14\n\x06\x66\x61iled\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x01\"\x8a\x01\n\x0fGuardTrajectory\x12\x1a\n\x02id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x17\n\tsucceeded\x18\x02 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x42\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32$.hansei.evidence.v1.RecordedToolCallB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"0\n\x0c\x41rchivedRuns\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\xf9\x02\n\x15\x42\x61\x63ktestTargetRequest\x12\"\n\nexpression\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xd0\x0f\x12H\n\x0ctrajectories\x18\x02 \x03(\x0b\x32#.hansei.evidence.v1.GuardTrajectoryB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x37\n\x07\x61rchive\x18\x03 \x01(\x0b\x32 .hansei.evidence.v1.ArchivedRunsB\x04\xe2\x41\x01\x01\x12!\n\tpage_size\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x05 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08:t\xbaHq\x1ao\n\x14\x62\x61\x63ktest_target.runs\x12\"set either trajectories or archive\x1a\x33(this.trajectories.size() > 0) != has(this.archive)\"o\n\x0bGuardFiring\x12\x15\n\rtrajectory_id\x18\x01 \x01(\t\x12\x12\n\ncall_index\x18\x02 \x01(\x05\x12\x11\n\tsucceeded\x18\x03 \x01(\x08\x12\x0c\n\x04step\x18\x04 \x01(\x05\x12\x14\n\x0c\x63ontent_hash\x18\x05 \x01(\t\"\x8e\x02\n\x16\x42\x61\x63ktestTargetResponse\x12\x1b\n\x13\x66\x61iled_trajectories\x18\x01 \x01(\x05\x12\x1a\n\x12\x66\x61iled_with_firing\x18\x02 \x01(\x05\x12\x1b\n\x13passed_trajectories\x18\x03 \x01(\x05\x12\x1a\n\x12passed_with_firing\x18\x04 \x01(\x05\x12\x19\n\x11\x66\x61lse_alarm_bound\x18\x05 \x01(\x01\x12\x30\n\x07\x66irings\x18\x06 \x03(\x0b\x32\x1f.hansei.evidence.v1.GuardFiring\x12\x17\n\x0fnext_page_token\x18\x07 \x01(\t\x12\x1c\n\x14skipped_trajectories\x18\x08 \x01(\x05\"\xa6\x01\n\x14StoreBacktestRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nexpression\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xd0\x0f\x12H\n\x0ctrajectories\x18\x03 \x03(\x0b\x32#.hansei.evidence.v1.GuardTrajectoryB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\x8b\x01\n\x15StoreBacktestResponse\x12<\n\x08\x62\x61\x63ktest\x18\x01 \x01(\x0b\x32*.hansei.evidence.v1.BacktestTargetResponse\x12\x34\n\x0chighest_mode\x18\x02 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode*\x95\x01\n\rGuardDecision\x12\x1e\n\x1aGUARD_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14GUARD_DECISION_ALLOW\x10\x01\x12\x19\n\x15GUARD_DECISION_ADVISE\x10\x02\x12\x16\n\x12GUARD_DECISION_ASK\x10\x03\x12\x17\n\x13GUARD_DECISION_DENY\x10\x04\x32\xd6\x05\n\x0cGuardService\x12\x89\x01\n\tCheckCall\x12$.hansei.evidence.v1.CheckCallRequest\x1a%.hansei.evidence.v1.CheckCallResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/playbooks/{dataset}/guards/check:\x01*\x12\x8d\x01\n\nReportCall\x12%.hansei.evidence.v1.ReportCallRequest\x1a&.hansei.evidence.v1.ReportCallResponse\"0\x82\xd3\xe4\x93\x02*\"%/v1/playbooks/{dataset}/guards/report:\x01*\x12\x83\x01\n\nListGuards\x12%.hansei.evidence.v1.ListGuardsRequest\x1a&.hansei.evidence.v1.ListGuardsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/playbooks/{dataset}/guards\x12\x87\x01\n\x0e\x42\x61\x63ktestTarget\x12).hansei.evidence.v1.BacktestTargetRequest\x1a*.hansei.evidence.v1.BacktestTargetResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\"\x13/v1/guards/backtest:\x01*\x12\x99\x01\n\rStoreBacktest\x12(.hansei.evidence.v1.StoreBacktestRequest\x1a).hansei.evidence.v1.StoreBacktestResponse\"3\x82\xd3\xe4\x93\x02-\"(/v1/playbooks/{dataset}/guards/backtests:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&hansei/evidence/v1/guard_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\"M\n\x0bGuardedCall\x12\x1c\n\x04tool\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12 \n\targuments\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\"K\n\x0eSessionMessage\x12\x1b\n\x04text\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\x8d\x06\x12\x1c\n\x0eis_instruction\x18\x02 \x01(\x08\x42\x04\xe2\x41\x01\x01\"p\n\nGuardMatch\x12\x11\n\tbullet_id\x18\x01 \x01(\t\x12,\n\x04mode\x18\x02 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x13\n\x0bis_withheld\x18\x04 \x01(\x08\"\xb4\x01\n\x10\x43heckCallRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x39\n\x04\x63\x61ll\x18\x03 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12\x1f\n\nmin_events\x18\x04 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\"\x99\x01\n\x11\x43heckCallResponse\x12\x33\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32!.hansei.evidence.v1.GuardDecision\x12/\n\x07matches\x18\x02 \x03(\x0b\x32\x1e.hansei.evidence.v1.GuardMatch\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\x0c\n\x04note\x18\x04 \x01(\t\"\xa9\x02\n\x11ReportCallRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x03 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x42\n\x08messages\x18\x04 \x03(\x0b\x32\".hansei.evidence.v1.SessionMessageB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x64\x12\x33\n\x04\x63\x61ll\x18\x05 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\x04\xe2\x41\x01\x01\x12\x1d\n\x06result\x18\x06 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\xb5\x18\x12\x14\n\x06\x66\x61iled\x18\x07 \x01(\x08\x42\x04\xe2\x41\x01\x01\"$\n\x12ReportCallResponse\x12\x0e\n\x06\x65vents\x18\x01 \x01(\x03\"u\n\x14ReportSessionRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nsession_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x17\n\tsucceeded\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01\"9\n\x15ReportSessionResponse\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x08\x12\x0f\n\x07\x66irings\x18\x02 \x01(\x05\"\x82\x01\n\x19ListGuardDecisionsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\x85\x02\n\x11GuardModeDecision\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x11\n\tbullet_id\x18\x02 \x01(\t\x12\x12\n\nexpression\x18\x03 \x01(\t\x12.\n\x06\x62\x65\x66ore\x18\x04 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\x12-\n\x05\x61\x66ter\x18\x05 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12(\n\x04time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\x08 \x01(\x03\x12\x0e\n\x06undone\x18\t \x01(\x08\"o\n\x1aListGuardDecisionsResponse\x12\x38\n\tdecisions\x18\x01 \x03(\x0b\x32%.hansei.evidence.v1.GuardModeDecision\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"w\n\x18UndoGuardDecisionRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1b\n\x06number\x18\x02 \x01(\x03\x42\x0b\xe2\x41\x01\x02\xbaH\x04\"\x02(\x01\x12\x1c\n\x06\x61uthor\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x02\"T\n\x19UndoGuardDecisionResponse\x12\x37\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32%.hansei.evidence.v1.GuardModeDecision\"z\n\x11ListGuardsRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\xe4\x01\n\x05Guard\x12\x11\n\tbullet_id\x18\x01 \x01(\t\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.hansei.playbook.v1.Target\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0f\n\x07\x66irings\x18\x04 \x01(\x03\x12\x10\n\x08withheld\x18\x05 \x01(\x03\x12\x36\n\x0erequested_mode\x18\x06 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode\x12\x33\n\x08\x65vidence\x18\x07 \x01(\x0b\x32!.hansei.evidence.v1.GuardEvidence\"\xa8\x01\n\rGuardEvidence\x12\x17\n\x0fpassed_sessions\x18\x01 \x01(\x03\x12\x14\n\x0c\x66\x61lse_alarms\x18\x02 \x01(\x03\x12\x10\n\x08mistakes\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64vised\x18\x04 \x01(\x03\x12\x18\n\x10\x61\x64vised_mistakes\x18\x05 \x01(\x03\x12\x10\n\x08withheld\x18\x06 \x01(\x03\x12\x19\n\x11withheld_mistakes\x18\x07 \x01(\x03\"j\n\x12ListGuardsResponse\x12)\n\x06guards\x18\x01 \x03(\x0b\x32\x19.hansei.evidence.v1.Guard\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xc6\x01\n\x10RecordedToolCall\x12\x42\n\x08messages\x18\x01 \x03(\x0b\x32\".hansei.evidence.v1.SessionMessageB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x64\x12\x39\n\x04\x63\x61ll\x18\x02 \x01(\x0b\x32\x1f.hansei.evidence.v1.GuardedCallB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12\x1d\n\x06result\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\xb5\x18\x12\x14\n\x06\x66\x61iled\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x01\"\x8a\x01\n\x0fGuardTrajectory\x12\x1a\n\x02id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x17\n\tsucceeded\x18\x02 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x42\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32$.hansei.evidence.v1.RecordedToolCallB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"0\n\x0c\x41rchivedRuns\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\xf9\x02\n\x15\x42\x61\x63ktestTargetRequest\x12\"\n\nexpression\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xd0\x0f\x12H\n\x0ctrajectories\x18\x02 \x03(\x0b\x32#.hansei.evidence.v1.GuardTrajectoryB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x37\n\x07\x61rchive\x18\x03 \x01(\x0b\x32 .hansei.evidence.v1.ArchivedRunsB\x04\xe2\x41\x01\x01\x12!\n\tpage_size\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x05 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08:t\xbaHq\x1ao\n\x14\x62\x61\x63ktest_target.runs\x12\"set either trajectories or archive\x1a\x33(this.trajectories.size() > 0) != has(this.archive)\"o\n\x0bGuardFiring\x12\x15\n\rtrajectory_id\x18\x01 \x01(\t\x12\x12\n\ncall_index\x18\x02 \x01(\x05\x12\x11\n\tsucceeded\x18\x03 \x01(\x08\x12\x0c\n\x04step\x18\x04 \x01(\x05\x12\x14\n\x0c\x63ontent_hash\x18\x05 \x01(\t\"\x8e\x02\n\x16\x42\x61\x63ktestTargetResponse\x12\x1b\n\x13\x66\x61iled_trajectories\x18\x01 \x01(\x05\x12\x1a\n\x12\x66\x61iled_with_firing\x18\x02 \x01(\x05\x12\x1b\n\x13passed_trajectories\x18\x03 \x01(\x05\x12\x1a\n\x12passed_with_firing\x18\x04 \x01(\x05\x12\x19\n\x11\x66\x61lse_alarm_bound\x18\x05 \x01(\x01\x12\x30\n\x07\x66irings\x18\x06 \x03(\x0b\x32\x1f.hansei.evidence.v1.GuardFiring\x12\x17\n\x0fnext_page_token\x18\x07 \x01(\t\x12\x1c\n\x14skipped_trajectories\x18\x08 \x01(\x05\"\xa6\x01\n\x14StoreBacktestRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\"\n\nexpression\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xd0\x0f\x12H\n\x0ctrajectories\x18\x03 \x03(\x0b\x32#.hansei.evidence.v1.GuardTrajectoryB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\x8b\x01\n\x15StoreBacktestResponse\x12<\n\x08\x62\x61\x63ktest\x18\x01 \x01(\x0b\x32*.hansei.evidence.v1.BacktestTargetResponse\x12\x34\n\x0chighest_mode\x18\x02 \x01(\x0e\x32\x1e.hansei.playbook.v1.TargetMode*\x95\x01\n\rGuardDecision\x12\x1e\n\x1aGUARD_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14GUARD_DECISION_ALLOW\x10\x01\x12\x19\n\x15GUARD_DECISION_ADVISE\x10\x02\x12\x16\n\x12GUARD_DECISION_ASK\x10\x03\x12\x17\n\x13GUARD_DECISION_DENY\x10\x04\x32\xcf\t\n\x0cGuardService\x12\x89\x01\n\tCheckCall\x12$.hansei.evidence.v1.CheckCallRequest\x1a%.hansei.evidence.v1.CheckCallResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/playbooks/{dataset}/guards/check:\x01*\x12\x8d\x01\n\nReportCall\x12%.hansei.evidence.v1.ReportCallRequest\x1a&.hansei.evidence.v1.ReportCallResponse\"0\x82\xd3\xe4\x93\x02*\"%/v1/playbooks/{dataset}/guards/report:\x01*\x12\x98\x01\n\rReportSession\x12(.hansei.evidence.v1.ReportSessionRequest\x1a).hansei.evidence.v1.ReportSessionResponse\"2\x82\xd3\xe4\x93\x02,\"\'/v1/playbooks/{dataset}/guards/sessions:\x01*\x12\xa5\x01\n\x12ListGuardDecisions\x12-.hansei.evidence.v1.ListGuardDecisionsRequest\x1a..hansei.evidence.v1.ListGuardDecisionsResponse\"0\x82\xd3\xe4\x93\x02*\x12(/v1/playbooks/{dataset}/guards/decisions\x12\xb3\x01\n\x11UndoGuardDecision\x12,.hansei.evidence.v1.UndoGuardDecisionRequest\x1a-.hansei.evidence.v1.UndoGuardDecisionResponse\"A\x82\xd3\xe4\x93\x02;\"6/v1/playbooks/{dataset}/guards/decisions/{number}/undo:\x01*\x12\x83\x01\n\nListGuards\x12%.hansei.evidence.v1.ListGuardsRequest\x1a&.hansei.evidence.v1.ListGuardsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/playbooks/{dataset}/guards\x12\x87\x01\n\x0e\x42\x61\x63ktestTarget\x12).hansei.evidence.v1.BacktestTargetRequest\x1a*.hansei.evidence.v1.BacktestTargetResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\"\x13/v1/guards/backtest:\x01*\x12\x99\x01\n\rStoreBacktest\x12(.hansei.evidence.v1.StoreBacktestRequest\x1a).hansei.evidence.v1.StoreBacktestResponse\"3\x82\xd3\xe4\x93\x02-\"(/v1/playbooks/{dataset}/guards/backtests:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,6 +51,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKCALLREQUEST'].fields_by_name['session_id']._serialized_options = b'\342A\001\002\272H\007r\005\020\001\030\200\002'
   _globals['_CHECKCALLREQUEST'].fields_by_name['call']._loaded_options = None
   _globals['_CHECKCALLREQUEST'].fields_by_name['call']._serialized_options = b'\342A\001\002\272H\003\310\001\001'
+  _globals['_CHECKCALLREQUEST'].fields_by_name['min_events']._loaded_options = None
+  _globals['_CHECKCALLREQUEST'].fields_by_name['min_events']._serialized_options = b'\342A\001\001\272H\004\"\002(\000'
   _globals['_REPORTCALLREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_REPORTCALLREQUEST'].fields_by_name['request_id']._serialized_options = b'\342A\001\002\272H\005r\003\260\001\001'
   _globals['_REPORTCALLREQUEST'].fields_by_name['dataset']._loaded_options = None
@@ -64,6 +67,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTCALLREQUEST'].fields_by_name['result']._serialized_options = b'\342A\001\001\272H\006r\004\030\200\265\030'
   _globals['_REPORTCALLREQUEST'].fields_by_name['failed']._loaded_options = None
   _globals['_REPORTCALLREQUEST'].fields_by_name['failed']._serialized_options = b'\342A\001\001'
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['dataset']._loaded_options = None
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['session_id']._loaded_options = None
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['session_id']._serialized_options = b'\342A\001\002\272H\007r\005\020\001\030\200\002'
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['succeeded']._loaded_options = None
+  _globals['_REPORTSESSIONREQUEST'].fields_by_name['succeeded']._serialized_options = b'\342A\001\001'
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['dataset']._loaded_options = None
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001\272H\007\032\005\030\350\007(\000'
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTGUARDDECISIONSREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001\272H\005r\003\030\200\010'
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['dataset']._loaded_options = None
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['number']._loaded_options = None
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['number']._serialized_options = b'\342A\001\002\272H\004\"\002(\001'
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['author']._loaded_options = None
+  _globals['_UNDOGUARDDECISIONREQUEST'].fields_by_name['author']._serialized_options = b'\342A\001\001\272H\005r\003\030\200\002'
   _globals['_LISTGUARDSREQUEST'].fields_by_name['dataset']._loaded_options = None
   _globals['_LISTGUARDSREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
   _globals['_LISTGUARDSREQUEST'].fields_by_name['page_size']._loaded_options = None
@@ -108,50 +129,72 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GUARDSERVICE'].methods_by_name['CheckCall']._serialized_options = b'\202\323\344\223\002)\"$/v1/playbooks/{dataset}/guards/check:\001*'
   _globals['_GUARDSERVICE'].methods_by_name['ReportCall']._loaded_options = None
   _globals['_GUARDSERVICE'].methods_by_name['ReportCall']._serialized_options = b'\202\323\344\223\002*\"%/v1/playbooks/{dataset}/guards/report:\001*'
+  _globals['_GUARDSERVICE'].methods_by_name['ReportSession']._loaded_options = None
+  _globals['_GUARDSERVICE'].methods_by_name['ReportSession']._serialized_options = b'\202\323\344\223\002,\"\'/v1/playbooks/{dataset}/guards/sessions:\001*'
+  _globals['_GUARDSERVICE'].methods_by_name['ListGuardDecisions']._loaded_options = None
+  _globals['_GUARDSERVICE'].methods_by_name['ListGuardDecisions']._serialized_options = b'\202\323\344\223\002*\022(/v1/playbooks/{dataset}/guards/decisions'
+  _globals['_GUARDSERVICE'].methods_by_name['UndoGuardDecision']._loaded_options = None
+  _globals['_GUARDSERVICE'].methods_by_name['UndoGuardDecision']._serialized_options = b'\202\323\344\223\002;\"6/v1/playbooks/{dataset}/guards/decisions/{number}/undo:\001*'
   _globals['_GUARDSERVICE'].methods_by_name['ListGuards']._loaded_options = None
   _globals['_GUARDSERVICE'].methods_by_name['ListGuards']._serialized_options = b'\202\323\344\223\002 \022\036/v1/playbooks/{dataset}/guards'
   _globals['_GUARDSERVICE'].methods_by_name['BacktestTarget']._loaded_options = None
   _globals['_GUARDSERVICE'].methods_by_name['BacktestTarget']._serialized_options = b'\202\323\344\223\002\030\"\023/v1/guards/backtest:\001*'
   _globals['_GUARDSERVICE'].methods_by_name['StoreBacktest']._loaded_options = None
   _globals['_GUARDSERVICE'].methods_by_name['StoreBacktest']._serialized_options = b'\202\323\344\223\002-\"(/v1/playbooks/{dataset}/guards/backtests:\001*'
-  _globals['_GUARDDECISION']._serialized_start=3015
-  _globals['_GUARDDECISION']._serialized_end=3164
-  _globals['_GUARDEDCALL']._serialized_start=221
-  _globals['_GUARDEDCALL']._serialized_end=298
-  _globals['_SESSIONMESSAGE']._serialized_start=300
-  _globals['_SESSIONMESSAGE']._serialized_end=375
-  _globals['_GUARDMATCH']._serialized_start=377
-  _globals['_GUARDMATCH']._serialized_end=489
-  _globals['_CHECKCALLREQUEST']._serialized_start=492
-  _globals['_CHECKCALLREQUEST']._serialized_end=639
-  _globals['_CHECKCALLRESPONSE']._serialized_start=642
-  _globals['_CHECKCALLRESPONSE']._serialized_end=795
-  _globals['_REPORTCALLREQUEST']._serialized_start=798
-  _globals['_REPORTCALLREQUEST']._serialized_end=1095
-  _globals['_REPORTCALLRESPONSE']._serialized_start=1097
-  _globals['_REPORTCALLRESPONSE']._serialized_end=1133
-  _globals['_LISTGUARDSREQUEST']._serialized_start=1135
-  _globals['_LISTGUARDSREQUEST']._serialized_end=1257
-  _globals['_GUARD']._serialized_start=1260
-  _globals['_GUARD']._serialized_end=1435
-  _globals['_LISTGUARDSRESPONSE']._serialized_start=1437
-  _globals['_LISTGUARDSRESPONSE']._serialized_end=1543
-  _globals['_RECORDEDTOOLCALL']._serialized_start=1546
-  _globals['_RECORDEDTOOLCALL']._serialized_end=1744
-  _globals['_GUARDTRAJECTORY']._serialized_start=1747
-  _globals['_GUARDTRAJECTORY']._serialized_end=1885
-  _globals['_ARCHIVEDRUNS']._serialized_start=1887
-  _globals['_ARCHIVEDRUNS']._serialized_end=1935
-  _globals['_BACKTESTTARGETREQUEST']._serialized_start=1938
-  _globals['_BACKTESTTARGETREQUEST']._serialized_end=2315
-  _globals['_GUARDFIRING']._serialized_start=2317
-  _globals['_GUARDFIRING']._serialized_end=2428
-  _globals['_BACKTESTTARGETRESPONSE']._serialized_start=2431
-  _globals['_BACKTESTTARGETRESPONSE']._serialized_end=2701
-  _globals['_STOREBACKTESTREQUEST']._serialized_start=2704
-  _globals['_STOREBACKTESTREQUEST']._serialized_end=2870
-  _globals['_STOREBACKTESTRESPONSE']._serialized_start=2873
-  _globals['_STOREBACKTESTRESPONSE']._serialized_end=3012
-  _globals['_GUARDSERVICE']._serialized_start=3167
-  _globals['_GUARDSERVICE']._serialized_end=3893
+  _globals['_GUARDDECISION']._serialized_start=4200
+  _globals['_GUARDDECISION']._serialized_end=4349
+  _globals['_GUARDEDCALL']._serialized_start=254
+  _globals['_GUARDEDCALL']._serialized_end=331
+  _globals['_SESSIONMESSAGE']._serialized_start=333
+  _globals['_SESSIONMESSAGE']._serialized_end=408
+  _globals['_GUARDMATCH']._serialized_start=410
+  _globals['_GUARDMATCH']._serialized_end=522
+  _globals['_CHECKCALLREQUEST']._serialized_start=525
+  _globals['_CHECKCALLREQUEST']._serialized_end=705
+  _globals['_CHECKCALLRESPONSE']._serialized_start=708
+  _globals['_CHECKCALLRESPONSE']._serialized_end=861
+  _globals['_REPORTCALLREQUEST']._serialized_start=864
+  _globals['_REPORTCALLREQUEST']._serialized_end=1161
+  _globals['_REPORTCALLRESPONSE']._serialized_start=1163
+  _globals['_REPORTCALLRESPONSE']._serialized_end=1199
+  _globals['_REPORTSESSIONREQUEST']._serialized_start=1201
+  _globals['_REPORTSESSIONREQUEST']._serialized_end=1318
+  _globals['_REPORTSESSIONRESPONSE']._serialized_start=1320
+  _globals['_REPORTSESSIONRESPONSE']._serialized_end=1377
+  _globals['_LISTGUARDDECISIONSREQUEST']._serialized_start=1380
+  _globals['_LISTGUARDDECISIONSREQUEST']._serialized_end=1510
+  _globals['_GUARDMODEDECISION']._serialized_start=1513
+  _globals['_GUARDMODEDECISION']._serialized_end=1774
+  _globals['_LISTGUARDDECISIONSRESPONSE']._serialized_start=1776
+  _globals['_LISTGUARDDECISIONSRESPONSE']._serialized_end=1887
+  _globals['_UNDOGUARDDECISIONREQUEST']._serialized_start=1889
+  _globals['_UNDOGUARDDECISIONREQUEST']._serialized_end=2008
+  _globals['_UNDOGUARDDECISIONRESPONSE']._serialized_start=2010
+  _globals['_UNDOGUARDDECISIONRESPONSE']._serialized_end=2094
+  _globals['_LISTGUARDSREQUEST']._serialized_start=2096
+  _globals['_LISTGUARDSREQUEST']._serialized_end=2218
+  _globals['_GUARD']._serialized_start=2221
+  _globals['_GUARD']._serialized_end=2449
+  _globals['_GUARDEVIDENCE']._serialized_start=2452
+  _globals['_GUARDEVIDENCE']._serialized_end=2620
+  _globals['_LISTGUARDSRESPONSE']._serialized_start=2622
+  _globals['_LISTGUARDSRESPONSE']._serialized_end=2728
+  _globals['_RECORDEDTOOLCALL']._serialized_start=2731
+  _globals['_RECORDEDTOOLCALL']._serialized_end=2929
+  _globals['_GUARDTRAJECTORY']._serialized_start=2932
+  _globals['_GUARDTRAJECTORY']._serialized_end=3070
+  _globals['_ARCHIVEDRUNS']._serialized_start=3072
+  _globals['_ARCHIVEDRUNS']._serialized_end=3120
+  _globals['_BACKTESTTARGETREQUEST']._serialized_start=3123
+  _globals['_BACKTESTTARGETREQUEST']._serialized_end=3500
+  _globals['_GUARDFIRING']._serialized_start=3502
+  _globals['_GUARDFIRING']._serialized_end=3613
+  _globals['_BACKTESTTARGETRESPONSE']._serialized_start=3616
+  _globals['_BACKTESTTARGETRESPONSE']._serialized_end=3886
+  _globals['_STOREBACKTESTREQUEST']._serialized_start=3889
+  _globals['_STOREBACKTESTREQUEST']._serialized_end=4055
+  _globals['_STOREBACKTESTRESPONSE']._serialized_start=4058
+  _globals['_STOREBACKTESTRESPONSE']._serialized_end=4197
+  _globals['_GUARDSERVICE']._serialized_start=4352
+  _globals['_GUARDSERVICE']._serialized_end=5583
 # @@protoc_insertion_point(module_scope)

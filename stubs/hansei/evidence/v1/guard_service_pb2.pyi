@@ -6,6 +6,7 @@ Guards check tool calls of agents before the calls are made, by the targets of l
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from hansei.playbook.v1 import playbook_pb2 as _playbook_pb2
@@ -147,10 +148,15 @@ class CheckCallRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
+    MIN_EVENTS_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     session_id: _builtins.str
     """The session of the agent; the caller chooses it."""
+    min_events: _builtins.int
+    """The number of messages and calls of the session that the caller knows of, from the last ReportCallResponse: with so many
+    at hand, a replica decides without reading the store. 0: all that any replica has stored count.
+    """
     @_builtins.property
     def call(self) -> Global___GuardedCall:
         """The call."""
@@ -161,10 +167,11 @@ class CheckCallRequest(_message.Message):
         dataset: _builtins.str = ...,
         session_id: _builtins.str = ...,
         call: Global___GuardedCall | None = ...,
+        min_events: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "dataset", b"dataset", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "dataset", b"dataset", "min_events", b"min_events", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -279,6 +286,230 @@ class ReportCallResponse(_message.Message):
 Global___ReportCallResponse: _TypeAlias = ReportCallResponse  # noqa: Y015
 
 @_typing.final
+class ReportSessionRequest(_message.Message):
+    """Request of ReportSession."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    session_id: _builtins.str
+    """The session of the agent, as in CheckCall."""
+    succeeded: _builtins.bool
+    """Whether the task of the session succeeded, by more than the agent's own word."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        succeeded: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "session_id", b"session_id", "succeeded", b"succeeded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSessionRequest: _TypeAlias = ReportSessionRequest  # noqa: Y015
+
+@_typing.final
+class ReportSessionResponse(_message.Message):
+    """Response of ReportSession."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTED_FIELD_NUMBER: _builtins.int
+    FIRINGS_FIELD_NUMBER: _builtins.int
+    counted: _builtins.bool
+    """Whether this report counts; false: the session was reported before."""
+    firings: _builtins.int
+    """The guards that fired in the session."""
+    def __init__(
+        self,
+        *,
+        counted: _builtins.bool = ...,
+        firings: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "firings", b"firings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSessionResponse: _TypeAlias = ReportSessionResponse  # noqa: Y015
+
+@_typing.final
+class ListGuardDecisionsRequest(_message.Message):
+    """Request of ListGuardDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    page_size: _builtins.int
+    """Most decisions a page; 0 means 100."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGuardDecisionsRequest: _TypeAlias = ListGuardDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class GuardModeDecision(_message.Message):
+    """A change of the mode of a guard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    BULLET_ID_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    UNDONE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of the decision in the dataset, ascending from 1."""
+    bullet_id: _builtins.str
+    """The bullet."""
+    expression: _builtins.str
+    """The condition of its target."""
+    before: _playbook_pb2.TargetMode.ValueType
+    """The mode before."""
+    after: _playbook_pb2.TargetMode.ValueType
+    """The mode after."""
+    reason: _builtins.str
+    """The counts that it rests on, in a sentence."""
+    revision: _builtins.int
+    """The revision that changed the mode; 0 until then, and if the guard was pinned, edited or removed meanwhile."""
+    undone: _builtins.bool
+    """Whether the decision was taken back."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was decided."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        bullet_id: _builtins.str = ...,
+        expression: _builtins.str = ...,
+        before: _playbook_pb2.TargetMode.ValueType = ...,
+        after: _playbook_pb2.TargetMode.ValueType = ...,
+        reason: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        revision: _builtins.int = ...,
+        undone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "expression", b"expression", "number", b"number", "reason", b"reason", "revision", b"revision", "time", b"time", "undone", b"undone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuardModeDecision: _TypeAlias = GuardModeDecision  # noqa: Y015
+
+@_typing.final
+class ListGuardDecisionsResponse(_message.Message):
+    """Response of ListGuardDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardModeDecision]:
+        """The decisions."""
+
+    def __init__(
+        self,
+        *,
+        decisions: _abc.Iterable[Global___GuardModeDecision] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGuardDecisionsResponse: _TypeAlias = ListGuardDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class UndoGuardDecisionRequest(_message.Message):
+    """Request of UndoGuardDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    number: _builtins.int
+    """Number of the decision. A repeated call returns the same response and changes nothing."""
+    author: _builtins.str
+    """The author of the change; empty means `api`."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        number: _builtins.int = ...,
+        author: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "dataset", b"dataset", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoGuardDecisionRequest: _TypeAlias = UndoGuardDecisionRequest  # noqa: Y015
+
+@_typing.final
+class UndoGuardDecisionResponse(_message.Message):
+    """Response of UndoGuardDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decision(self) -> Global___GuardModeDecision:
+        """The decision that takes the other one back."""
+
+    def __init__(
+        self,
+        *,
+        decision: Global___GuardModeDecision | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoGuardDecisionResponse: _TypeAlias = UndoGuardDecisionResponse  # noqa: Y015
+
+@_typing.final
 class ListGuardsRequest(_message.Message):
     """Request of ListGuards."""
 
@@ -320,6 +551,7 @@ class Guard(_message.Message):
     FIRINGS_FIELD_NUMBER: _builtins.int
     WITHHELD_FIELD_NUMBER: _builtins.int
     REQUESTED_MODE_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
     bullet_id: _builtins.str
     """The bullet."""
     text: _builtins.str
@@ -334,6 +566,10 @@ class Guard(_message.Message):
     def target(self) -> _playbook_pb2.Target:
         """Its target, with the mode in effect: without a stored backtest that allows more, and without a pin, it is SHADOW."""
 
+    @_builtins.property
+    def evidence(self) -> Global___GuardEvidence:
+        """What sessions have shown about it; not set before the first report of a session."""
+
     def __init__(
         self,
         *,
@@ -343,14 +579,61 @@ class Guard(_message.Message):
         firings: _builtins.int = ...,
         withheld: _builtins.int = ...,
         requested_mode: _playbook_pb2.TargetMode.ValueType = ...,
+        evidence: Global___GuardEvidence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "evidence", b"evidence", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Guard: _TypeAlias = Guard  # noqa: Y015
+
+@_typing.final
+class GuardEvidence(_message.Message):
+    """What sessions have shown about a guard since it has its mode. A session counts by its first firing, once it is reported."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PASSED_SESSIONS_FIELD_NUMBER: _builtins.int
+    FALSE_ALARMS_FIELD_NUMBER: _builtins.int
+    MISTAKES_FIELD_NUMBER: _builtins.int
+    ADVISED_FIELD_NUMBER: _builtins.int
+    ADVISED_MISTAKES_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
+    WITHHELD_MISTAKES_FIELD_NUMBER: _builtins.int
+    passed_sessions: _builtins.int
+    """The passing sessions of the dataset."""
+    false_alarms: _builtins.int
+    """The passing sessions with a firing that the mistake did not follow; in ADVISE only those whose advice was withheld."""
+    mistakes: _builtins.int
+    """The sessions whose firing the mistake followed, without advice."""
+    advised: _builtins.int
+    """In ADVISE: the sessions that were given the advice."""
+    advised_mistakes: _builtins.int
+    """In ADVISE: those of them whose firing the mistake followed all the same."""
+    withheld: _builtins.int
+    """In ADVISE: the sessions whose advice was withheld."""
+    withheld_mistakes: _builtins.int
+    """In ADVISE: those of them whose firing the mistake followed."""
+    def __init__(
+        self,
+        *,
+        passed_sessions: _builtins.int = ...,
+        false_alarms: _builtins.int = ...,
+        mistakes: _builtins.int = ...,
+        advised: _builtins.int = ...,
+        advised_mistakes: _builtins.int = ...,
+        withheld: _builtins.int = ...,
+        withheld_mistakes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advised", b"advised", "advised_mistakes", b"advised_mistakes", "false_alarms", b"false_alarms", "mistakes", b"mistakes", "passed_sessions", b"passed_sessions", "withheld", b"withheld", "withheld_mistakes", b"withheld_mistakes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuardEvidence: _TypeAlias = GuardEvidence  # noqa: Y015
 
 @_typing.final
 class ListGuardsResponse(_message.Message):

@@ -11,7 +11,12 @@ from rich.text import Text
 from hansei.client.cli.show.words import BAD, FAINT, count_noun, format_enum_name, make_score_table
 
 if TYPE_CHECKING:
-    from hansei.evidence.v1.guard_service_pb2 import Guard, StoreBacktestResponse
+    from hansei.evidence.v1.guard_service_pb2 import (
+        Guard,
+        GuardModeDecision,
+        StoreBacktestResponse,
+        UndoGuardDecisionResponse,
+    )
 
 MAX_LISTED_RUNS = 20
 
@@ -30,6 +35,31 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
         )
     lines = (Text(f"{guard.bullet_id}: {guard.target.expression}", FAINT) for guard in guards)
     return Group(table, *lines)
+
+
+def render_decisions(decisions: Sequence[GuardModeDecision]) -> RenderableType:
+    """Show changes of modes, one a line, each with its reason below."""
+    lines = []
+    for decision in decisions:
+        undone = " (undone)" if decision.undone else ""
+        lines += [
+            Text(f"{decision.number}  {_describe_change(decision)}{undone}"),
+            Text(f"   {decision.reason}", FAINT),
+        ]
+    return Group(*lines)
+
+
+def render_undone(response: UndoGuardDecisionResponse) -> RenderableType:
+    """Show the change that took a decision back."""
+    return Text(_describe_change(response.decision))
+
+
+def _describe_change(decision: GuardModeDecision) -> str:
+    from hansei.playbook.v1.playbook_pb2 import TargetMode
+
+    before, after = (format_enum_name(TargetMode, mode) for mode in (decision.before, decision.after))
+    where = f"in revision {decision.revision}" if decision.revision else "not in the playbook"
+    return f"{decision.bullet_id}: {before} to {after}, {where}"
 
 
 def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
