@@ -10,7 +10,7 @@ A target is true for a call that repeats the mistake of its lesson. Its vocabula
 - `failures()`: the number of earlier calls with the same tool and the same arguments that failed
 - `seen(value)`: the value occurs in a message of the user, in the instructions, or in an earlier result
 - `found(value)`: the value occurs in an earlier result; `said(value)`: it occurs in a message of the user
-- `user_confirmed()`: the last message of the user agrees to what the agent proposed
+- `user_confirmed()`: the last message of the user agrees to the proposal of the agent
 """
 
 from __future__ import annotations

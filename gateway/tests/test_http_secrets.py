@@ -1,4 +1,4 @@
-"""The text of an error that nobody foresaw is in no answer, whatever kind of endpoint raised it."""
+"""No response of any kind of endpoint has the text of an unexpected error."""
 
 from __future__ import annotations
 

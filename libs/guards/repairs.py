@@ -1,6 +1,6 @@
 """Derive targets from failures that an agent repaired inside one trajectory.
 
-A call fails with an error, and later a call of the same tool succeeds. What changed in between is the lesson:
+A call fails with an error, and later a call of the same tool succeeds. The change in between is the lesson:
 
 - another tool succeeded first: that tool is a prerequisite
 - the error names allowed values or a limit: the argument must keep to them
@@ -23,7 +23,7 @@ MAX_DISTANCE = 30
 """Calls between a failure and its repair."""
 MAX_ALLOWED_VALUES = 20
 _COMMANDS = frozenset({"cmd", "code", "command", "input", "query", "script", "source", "sql", "url"})
-"""Arguments that hold a command: the tool alone does not say what the call does, so it has no prerequisite."""
+"""Arguments that hold a command. The tool alone does not identify the operation, so it has no prerequisite."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 _ALLOWED = re.compile(

@@ -30,7 +30,7 @@ class Database:
     """A SQLite file or a PostgreSQL server.
 
     Work gets a connection inside a transaction and runs on a thread of the database, because drivers block: it must
-    wait for nothing else. What it raises reaches the caller; errors of drivers become those of `libs.storage.errors`.
+    wait for nothing else. Its errors reach the caller; errors of drivers become those of `libs.storage.errors`.
     """
 
     def __init__(

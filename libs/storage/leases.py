@@ -136,7 +136,7 @@ class Leases:
 
 
 class LeaseMonitor:
-    """Finds leases whose holder is gone: whose heartbeat this process has seen unchanged for a lease's time."""
+    """Finds the leases of dead holders: their heartbeat stayed the same for as long as a lease lasts."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

@@ -97,7 +97,7 @@ def hold_instruction(proposal: Proposal) -> Proposal:
 def _is_uncorroborated(proposal: Proposal, reflection: Reflection) -> bool:
     """Return True if only the agent supports an applicable proposal.
 
-    Lessons that rules found in responses of tools hold whatever the outcome; a model's lesson may only look like one.
+    Lessons that rules found in responses of tools always hold; a model's lesson may only look like one.
     """
     if proposal.decline_reason or proposal.confirmed_id or proposal.wait_reason:
         return False

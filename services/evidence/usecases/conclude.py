@@ -1,4 +1,4 @@
-"""Says in a sentence what the measurements of a dataset show."""
+"""Sums up the measurements of a dataset in a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_ARM = 20
 
 
 def conclude(trials: DatasetTrials) -> str:
-    """Return what can be concluded about the whole playbook."""
+    """Return the conclusion about the whole playbook."""
     for name, counts, failed in trials.list_checks():
         if failed:
             return (

@@ -346,7 +346,7 @@ class Executions:
                 await self._drive(lease, began_at)
 
     async def _find_orphans(self) -> list[LeaseState]:
-        """Return the leases of running executions that are free, or whose holder is gone."""
+        """Return the leases of running executions that are free, or whose holder is dead."""
         running = await self.store.list_running(_MAX_OBSERVED)
         return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_BATCH]
 

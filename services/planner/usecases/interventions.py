@@ -34,7 +34,7 @@ class InterventionChannel:
     """The way in which people are notified and asked. This one pauses at every question, which a later call answers."""
 
     async def notify(self, message: str) -> None:
-        """Notify people, beside the log. Raises nothing."""
+        """Notify people, in addition to the log. Raises nothing."""
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime

@@ -32,7 +32,7 @@ _FAILURES = (ReplanTrigger.STEP_FAILED, ReplanTrigger.TIMEOUT, ReplanTrigger.LOW
 
 
 class PlanRepeatedError(Exception):
-    """The new plan would do again what has just failed."""
+    """The new plan would repeat the steps that failed."""
 
     def __init__(self, error: str | None, template_reason: str) -> None:
         reasons = [reason for reason in (template_reason, error and f"the step failed with: {error}") if reason]

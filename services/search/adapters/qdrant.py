@@ -223,7 +223,7 @@ class _Search:
         self._idf_params = models.SearchParams(idf=models.IdfCorpusParams(corpus=admitted)) if admitted.must else None
 
     def run(self, client: QdrantClient, candidates: int, request: RankingRequest) -> Ranking[ChunkRef]:
-        """Return the best of so many candidates."""
+        """Return the best of the candidates; `candidates` is their number."""
         fusion = self._query.fusion
         pool = self._select_pool(client, max(POOL, 4 * request.query.top_k))
         ids, refs = list(pool), list(pool.values())
