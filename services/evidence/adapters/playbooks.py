@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +56,10 @@ class GrpcPlaybooks:
         if not found or found[0].target.pinned or found[0].target.expression != decision.target:
             return 0
         mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{decision.after.name}")
+        # Nobody may pin the mode between the two calls: a later revision of the bullet is a conflict.
+        revision = found[0].updated_revision
+        if found[0].target.mode == mode:  # an earlier try has set it
+            return int(revision)
         delta = playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_UPDATE,
             section=found[0].section,
@@ -62,8 +67,7 @@ class GrpcPlaybooks:
             target=playbook_pb2.Target(expression=decision.target, mode=mode),
             reasoning=decision.reason,
         )
-        # Nobody may pin the mode between the two calls: a later revision of the bullet is a conflict.
-        revision = found[0].updated_revision
+        request_id = str(uuid.uuid5(uuid.UUID(request_id), str(revision)))
         response = await self._apply(request_id, dataset, delta, author, decision.reason, revision)
         return 0 if response.conflicts else response.revision
 

@@ -65,7 +65,7 @@ class GuardDecisions:
             if waiting == dataset and numbered.number == number:
                 await self._publish(dataset, numbered, AUTHOR)
         undone = await self._trials.undo_decision(dataset, number)
-        return undone, await self._publish(dataset, undone, author)
+        return undone, undone.decision.revision or await self._publish(dataset, undone, author)
 
     async def _evaluate(self, dataset: str) -> None:
         result = await self._evaluate_once(dataset)
