@@ -83,10 +83,17 @@ def measure_speed() -> dict[str, float]:
     everywhere = GuardIndex(
         CallGuard(f"e-{n}", Target(f"count(call.tool) > {n + 1000}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
     )
+    joined = GuardIndex(
+        CallGuard(f"j-{n}", Target(f"count(call.tool) >= 1 && !succeeded('tool_{n % 40}')"), GuardMode.ADVISE, "x")
+        for n in range(GUARDS)
+    )
     return {
         "check_us": 1e6 * _measure(lambda: [find_matches(index, call, session) for call in calls]) / len(calls),
         "check_of_guards_of_every_tool_us": 1e6
         * _measure(lambda: [find_matches(everywhere, call, session) for call in calls])
+        / len(calls),
+        "check_of_joined_conditions_us": 1e6
+        * _measure(lambda: [find_matches(joined, call, session) for call in calls])
         / len(calls),
         "compile_1000_s": _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3),
     }

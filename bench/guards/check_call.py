@@ -79,7 +79,9 @@ def _add_guards(channel: grpc.Channel) -> None:
             for number in range(start, start + 50)
         ]
         playbooks.ApplyDeltas(
-            playbook_service_pb2.ApplyDeltasRequest(request_id=str(uuid.uuid4()), dataset=DATASET, deltas=deltas)
+            playbook_service_pb2.ApplyDeltasRequest(
+                request_id=str(uuid.uuid4()), dataset=DATASET, deltas=deltas, reason="bench"
+            )
         )
 
 

@@ -46,6 +46,16 @@ class InvalidBullet(InvalidArgument):
         super().__init__(f"{field}: {description}", violations=[Violation(field, description)])
 
 
+class PinReasonMissing(InvalidArgument):
+    """A delta pins a mode above SHADOW without a reason."""
+
+    reason = "PIN_REASON_MISSING"
+
+    def __init__(self, field: str) -> None:
+        rule = "needs a reason, of the delta or of the request: a pinned mode above SHADOW holds without a backtest"
+        super().__init__(f"{field} {rule}", violations=[Violation(field, rule)])
+
+
 class InvalidPolicy(InvalidArgument):
     """A dataset policy with a value out of its range."""
 

@@ -162,7 +162,7 @@ async def test_a_call_is_checked_against_the_targets_of_lessons(
     dataset = name_of(request)
     target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
     delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
-    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
+    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason="agreed")
     async with connect("--dataset", dataset) as client:
         push = {"session_id": "task", "tool": "push"}
         assert await call(client, "check_call", **push) == {"decision": "deny", "lessons": ["Pull before a push."]}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.command import print_result
-from hansei.client.cli.options import AsJson, Exit, fail
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
 from hansei.client.cli.output import say
 
 app = typer.Typer(help="Measure quality on recorded data.", no_args_is_help=True, rich_markup_mode=None)
@@ -80,8 +80,9 @@ def lift(
 @app.command()
 def guards(
     train: Annotated[
-        Path, typer.Argument(metavar="TRAIN", help="The trajectories to mine guards from.", exists=True, dir_okay=False)
-    ],
+        Path | None,
+        typer.Argument(metavar="[TRAIN]", help="The trajectories to mine guards from.", exists=True, dir_okay=False),
+    ] = None,
     test: Annotated[
         Path | None,
         typer.Option(
@@ -91,16 +92,35 @@ def guards(
             dir_okay=False,
         ),
     ] = None,
+    archive: Annotated[
+        str,
+        typer.Option(
+            metavar="DATASET", help="Mine from and test on the archived trajectories of this dataset instead of TRAIN."
+        ),
+    ] = "",
+    addr: Address = None,
+    local: Local = False,
+    data_dir: DataDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
 
     TRAIN and FILE have runs with outcomes, in any format of trajectories. No model is used. Without --test, the runs
-    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks.
+    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks. Only --archive
+    needs a server.
     """
     from hansei.client.server import load_server
 
-    print_result(load_server().evaluate_guards(train, test), as_json, "scores.render_guards")
+    if (train is None) == (not archive) or (archive and test is not None):
+        fail("name a file TRAIN, or --archive DATASET without --test", Exit.USAGE)
+    if train is not None:
+        print_result(load_server().evaluate_guards(train, test), as_json, "scores.render_guards")
+        return
+    from hansei.client.archive import read_archive
+
+    with connect(addr, local, reads=True) as client:
+        report = load_server().evaluate_archived_guards(read_archive(client, archive))
+    print_result(report, as_json, "scores.render_guards")
 
 
 @app.command()
