@@ -25,10 +25,10 @@ from services.planner.usecases.ports import CallDecision, PlannedCall
 PAUSE_SECONDS = 5.0
 """The time after a failed check during which calls are made unchecked, so that an outage delays one call, not each."""
 UNCHECKED = "unchecked"
-_SESSIONS = 1_000
-_PENDING_REPORTS = 200
+_EXECUTIONS = 200
+_PENDING_REPORTS = 20
 _MAX_ARGUMENTS_CHARS = 100_000
-_MAX_RESULT_CHARS = 400_000
+_MAX_RESULT_CHARS = 100_000
 _MAX_TEXT_CHARS = 100_000
 _MODES = {
     pb.GUARD_DECISION_ADVISE: GuardMode.ADVISE,
@@ -45,7 +45,8 @@ class _GuardedExecution:
 
     pending: deque[pb.ReportCallRequest] = field(default_factory=lambda: deque(maxlen=_PENDING_REPORTS))
     names: set[str] = field(default_factory=set)
-    has_playbook: bool = False
+    has_playbook: bool | None = None
+    """None: not known, because no check has succeeded yet."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -69,7 +70,7 @@ class EvidenceCallChecks:
         self._count = count
         self._clock = clock
         self._available_at = float("-inf")
-        self._executions: LRUCache[str, _GuardedExecution] = LRUCache(_SESSIONS)
+        self._executions: LRUCache[str, _GuardedExecution] = LRUCache(_EXECUTIONS)
 
     @property
     def is_paused(self) -> bool:
@@ -94,6 +95,8 @@ class EvidenceCallChecks:
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         """Add a call to its session. Raises nothing; what cannot be reported now precedes the next check."""
         execution = self._executions.setdefault(call.execution_id, _GuardedExecution())
+        if execution.has_playbook is False:
+            return
         execution.pending.append(
             pb.ReportCallRequest(
                 request_id=_make_request_id(call.key),
@@ -126,6 +129,7 @@ class EvidenceCallChecks:
             _log.info("tool call was not checked by all guards", reason=response.note)
             return None
         if not response.revision:
+            execution.has_playbook = False
             execution.pending.clear()
         lessons = tuple(match.text for match in response.matches if match.text)
         return CallDecision(_MODES.get(response.decision), lessons)
@@ -133,11 +137,13 @@ class EvidenceCallChecks:
     async def _send_pending(self, execution: _GuardedExecution) -> None:
         async with execution.lock:  # Reports keep the order of the calls.
             while execution.pending:
+                report = execution.pending[0]
                 try:
-                    await self._stub.ReportCall(execution.pending[0])
+                    await self._stub.ReportCall(report)
                 except (InvalidArgument, RequestIdReused) as error:  # Sending it again would fail in the same way.
                     _log.warning("a report was refused by the guards; it is dropped", error=shorten(str(error)))
-                execution.pending.popleft()
+                if execution.pending and execution.pending[0] is report:  # It may have been dropped meanwhile.
+                    execution.pending.popleft()
 
     def _add_texts(self, execution: _GuardedExecution, call: PlannedCall) -> None:
         for name, text in call.texts:
