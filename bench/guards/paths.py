@@ -11,6 +11,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,6 +19,7 @@ from uuid import uuid4
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_run
 from bench.report import HERE, machine
 from chassis.channels import Peers
+from chassis.errors import Unavailable
 from chassis.targets.guard import GuardMode
 from chassis.targets.target import Target
 from hansei.client import AsyncClient
@@ -96,8 +98,7 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
     targets = [Target(source) for source in sources]
     async with AsyncClient(address) as client:
         await client.playbooks.apply_deltas(request_id=str(uuid4()), dataset=dataset, deltas=deltas)
-        while len((await client.guards.list_all(dataset=dataset)).guards) < len(sources):
-            pass
+        await wait_for_guards(client, dataset, len(sources))
         found = {
             "replay": [replay_run(targets, run) for run in runs],
             "sdk": [await follow_with_sdk(client, dataset, run) for run in runs],
@@ -109,6 +110,15 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
     return {"counts": counts, "calls_decided_otherwise_than_in_the_replay": differing, "guards": len(sources)} | {
         "unchecked": unchecked.count("unchecked")
     }
+
+
+async def wait_for_guards(client: AsyncClient, dataset: str, count: int) -> None:
+    """Wait until the evidence service has read the guards; on a busy machine its first attempts fail."""
+    async with asyncio.timeout(120):
+        while True:
+            with suppress(Unavailable):
+                if len((await client.guards.list_all(dataset=dataset)).guards) >= count:
+                    return
 
 
 def count_firings(runs: Sequence[RecordedRun], firings: Sequence[Firings]) -> dict[str, int]:

@@ -36,13 +36,13 @@ def evaluate_sources(
     failed = np.array([not run.is_success for run in runs])
     divisions = [split_runs(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
     fires = {name: np.zeros((len(divisions), len(runs)), dtype=bool) for name in ("written", "mined", "both")}
+    is_written: NDArray[np.bool_] = np.not_equal(first, NEVER)
     accepted: Counter[str] = Counter()
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
             columns = [guard.column for guard in mine_guards(runs, table, training, policy).guards]
-            mined = table.fires[:, columns].any(axis=1)
+            mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
             rows, learned = list(testing), list(training)
-            is_written = first != NEVER
             nothing = np.zeros(len(learned), dtype=bool)
             alone = select_written(is_written[learned], failed[learned], nothing, limits)
             added = select_written(is_written[learned], failed[learned], mined[learned], limits)
@@ -50,7 +50,7 @@ def evaluate_sources(
             fires["mined"][repeat, rows] = mined[rows]
             fires["written"][repeat, rows] = is_written[rows][:, alone].any(axis=1)
             fires["both"][repeat, rows] = mined[rows] | is_written[rows][:, added].any(axis=1)
-    fires["unfiltered"] = np.broadcast_to((first != NEVER).any(axis=1), fires["both"].shape)
+    fires["unfiltered"] = np.broadcast_to(is_written.any(axis=1), fires["both"].shape)
     tested = sorted({row for _, testing in divisions[0] for row in testing})
     tested_runs = [runs[row] for row in tested]
     by_source = {
