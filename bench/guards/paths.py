@@ -139,7 +139,7 @@ def count_firings(runs: Sequence[RecordedRun], firings: Sequence[Firings]) -> di
 def count_differences(expected: Sequence[Firings], found: Sequence[Firings]) -> int:
     """Return the number of calls with another decision."""
     pairs = zip(expected, found, strict=True)
-    return sum(one != other for run, same in pairs for one, other in zip(run, same, strict=True))
+    return sum(first != second for run, same in pairs for first, second in zip(run, same, strict=True))
 
 
 def main() -> None:

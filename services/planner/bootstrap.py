@@ -44,7 +44,7 @@ from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate, LearningGate
 from services.planner.usecases.generate import GeneratorAgent
-from services.planner.usecases.guarded_calls import GuardedCalls, UncheckedCalls
+from services.planner.usecases.guarded_calls import GuardedToolCalls, UncheckedCalls
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.notify import QuestionNotifier
@@ -78,7 +78,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         )
     estimator = models.estimating if config.planner.llm_complexity else None
     backend = KnowledgeSearch(peers)
-    calls = GuardedCalls(_create_checks(settings, peers), settings.planner_max_output_chars)
+    calls = GuardedToolCalls(_create_checks(settings, peers), settings.planner_max_output_chars)
     registry, gate = _create_registry(config, backend, models.planning, calls), _create_gate(config)
     planner = Planner(
         backend,
@@ -211,7 +211,7 @@ def _create_checks(settings: PlannerSettings, peers: Peers) -> CallChecks:
 
 
 def _create_registry(
-    config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None, calls: GuardedCalls
+    config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None, calls: GuardedToolCalls
 ) -> ToolRegistry:
     search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
     reasoning = ExtractiveReasoningTool() if model is None else ReasoningTool(model)
@@ -226,7 +226,7 @@ def _create_executor(
     config: GraceConfig,
     planner: Planner,
     registry: ToolRegistry,
-    calls: GuardedCalls,
+    calls: GuardedToolCalls,
     gate: LearningGate,
     evaluator: CompletionModel | None,
     embedder: Embedder,

@@ -20,7 +20,7 @@ from chassis.targets.guard import GuardMode
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1 import guard_service_pb2_grpc
 from services.planner.domain.results import ToolResult
-from services.planner.usecases.ports import CallDecision, PlannedCall
+from services.planner.usecases.ports import LessonDecision, PlannedCall
 
 PAUSE_SECONDS = 5.0
 """The time after a failed check during which calls are made unchecked, so that an outage delays one call, not each."""
@@ -77,11 +77,11 @@ class EvidenceCallChecks:
         """Return whether calls are made unchecked for now, because a check or a report failed."""
         return self._clock() < self._available_at
 
-    async def check(self, call: PlannedCall) -> CallDecision:
+    async def check(self, call: PlannedCall) -> LessonDecision:
         """Return the decision about a call. Raises nothing."""
         execution = self._executions.setdefault(call.execution_id, _GuardedExecution())
         self._add_texts(execution, call)
-        decision: CallDecision | None = None
+        decision: LessonDecision | None = None
         if not self.is_paused:
             try:
                 async with asyncio.timeout(self._seconds):
@@ -90,7 +90,7 @@ class EvidenceCallChecks:
                 self._note_failure("tool call was not checked; it is made all the same", error)
         mode = UNCHECKED if decision is None else decision.mode.name.lower() if decision.mode else "allow"
         self._count(mode)
-        return decision or CallDecision()
+        return decision or LessonDecision()
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         """Add a call to its session. Raises nothing; what cannot be reported now precedes the next check."""
@@ -114,7 +114,7 @@ class EvidenceCallChecks:
             except (HanseiError, TimeoutError) as error:
                 self._note_failure("tool call was not reported to its guards", error)
 
-    async def _check(self, execution: _GuardedExecution, call: PlannedCall) -> CallDecision | None:
+    async def _check(self, execution: _GuardedExecution, call: PlannedCall) -> LessonDecision | None:
         if execution.has_playbook:
             await self._send_pending(execution)
         request = pb.CheckCallRequest(
@@ -132,7 +132,7 @@ class EvidenceCallChecks:
             execution.has_playbook = False
             execution.pending.clear()
         lessons = tuple(match.text for match in response.matches if match.text)
-        return CallDecision(_MODES.get(response.decision), lessons)
+        return LessonDecision(_MODES.get(response.decision), lessons)
 
     async def _send_pending(self, execution: _GuardedExecution) -> None:
         async with execution.lock:  # Reports keep the order of the calls.

@@ -105,7 +105,11 @@ def _step_outcome(
     The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
     """
     call = state.last_call(step_id)
-    if call is not None and call.held is not None and (outcome := _find_held_outcome(state, step_id, response, policy)):
+    if (
+        call is not None
+        and call.held_call is not None
+        and (outcome := _find_held_outcome(state, step_id, response, policy))
+    ):
         return outcome
     action, awaits_text = response.action, awaits_answer_text(state, step_id)
     if action is InterventionAction.INPUT and not awaits_text and wants_replan(_format_text(response)):

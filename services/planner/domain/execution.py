@@ -37,9 +37,9 @@ class StepToolCall:
     in_doubt: bool = False
 
     @property
-    def held(self) -> HeldCall | None:
+    def held_call(self) -> HeldCall | None:
         """Return the call that waits for a person because of a guard, None if none does."""
-        return None if self.result is None else self.result.held
+        return None if self.result is None else self.result.held_call
 
 
 @dataclass(frozen=True, slots=True)

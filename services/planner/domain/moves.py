@@ -213,7 +213,7 @@ def _awaits_person(state: ExecutionState, step_id: int) -> bool:
     call = state.last_call(step_id)
     if call is None:
         return False
-    if call.held is not None:
+    if call.held_call is not None:
         return True
     asks = call.result is not None and call.result.success and (call.action is Action.ASK_USER or asks_as_agent(call))
     return call.in_doubt or asks
@@ -312,8 +312,8 @@ def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime)
 
 def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> AskPerson:
     step, call = state.plan.step(step_id), state.last_call(step_id)
-    if call is not None and call.held is not None:
-        return _ask_about_held_call(state, step_id, call.held, rules, now)
+    if call is not None and call.held_call is not None:
+        return _ask_about_held_call(state, step_id, call.held_call, rules, now)
     if awaits_answer_text(state, step_id):
         return _ask_for_text(state, step, rules, now)
     judgement, texts = state.judgements[step_id], TEXTS[state.language]
@@ -334,7 +334,7 @@ def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, 
 
 
 def _ask_about_held_call(
-    state: ExecutionState, step_id: int, held: HeldCall, rules: ExecutionRules, now: datetime
+    state: ExecutionState, step_id: int, held_call: HeldCall, rules: ExecutionRules, now: datetime
 ) -> AskPerson:
     """Return the question about a call that a guard holds; it has the text of the lesson."""
     texts = TEXTS[state.language]
@@ -344,7 +344,7 @@ def _ask_about_held_call(
         now,
         level=InterventionLevel.CONFIRM,
         step_id=step_id,
-        message=texts.held.format(step_id=step_id, tool=held.tool, lesson=held.lesson),
+        message=texts.held_message.format(step_id=step_id, tool=held_call.tool, lesson=held_call.lesson),
         question=texts.held_question,
         reason="guard",
         options=("proceed", "skip", "cancel"),

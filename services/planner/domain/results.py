@@ -37,7 +37,7 @@ class HeldCall(BaseModel):
 class ToolResult(BaseModel):
     """The result of a tool call (P-11). `output`: hits, a text, the fields of a question (P-34), or None.
 
-    `advice` are the lessons that guards put to the call. With `held` the call was not made: a person decides about it.
+    `advice` are the lessons that guards put to the call. With `held_call` the call waits for a person.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -52,7 +52,7 @@ class ToolResult(BaseModel):
     timed_out: bool = False
     searched_collections: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
-    held: HeldCall | None = None
+    held_call: HeldCall | None = None
 
     @property
     def hits(self) -> tuple[Hit, ...]:

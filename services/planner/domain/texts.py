@@ -26,7 +26,7 @@ class PlannerTexts:
     ask_continue: str
     in_doubt: str
     in_doubt_question: str
-    held: str
+    held_message: str
     held_question: str
     refused: str
     advice: str

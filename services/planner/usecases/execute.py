@@ -22,7 +22,7 @@ from services.planner.domain.results import ToolResult, build_failed_result
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 from services.planner.domain.tools import build_tool_input
-from services.planner.usecases.guarded_calls import GuardedCalls
+from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.interventions import InterventionChannel
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.recorder import ExecutionRecorder
@@ -46,7 +46,7 @@ class Executor:
     replanner: ReplanOrchestrator
     rules: ExecutionRules = field(default_factory=ExecutionRules)
     weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
-    calls: GuardedCalls = field(default_factory=GuardedCalls)
+    calls: GuardedToolCalls = field(default_factory=GuardedToolCalls)
     clock: Callable[[], datetime] = utc_now
 
     def make_started(

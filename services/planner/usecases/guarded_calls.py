@@ -11,22 +11,22 @@ from services.planner.domain.results import HeldCall, ToolResult, build_failed_r
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
-from services.planner.usecases.ports import CallChecks, CallDecision, PlannedCall, Tool
+from services.planner.usecases.ports import CallChecks, LessonDecision, PlannedCall, Tool
 
 
 class UncheckedCalls:
     """Allows every call."""
 
-    async def check(self, call: PlannedCall) -> CallDecision:
+    async def check(self, call: PlannedCall) -> LessonDecision:
         """Return that nothing stands against the call."""
-        return CallDecision()
+        return LessonDecision()
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class GuardedCalls:
+class GuardedToolCalls:
     """Makes the tool calls of executions, those that guards allow."""
 
     checks: CallChecks = field(default_factory=UncheckedCalls)
@@ -47,8 +47,8 @@ class GuardedCalls:
         if decision.mode is GuardMode.DENY:
             return build_failed_result(texts.refused.format(tool=tool.name, lesson=decision.lesson))
         if decision.mode is GuardMode.ASK and request.key not in tool_input.approved_calls:
-            held = HeldCall(tool=tool.name, call_key=request.key, lesson=decision.lesson)
-            return build_failed_result(decision.lesson).model_copy(update={"held": held})
+            held_call = HeldCall(tool=tool.name, call_key=request.key, lesson=decision.lesson)
+            return build_failed_result(decision.lesson).model_copy(update={"held_call": held_call})
         advice: tuple[str, ...] = ()
         if decision.mode is GuardMode.ADVISE and (advised is None or request.key not in advised):
             advice = (texts.advice.format(tool=tool.name, lesson=decision.lesson),)

@@ -15,7 +15,7 @@ from services.planner.domain.texts import TEXTS, contains_words
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import format_agent_rules
 from services.planner.prompts.texts import PROMPTS, PlannerPrompts
-from services.planner.usecases.guarded_calls import GuardedCalls
+from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
@@ -31,10 +31,10 @@ class LegacyAgentTool:
     effect = Effect.PURE
     description = ""
 
-    def __init__(self, model: CompletionModel, registry: ToolRegistry, calls: GuardedCalls | None = None) -> None:
+    def __init__(self, model: CompletionModel, registry: ToolRegistry, calls: GuardedToolCalls | None = None) -> None:
         self._model = model
         self._registry = registry
-        self._calls = calls or GuardedCalls()
+        self._calls = calls or GuardedToolCalls()
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the answer of the agent with confidence 0.8, or 0.3 if the agent gives up (P-35).
@@ -74,7 +74,7 @@ class LegacyAgentTool:
                 call = replace(tool_input, query=query, key=key, sources=(), context=())
                 result = await self._calls.run(tool, call, advised)
                 advice += result.advice
-                if result.question is not None or result.held is not None:
+                if result.question is not None or result.held_call is not None:
                     return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost, "advice": advice})
             else:
                 result = build_failed_result(f"Unknown tool: {name}")

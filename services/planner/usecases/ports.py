@@ -255,7 +255,7 @@ class PlannedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class CallDecision:
+class LessonDecision:
     """The decision of guards about a call. `mode` is None if nothing stands against it."""
 
     mode: GuardMode | None = None
@@ -270,7 +270,7 @@ class CallDecision:
 class CallChecks(Protocol):
     """The guards of tool calls."""
 
-    async def check(self, call: PlannedCall) -> CallDecision:
+    async def check(self, call: PlannedCall) -> LessonDecision:
         """Return the decision about a call. Raises nothing; while guards are unavailable every call is allowed."""
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:

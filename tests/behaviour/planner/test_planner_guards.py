@@ -35,7 +35,7 @@ DATASET = "acme--planner"
 
 
 @asynccontextmanager
-async def guarded(folder: Path, mode: str, target: str = SEARCH_FIRST) -> AsyncIterator[tuple[Any, Tools]]:
+async def run_guarded_planner(folder: Path, mode: str, target: str = SEARCH_FIRST) -> AsyncIterator[tuple[Any, Tools]]:
     """A planner whose calls are checked by one guard in this mode, and the tools that it calls."""
     curator = build_curator(
         CuratorSettings(playbook_data_dir=str(folder / "books"), llm_provider="offline", embedding_provider="hashing"),
@@ -77,7 +77,7 @@ def queries(tools: Tools) -> list[str]:
 
 
 async def test_a_refused_call_is_not_made_and_the_lesson_is_the_cause_of_the_replan(tmp_path: Path) -> None:
-    async with guarded(tmp_path, "DENY") as (planner, tools):
+    async with run_guarded_planner(tmp_path, "DENY") as (planner, tools):
         found = await execute(planner, PAINT, plan_id="00000000000a")
         assert queries(tools) == []
         (returned,) = [event.tool_returned for event in found if event.WhichOneof("event") == "tool_returned"][:1]
@@ -90,7 +90,7 @@ async def test_a_refused_call_is_not_made_and_the_lesson_is_the_cause_of_the_rep
 
 
 async def test_a_call_that_a_person_must_decide_pauses_the_execution(tmp_path: Path) -> None:
-    async with guarded(tmp_path, "ASK") as (planner, tools):
+    async with run_guarded_planner(tmp_path, "ASK") as (planner, tools):
         approved = await execute(planner, PAINT, plan_id="00000000000a")
         assert kinds(approved)[-1] == "intervention_requested"
         question = approved[-1].intervention_requested
@@ -106,7 +106,7 @@ async def test_a_call_that_a_person_must_decide_pauses_the_execution(tmp_path: P
 
 
 async def test_without_a_person_a_held_call_is_not_made(tmp_path: Path) -> None:
-    async with guarded(tmp_path, "ASK") as (planner, tools):
+    async with run_guarded_planner(tmp_path, "ASK") as (planner, tools):
         made = plan(PAINT, plan_id="acme--00000000000a")
         result = (await planner.RunPlan(service_pb.RunPlanRequest(plan=made, prefix="acme--"))).result
         assert queries(tools) == []
@@ -114,7 +114,7 @@ async def test_without_a_person_a_held_call_is_not_made(tmp_path: Path) -> None:
 
 
 async def test_advice_is_recorded_and_reaches_the_tool(tmp_path: Path) -> None:
-    async with guarded(tmp_path, "ADVISE") as (planner, tools):
+    async with run_guarded_planner(tmp_path, "ADVISE") as (planner, tools):
         # A quarter of the executions gets no advice, for comparison: 20 without any happen once in 10^12.
         for number in range(20):
             found = await execute(planner, PAINT, plan_id=f"{number:012x}")
@@ -129,7 +129,7 @@ async def test_advice_is_recorded_and_reaches_the_tool(tmp_path: Path) -> None:
 
 
 async def test_guards_see_what_the_user_said(tmp_path: Path) -> None:
-    async with guarded(tmp_path, "DENY", "call.tool == 'code_execute' && !said('空')") as (planner, tools):
+    async with run_guarded_planner(tmp_path, "DENY", "call.tool == 'code_execute' && !said('空')") as (planner, tools):
         await execute(planner, PAINT, plan_id="00000000000a")
         assert queries(tools) == ["paint"]
 
