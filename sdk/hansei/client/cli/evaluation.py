@@ -101,6 +101,15 @@ def guards(
     addr: Address = None,
     local: Local = False,
     data_dir: DataDirectory = None,
+    targets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Targets from `hansei guards from-policy --out FILE`, to measure together with mined guards.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
@@ -111,16 +120,19 @@ def guards(
     """
     from hansei.client.server import load_server
 
-    if (train is None) == (not archive) or (archive and test is not None):
-        fail("name a file TRAIN, or --archive DATASET without --test", Exit.USAGE)
-    if train is not None:
-        print_result(load_server().evaluate_guards(train, test), as_json, "scores.render_guards")
-        return
-    from hansei.client.archive import read_archive
+    if (train is None) == (not archive) or (archive and (test is not None or targets is not None)):
+        fail("name a file TRAIN, or --archive DATASET without --test and --targets", Exit.USAGE)
+    commands = load_server()
+    if train is None:
+        from hansei.client.archive import read_archive
 
-    with connect(addr, local, reads=True) as client:
-        report = load_server().evaluate_archived_guards(read_archive(client, archive))
-    print_result(report, as_json, "scores.render_guards")
+        with connect(addr, local, reads=True) as client:
+            report = commands.evaluate_archived_guards(read_archive(client, archive))
+    elif targets is not None:
+        report = commands.evaluate_written_targets(train, test, targets)
+    else:
+        report = commands.evaluate_guards(train, test)
+    print_result(report, as_json, "scores.render_guards" if targets is None else "scores.render_guard_sources")
 
 
 @app.command()
