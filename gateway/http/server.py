@@ -35,7 +35,7 @@ class _PromptRequests(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().__init__(*arguments, **options)
         self._header_seconds = header_seconds
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._expiry = self.loop.call_later(self._header_seconds, self._close_without_request)
 

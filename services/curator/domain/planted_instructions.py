@@ -13,6 +13,11 @@ from pathlib import Path
 
 _WORDS_OF_LETTERS = re.compile(r"(?<!\w)\w(?:[ .\-_*]\w){3,}(?!\w)")
 _SEPARATORS = re.compile(r"[ .\-_*]")
+# Soft hyphens, zero-width characters, marks of direction, variation selectors, tags, and private or lone code points.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ud800-\uf8ff\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
+)
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _BETWEEN_CJK = re.compile(r"(?<=[\u3040-\u30ff\u3400-\u9fff]) (?=[\u3040-\u30ff\u3400-\u9fff])")
 _CJK_LETTER = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
@@ -36,10 +41,10 @@ def find_instruction(text: str) -> str:
 
 def normalize(text: str) -> str:
     """Return a text in lower case without accents, look-alike letters, invisible characters and spaced letters."""
-    text = unicodedata.normalize("NFKD", text).casefold()
-    text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Co", "Cn", "Cs"))
-    text = unicodedata.normalize("NFC", _ACCENTS.sub("", text)).translate(_LOOK_ALIKES)
-    text = text.replace("\u2019", "'").replace("\ufe0f", "")
+    text = text.casefold()
+    if not text.isascii():
+        text = _ACCENTS.sub("", _INVISIBLE.sub("", unicodedata.normalize("NFKD", text).casefold()))
+        text = unicodedata.normalize("NFC", text).translate(_LOOK_ALIKES).replace("\u2019", "'")
     text = _WORDS_OF_LETTERS.sub(lambda found: _SEPARATORS.sub("", found[0]), _WIDE_SPACES.sub("  ", text))
     return _BETWEEN_CJK.sub("", re.sub(r"\s+", " ", text))
 

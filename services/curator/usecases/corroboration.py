@@ -42,7 +42,7 @@ class CorroborationRule:
         self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str
     ) -> tuple[Proposal, ...]:
         """Return all proposals; those that must not be committed yet have the reason."""
-        proposals = tuple(hold_instruction(proposal) for proposal in proposals)
+        proposals = await asyncio.to_thread(lambda: tuple(map(hold_instruction, proposals)))  # long texts take a while
         uncorroborated = [proposal for proposal in proposals if _is_uncorroborated(proposal, reflection)]
         if not uncorroborated:
             return proposals

@@ -58,7 +58,7 @@ class PlaybookFiles:
         done = service_pb.ImportPlaybookResponse(format=_FORMAT_NUMBERS[format_])
 
         def commit_part(
-            part: Playbook, embeddings: NewEmbeddings, *, is_first: bool, transaction: DatasetTransaction
+            part: Playbook, embeddings: NewEmbeddings, is_first: bool, transaction: DatasetTransaction
         ) -> service_pb.ImportPlaybookResponse:
             if transaction.deleted_revision != head_before.dataset.deleted_revision:
                 raise DatasetDeleted(f'dataset "{head.dataset}" was deleted during the import; import it again')
@@ -71,11 +71,11 @@ class PlaybookFiles:
 
         for number, part in enumerate(parts):
             texts = (bullet.searchable_text for bullet in part.bullets if not bullet.retired)
-            work = partial(commit_part, part, await self._embed_new_texts(texts), is_first=number == 0)
+            work = partial(commit_part, part, await self._embed_new_texts(texts), number == 0)
             if number == len(parts) - 1:
-                return await mutate(self._store, head.dataset, key, self._size, lambda t, w=work: w(transaction=t))
+                return await mutate(self._store, head.dataset, key, self._size, work)
             part_key = replace(key, method=f"ImportPlaybook/{number}", scope=f"part-{number}/")
-            encoded = await mutate(self._store, head.dataset, part_key, self._size, lambda t, w=work: w(transaction=t))
+            encoded = await mutate(self._store, head.dataset, part_key, self._size, work)
             done = service_pb.ImportPlaybookResponse.FromString(encoded)
         raise AssertionError("an import has at least one part")
 
