@@ -93,7 +93,7 @@ def _hold(
 
 
 def hold_instruction(proposal: Proposal) -> Proposal:
-    """Return the proposal; it waits if its text instructs the model that reads the playbook."""
+    """Return the proposal, held for review if its text gives orders to the model that reads the playbook."""
     phrase = find_instruction(proposal.delta.content)
     if not phrase or proposal.decline_reason or proposal.delta.type == "DELETE":
         return proposal
