@@ -92,7 +92,7 @@ def flood(address: str, key: str, what: str, started: Event, ends: Event, learne
 
 
 @contextmanager
-def flooded(address: str, key: str, what: str) -> Iterator[Any]:
+def run_flood(address: str, key: str, what: str) -> Iterator[Any]:
     """Run a flood in a process of its own; yield the queue that gets its durations."""
     context = multiprocessing.get_context("spawn")
     started, ends, durations = context.Event(), context.Event(), context.Queue()
@@ -136,10 +136,10 @@ def measure_flood(shares: str, environment: dict[str, str]) -> Iterator[dict[str
         search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731
         time_calls(search)
         yield build_row("acme searches, evil does nothing", shares, time_calls(search))
-        with flooded(address, keys["evil"], "search"):
+        with run_flood(address, keys["evil"], "search"):
             yield build_row(f"acme searches, {CLIENTS} clients of evil search", shares, time_calls(search))
         for number in range(LEARN_ROUNDS):
-            with flooded(address, keys["evil"], "learn") as durations:
+            with run_flood(address, keys["evil"], "learn") as durations:
                 found = [seconds * 1_000 for seconds in durations.get(timeout=600)]
             yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", shares, found, read_memory(pid))
 

@@ -62,7 +62,8 @@ def test_a_compressed_column_returns_what_was_stored_and_names_damage() -> None:
     assert stored is not None
     assert len(stored) < 300
     assert column.process_result_value(memoryview(stored), None) == value
-    assert column.process_bind_param(None, None) is column.process_result_value(None, None) is None
+    assert column.process_bind_param(None, None) is None
+    assert column.process_result_value(None, None) is None
     for damaged in (b"x", stored[:-5], "text"):
         with pytest.raises(UndecodableRow, match="a stored StoredBullet"):
             column.process_result_value(damaged, None)

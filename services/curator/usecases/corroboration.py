@@ -42,10 +42,11 @@ class CorroborationRule:
         self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str
     ) -> tuple[Proposal, ...]:
         """Return all proposals; those that must not be committed yet have the reason."""
-        proposals = await asyncio.to_thread(lambda: tuple(map(hold_instruction, proposals)))  # long texts take a while
-        uncorroborated = [proposal for proposal in proposals if _is_uncorroborated(proposal, reflection)]
+        # Searching long texts takes a while.
+        searched = tuple(await asyncio.to_thread(lambda: list(map(hold_instruction, proposals))))
+        uncorroborated = [proposal for proposal in searched if _is_uncorroborated(proposal, reflection)]
         if not uncorroborated:
-            return proposals
+            return searched
         pending = await self._store.pending(dataset, [PendingState.WAITING], "", MAX_WAITING)
         waiting = [change for change in pending if change.proposal.delta.type == "ADD"]
         compared = (*uncorroborated, *(change.proposal for change in waiting))
@@ -57,7 +58,7 @@ class CorroborationRule:
                 _hold(proposal, reflection, waiting, similarity)
                 if _is_uncorroborated(proposal, reflection)
                 else proposal
-                for proposal in proposals
+                for proposal in searched
             )
 
         return await asyncio.to_thread(hold_all)

@@ -115,9 +115,15 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
             _read_committed_at(connection, dataset, wanted),
             _select_past(connection, dataset, wanted),
         )
-    times = {"created_at": created_at, "updated_at": updated_at}
-    horizons = {"deleted_revision": head.deleted_revision, "first_revision": head.first_revision}
-    return Snapshot(dataset, wanted, stored, **times, **horizons)
+    return Snapshot(
+        dataset,
+        wanted,
+        stored,
+        created_at=created_at,
+        updated_at=updated_at,
+        deleted_revision=head.deleted_revision,
+        first_revision=head.first_revision,
+    )
 
 
 def require_revision(dataset: str, revision: int, head: AnyRow) -> None:

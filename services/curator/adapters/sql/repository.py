@@ -111,7 +111,8 @@ class SqlPlaybookStore:
         """
         dropped = 0
         for dataset, last in await self._read(queries.find_first_revisions, self._clock() - older_than):
-            first = (await self._read(queries.select_head, dataset)).first_revision
+            head = await self._read(queries.select_head, dataset)
+            first: int = head.first_revision if head else last
             while first < last:
                 first = min(last, first + DROPPED_AT_ONCE)
                 work = partial(queries.drop_revisions, dataset=dataset, first_revision=first)
