@@ -61,7 +61,7 @@ class TenantShares:
 
     async def _wait_for_slot(self, tenant: _Tenant) -> None:
         """Count the call as running, now or as soon as a slot is free."""
-        if not tenant.waiting and self._has_room(tenant):
+        if not tenant.waiting and self._may_start(tenant):
             tenant.running += 1
             return
         if len(tenant.waiting) >= self._limit * WAITING_PER_RUNNING:
@@ -81,13 +81,13 @@ class TenantShares:
             raise
 
     def _start_waiting(self, tenant: _Tenant) -> None:
-        while tenant.waiting and self._has_room(tenant):
+        while tenant.waiting and self._may_start(tenant):
             slot = tenant.waiting.popleft()
             if not slot.done():
                 tenant.running += 1
                 slot.set_result(None)
 
-    def _has_room(self, tenant: _Tenant) -> bool:
+    def _may_start(self, tenant: _Tenant) -> bool:
         return tenant.running < self._limit or not self._are_others_active(tenant)
 
     def _are_others_active(self, tenant: _Tenant) -> bool:

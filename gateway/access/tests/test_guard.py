@@ -185,7 +185,7 @@ async def test_over_http_a_refusal_has_a_retry_delay(tmp_path: Path) -> None:
     assert (scope.status_code, scope.json()["reason"]) == (429, "RATE_EXCEEDED")
 
 
-async def test_a_flood_of_one_tenant_leaves_room_for_the_other(tmp_path: Path) -> None:
+async def test_a_flood_of_one_tenant_leaves_capacity_for_the_other(tmp_path: Path) -> None:
     evil = Principal("eve", "evil", frozenset({"admin"}))
     ends, running = asyncio.Event(), 0
     async with entrance(tmp_path, auth_tenant_calls=2) as entry:

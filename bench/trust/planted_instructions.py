@@ -1,6 +1,6 @@
 """Count the planted instructions that the curator holds back, and the texts of real data that it holds back by mistake.
 
-    python -m bench.trust.planted [FOLDER]
+    python -m bench.trust.planted_instructions [FOLDER]
 
 `planted_wordings.toml` has 200 wordings in six languages. Those at even positions were read while the patterns were
 written; those at odd positions only give the figure. Both halves have one author, so that unknown attackers will be
