@@ -14,6 +14,7 @@ from chassis.tls import is_loopback
 from gateway.access.adapters.sql.repository import AccessRepository
 from gateway.access.domain.call_limits import CallLimits
 from gateway.access.domain.principal import Allowance
+from gateway.access.domain.tenant_shares import TenantShares
 from gateway.access.rpc.guard import AccessGuard
 from gateway.access.rpc.methods import guard_methods
 from gateway.access.rpc.servicer import AccessServicer
@@ -63,7 +64,13 @@ def build_access(
         tokens = _create_token_authenticator(settings, allowance, seconds, now)
         authenticate = create_authenticator(keys, settings.gateway_api_token.get_secret_value(), tokens)
         guard = AccessGuard(
-            guard_methods(contract), authenticate, limits=limits, owners=repository, audit_log=repository, now=now
+            guard_methods(contract),
+            authenticate,
+            limits=limits,
+            shares=TenantShares(settings.auth_tenant_calls, seconds),
+            owners=repository,
+            audit_log=repository,
+            now=now,
         )
 
     async def cancel_revoked_calls() -> None:

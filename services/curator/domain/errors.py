@@ -106,6 +106,19 @@ class RevisionErased(OutOfRange):
         )
 
 
+class RevisionDropped(OutOfRange):
+    """The revision is older than the retained log of its dataset."""
+
+    reason = "REVISION_DROPPED"
+
+    def __init__(self, dataset: str, revision: int, first_revision: int) -> None:
+        super().__init__(
+            f'revision {revision} of dataset "{dataset}" is no longer in the log (HANSEI_CURATOR_LOG_DAYS): the first'
+            f" retained revision is {first_revision}",
+            metadata={"dataset": dataset, "revision": str(revision), "first_revision": str(first_revision)},
+        )
+
+
 class DatasetDeleted(FailedPrecondition):
     """The dataset was deleted after the revision that a change is based on; nothing of the change was stored."""
 

@@ -17,6 +17,7 @@ import pytest
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
+from chassis.quotations import QUOTATION_NOTICE
 from hansei.client import Client
 from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_DENY, Delta, Target
@@ -153,7 +154,10 @@ async def test_the_next_search_finds_the_lesson_and_votes_count_once(
         assert nothing["nothing_matched"]
         assert not any(bullet["keyword_match"] for bullet in nothing["bullets"])
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
-        assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
+        notice, bullet, *_ = text.splitlines()
+        assert notice == QUOTATION_NOTICE
+        assert bullet.startswith(f"[{page['bullets'][0]['id']}] ")
+        assert "<quoted>" in bullet
 
 
 async def test_a_call_is_checked_against_the_targets_of_lessons(
