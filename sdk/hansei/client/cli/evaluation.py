@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.command import print_result
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
 from hansei.client.cli.output import say
 
-app = typer.Typer(help="Measure quality on recorded data.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Measure quality on recorded data.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to measure on.", exists=True, dir_okay=False)]
 

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import DATASET_VARIABLE, Address, DataDirectory, Local
 
+commands = CommandGroup()
 
+
+@commands.command()
 def mcp(
     dataset: Annotated[
         str,
