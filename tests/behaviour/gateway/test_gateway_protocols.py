@@ -1,14 +1,20 @@
-"""Traces of agents, exported by the OpenTelemetry SDK to a running gateway, become lessons."""
+"""Other protocols at a gateway with tenants: traces that the OpenTelemetry SDK exports, and MCP with bearer tokens."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
+from mcp import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
@@ -22,9 +28,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.trace import Status, StatusCode, Tracer
 
 from chassis.errors import NotFound
-from hansei.client import Client
+from hansei.client import AsyncClient, Client
 from hansei.evidence.v1.evidence_pb2 import TrialPolicy
 from hansei.gateway.v1.bulk_pb2 import JOB_STATE_COMPLETED, Job
+from hansei.mcp_server.server import create_server
+from hansei.mcp_server.tokens import GatewayTokens, build_auth_settings
+from hansei.mcp_server.transports import serve_http
 from tests.support.tenants import Gate, two_tenants
 
 QUERY = "Book a table for two at eight."
@@ -217,3 +226,63 @@ def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate)
         assert (malformed.status_code, malformed.json()["code"]) == (400, 3)
     with gate.client("evil") as client, pytest.raises(NotFound):
         client.playbooks.get(dataset=own)
+
+
+@asynccontextmanager
+async def mcp_server(gate: Gate) -> AsyncIterator[str]:
+    """Serve MCP over HTTP with bearer tokens; yield its URL."""
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    tokens = GatewayTokens(lambda token: AsyncClient(gate.address, token=token))
+    await tokens.require_credentials()
+    async with AsyncClient(gate.address, token="") as client:
+        serving = asyncio.create_task(
+            serve_http(
+                lambda url: create_server(client, "", tokens, build_auth_settings("https://issuer.example", url)),
+                "127.0.0.1:0",
+                [],
+                url.set_result,
+                authenticates=True,
+            )
+        )
+        try:
+            yield await url
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_mcp_callers_act_with_the_rights_of_their_own_tokens(gate: Gate) -> None:
+    dataset = f"acme--{uuid.uuid4().hex}"
+
+    async def call(url: str, who: str, tool: str, mode: str, **arguments: str) -> tuple[bool, str]:
+        headers = {"authorization": f"Bearer {gate.keys[who]}"}
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            McpClient(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            result = await client.call_tool(tool, arguments)
+            return result.is_error, str(result.content[0].text)  # type: ignore[union-attr]
+
+    async with mcp_server(gate) as url:
+        is_error, text = await call(url, "acme", "remember", "auto", text="Set the name first.", dataset=dataset)
+        assert not is_error, text
+        for mode in ("2026-07-28", "legacy"):
+            is_error, text = await call(url, "acme reader", "read_playbook", mode, dataset=dataset)
+            assert (is_error, "Set the name first." in text) == (False, True)
+        is_error, text = await call(url, "acme reader", "remember", "auto", text="No.", dataset=dataset)
+        assert (is_error, "SCOPE_MISSING" in text) == (True, True)
+        is_error, text = await call(url, "evil", "read_playbook", "auto", dataset=dataset)
+        assert (is_error, "NOT_FOUND" in text) == (True, True)
+
+
+async def test_mcp_names_its_issuer_to_callers_without_a_token(gate: Gate) -> None:
+    async with mcp_server(gate) as url, httpx.AsyncClient() as http:
+        for headers in ({}, {"authorization": "Bearer unknown"}):
+            refused = await http.post(url, json={}, headers=headers)
+            assert refused.status_code == 401
+            challenge = refused.headers["www-authenticate"]
+            metadata_url = challenge.partition('resource_metadata="')[2].partition('"')[0]
+            assert metadata_url == url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+        metadata = (await http.get(metadata_url)).json()
+    assert metadata["resource"] == url
+    assert [issuer.rstrip("/") for issuer in metadata["authorization_servers"]] == ["https://issuer.example"]
