@@ -83,7 +83,7 @@ class Desk:
     now: datetime
     principal: Principal = SYSTEM
     failures: list[HanseiError] = field(default_factory=list)
-    parsed: list[dict[str, Any]] = field(default_factory=list)
+    parsed: list[Any] = field(default_factory=list)
     jobs: list[tuple[str, str]] = field(default_factory=list)
     owners: dict[str, str] = field(default_factory=dict)
     reports: list[evidence.ReportOutcomeRequest] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Desk:
     ) -> reflector.ParseTrajectoriesResponse:
         if self.failures:
             raise self.failures.pop(0)
-        self.parsed.append([json.loads(line) for line in request.content.splitlines()])  # type: ignore[arg-type]
+        self.parsed.append([json.loads(line) for line in request.content.splitlines()])
         parsed = reflector.ParsedTrajectory()
         parsed.CopyFrom(self.trajectory)
         parsed.trajectory.dataset = request.dataset

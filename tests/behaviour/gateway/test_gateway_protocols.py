@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Status, StatusCode, Tracer
 
+from chassis import telemetry
 from chassis.errors import NotFound
 from hansei.client import AsyncClient, Client
 from hansei.evidence.v1.evidence_pb2 import TrialPolicy
@@ -202,6 +203,27 @@ def test_an_evaluation_that_comes_later_is_the_outcome_of_the_serving(gate: Gate
         report = client.evidence.report_outcome(dataset=dataset, serving_id=serving_id, succeeded=True)
         assert (report.counted, report.outcome) == (False, 0.0)
         logs.shutdown()
+
+
+def test_a_recall_within_a_trace_is_the_serving_of_its_trajectory(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = f"acme--{uuid.uuid4().hex}"
+    provider = TracerProvider(resource=Resource.create({"hansei.dataset": dataset}), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(over_http(gate, "acme")))
+    tracer = provider.get_tracer("waiter")
+    monkeypatch.setattr(telemetry, "tracer", tracer)
+    with gate.client("acme") as client:
+        client.remember(dataset, "Pass the number of seats as a number.")
+        client.evidence.start_trials(dataset=dataset, policy=TrialPolicy(bullet_holdout=0.05))
+        with tracer.start_as_current_span("task") as root:
+            recalled = client.recall(dataset, "session-1", QUERY)
+            run_agent(tracer, QUERY)
+            trace_id = f"{root.get_span_context().trace_id:032x}"
+        wait_for_jobs(client, dataset)
+        wait_for(lambda: client.archive.list_trajectories(dataset=dataset).trajectories)
+        stored = client.archive.get_trajectory(dataset=dataset, trajectory_id=trace_id).trajectory
+    assert list(stored.serving_ids) == [recalled.serving_id]
+    assert list(stored.used_bullet_ids) == [result.bullet.id for result in recalled.results]
+    provider.shutdown()
 
 
 def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate) -> None:

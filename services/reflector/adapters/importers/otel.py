@@ -34,7 +34,7 @@ from services.reflector.domain.trajectory import MAX_BULLET_IDS, MAX_QUERY_CHARS
 _OPERATION = "gen_ai.operation.name"
 SERVING, MEMORY_PROVIDER = "hansei.serving_id", "hansei"
 """The attribute with the serving of a search in a playbook, and the provider of such searches."""
-_SEARCH, _RECORDS = "search_memory", "gen_ai.memory.records"
+_SEARCH, _RECORDS, _BULLET_IDS = "search_memory", "gen_ai.memory.records", "hansei.bullet_ids"
 _MODEL, _AGENT, _TOOL = frozenset({"chat", "generate_content", "text_completion"}), "invoke_agent", "execute_tool"
 _INSTRUCTIONS, _INPUT, _OUTPUT = "gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"
 _CONTENTS = (_INPUT, _OUTPUT)
@@ -125,7 +125,9 @@ def _read_servings(spans: Sequence[Span]) -> dict[str, object]:
         for span in searches
         for index, value in enumerate(_parse_list(span, _RECORDS))
     ]
-    bullet_ids = dict.fromkeys(record.text("id") for record in records if record.text("id"))
+    listed = [span.attributes.get(_BULLET_IDS) for span in searches]
+    named = [str(bullet_id) for ids in listed if isinstance(ids, list) for bullet_id in ids]
+    bullet_ids = dict.fromkeys([*named, *(record.text("id") for record in records if record.text("id"))])
     servings = dict.fromkeys(span.text(SERVING) for span in searches if span.text(SERVING))
     return {"used_bullet_ids": tuple(bullet_ids)[:MAX_BULLET_IDS], "serving_ids": tuple(servings)[:MAX_SERVINGS]}
 
