@@ -38,6 +38,8 @@ TOOLS = {
     "report_outcome",
     "check_call",
     "report_call",
+    "run_plan",
+    "answer_question",
 }
 MESSAGES = [
     {"role": "user", "content": "Commit the log."},
