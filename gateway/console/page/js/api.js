@@ -19,9 +19,9 @@ export class ApiError extends Error {
 /** Called when the gateway requires a token or rejects the sent one. `main.js` sets it. */
 export const onUnauthorized = { call: () => {} };
 
-export const get = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
-export const remove = (path, query) => sendJson("DELETE", path, query);
-export const post = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
+export const getJson = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
+export const deleteJson = (path, query) => sendJson("DELETE", path, query);
+export const postJson = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
 /** Sends a file, or any bytes, unchanged. */
 export const postFile = (path, query, file, signal) => sendJson("POST", path, query, file, signal);
 
@@ -41,28 +41,28 @@ export async function fetchAll(ask, items, most = Infinity) {
 export const newRequestId = () => crypto.randomUUID();
 
 async function sendJson(verb, path, query, body, signal) {
-  const response = await send(verb, path, query, body, signal, {});
+  const response = await sendRequest(verb, path, query, body, signal, {});
   return response.json();
 }
 
-async function send(verb, path, query, body, signal, extra) {
+async function sendRequest(verb, path, query, body, signal, extra) {
   const headers = { ...session.headers(), ...extra };
   const isFile = body instanceof Blob;
   if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   let response;
   try {
     const init = { method: verb, headers, signal, body: isFile ? body : JSON.stringify(body) };
-    response = await fetch(path + search(query), { ...init, credentials: "omit", cache: "no-store" });
+    response = await fetch(path + encodeQuery(query), { ...init, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, { detail: "The gateway cannot be reached." });
   }
   if (response.ok) return response;
   if (response.status === 401) onUnauthorized.call();
-  throw new ApiError(response.status, await problem(response));
+  throw new ApiError(response.status, await readProblem(response));
 }
 
-async function problem(response) {
+async function readProblem(response) {
   try {
     const content = await response.json();
     return content && typeof content === "object" ? content : {};
@@ -72,7 +72,7 @@ async function problem(response) {
 }
 
 /** Returns the query string; the name of a list is repeated for each value. */
-function search(query) {
+function encodeQuery(query) {
   const pairs = Object.entries(query ?? {}).flatMap(([name, value]) => [value].flat().map((item) => [name, item]));
   const filled = pairs.filter(([, value]) => value !== undefined && value !== "");
   return filled.length ? `?${new URLSearchParams(filled)}` : "";
@@ -82,10 +82,10 @@ function search(query) {
  * The messages of a stream, as `{id, data}`. Throws an ApiError when the stream failed or was interrupted; it returns
  * only after the gateway has sent the end of the stream.
  */
-export async function* events(verb, path, { query, body, signal, lastId = "" } = {}) {
+export async function* streamEvents(verb, path, { query, body, signal, lastId = "" } = {}) {
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
-  const response = await send(verb, path, query, body, signal, extra);
-  for await (const block of blocks(response.body)) {
+  const response = await sendRequest(verb, path, query, body, signal, extra);
+  for await (const block of readBlocks(response.body)) {
     const { event, id, data } = parseEvent(block);
     if (event === "end") return;
     if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
@@ -94,7 +94,7 @@ export async function* events(verb, path, { query, body, signal, lastId = "" } =
   throw new ApiError(0, { detail: "The connection to the gateway was interrupted." });
 }
 
-async function* blocks(body) {
+async function* readBlocks(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -124,7 +124,7 @@ function parseEvent(block) {
  * event. While the page is in the background it closes the stream: a browser allows six connections to a host over all
  * its tabs. `onState` is called with "live" and "reconnecting". Throws permanent errors of the gateway.
  */
-export async function follow(path, { query, signal, take, onState = () => {} }) {
+export async function followStream(path, { query, signal, take, onState = () => {} }) {
   let lastId = "";
   for (let failures = 0; !signal.aborted; failures += 1) {
     if (document.hidden) await waitForEvent(document, "visibilitychange", signal);
@@ -133,7 +133,7 @@ export async function follow(path, { query, signal, take, onState = () => {} }) 
     document.addEventListener("visibilitychange", end, { signal: turn.signal });
     signal.addEventListener("abort", end, { signal: turn.signal });
     try {
-      for await (const event of events("GET", path, { query, signal: turn.signal, lastId })) {
+      for await (const event of streamEvents("GET", path, { query, signal: turn.signal, lastId })) {
         failures = 0;
         lastId = event.id || lastId;
         onState("live");
@@ -147,7 +147,7 @@ export async function follow(path, { query, signal, take, onState = () => {} }) 
       end();
     }
     onState("reconnecting");
-    await pause(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
+    await waitFor(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
   }
 }
 
@@ -159,7 +159,7 @@ function waitForEvent(target, name, signal) {
   });
 }
 
-function pause(ms, signal) {
+function waitFor(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     const end = () => {

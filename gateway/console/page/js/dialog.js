@@ -6,9 +6,9 @@ import { h } from "./dom.js";
  * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
  * `text`, `long` or `choice`. Returns the values by name, or null if the person cancels.
  */
-export function ask({ title, text, fields = [], confirm, danger = false }) {
+export function askPerson({ title, text, fields = [], confirm, danger = false }) {
   return new Promise((resolve) => {
-    const inputs = new Map(fields.map((field) => [field.name, input(field)]));
+    const inputs = new Map(fields.map((field) => [field.name, createInput(field)]));
     const back = h("button", { type: "button", onclick: () => dialog.close() }, "Back");
     const form = h(
       "form",
@@ -37,7 +37,7 @@ export function openDialog(dialog, closed = () => {}) {
   dialog.showModal();
 }
 
-function input({ name, kind = "text", value = "", required = false, options = [], pattern = ".*" }) {
+function createInput({ name, kind = "text", value = "", required = false, options = [], pattern = ".*" }) {
   if (kind === "long") return h("textarea", { name, required, rows: 5, value });
   if (kind === "choice") {
     return h(

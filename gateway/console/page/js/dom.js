@@ -17,14 +17,14 @@ export function s(tag, props, ...children) {
 }
 
 /** Replaces the children of an element. */
-export function fill(element, ...children) {
-  element.replaceChildren(...nodes(children));
+export function fillElement(element, ...children) {
+  element.replaceChildren(...collectNodes(children));
   return element;
 }
 
 function setUpElement(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) setProperty(element, name, value);
-  element.append(...nodes(children));
+  element.append(...collectNodes(children));
   return element;
 }
 
@@ -43,7 +43,7 @@ function setProperty(element, name, value) {
   }
 }
 
-function nodes(children) {
+function collectNodes(children) {
   return children
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false && child !== "")

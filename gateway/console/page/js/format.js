@@ -10,12 +10,12 @@ const units = [
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
 const whole = new Intl.NumberFormat("en");
 
-export const count = (value) => whole.format(Number(value ?? 0));
+export const formatCount = (value) => whole.format(Number(value ?? 0));
 
 /** `1 bullet`, `2 bullets`, `2 trajectories`. */
-export const plural = (value, noun) => {
+export const formatPlural = (value, noun) => {
   const nouns = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${count(value)} ${Number(value) === 1 ? noun : nouns}`;
+  return `${formatCount(value)} ${Number(value) === 1 ? noun : nouns}`;
 };
 
 /** `3 hr. ago`; nothing for no time. */
@@ -27,10 +27,10 @@ export function formatAge(timestamp) {
 }
 
 /** The whole time in the reader's zone. */
-export const exact = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "");
+export const formatTime = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "");
 
 /** `REVISION_KIND_CURATE` as `curate`. */
-export function word(value, prefix) {
+export function formatEnum(value, prefix) {
   const name = String(value ?? "")
     .replace(prefix, "")
     .toLowerCase()
@@ -38,8 +38,8 @@ export function word(value, prefix) {
   return name === "unspecified" ? "" : name;
 }
 
-export const score = (value) => Number(value ?? 0).toFixed(2);
-export const percent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
+export const formatScore = (value) => Number(value ?? 0).toFixed(2);
+export const formatPercent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
 
 export function formatMilliseconds(value) {
   const ms = Number(value ?? 0);
@@ -47,4 +47,4 @@ export function formatMilliseconds(value) {
 }
 
 /** Returns a text, shortened with an ellipsis. */
-export const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+export const shortenText = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

@@ -3,11 +3,11 @@
 import { openDialog } from "./dialog.js";
 import { h } from "./dom.js";
 import { listBindings } from "./keys.js";
-import { key } from "./parts.js";
+import { renderKey } from "./parts.js";
 
 export function showHelp() {
   const rows = listBindings().map(({ keys, what }) =>
-    h("div", null, h("dt", null, keys.split(/[ ,]+/).map(key)), h("dd", null, what)),
+    h("div", null, h("dt", null, keys.split(/[ ,]+/).map(renderKey)), h("dd", null, what)),
   );
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const dialog = h(

@@ -23,7 +23,7 @@ const PATHS = {
 };
 
 /** A picture beside a text, so hidden from screen readers. */
-export function icon(name) {
+export function drawIcon(name) {
   const path = s("path", {
     d: PATHS[name],
     fill: "none",

@@ -1,16 +1,16 @@
 /** Jobs: progress, dead letters, and the list of earlier jobs. */
 
-import { fill, h } from "./dom.js";
-import { cancelJob, deadLetters, jobs, retryJob, watchJob } from "./endpoints.js";
-import { ask } from "./dialog.js";
-import { count, plural, word } from "./format.js";
-import { facts, key, state, when } from "./parts.js";
-import { link } from "./router.js";
-import { change, showEmpty, showFailure, load, loading, report } from "./states.js";
+import { fillElement, h } from "./dom.js";
+import { cancelJob, listDeadLetters, listJobs, retryJob, watchJob } from "./endpoints.js";
+import { askPerson } from "./dialog.js";
+import { formatCount, formatPlural, formatEnum } from "./format.js";
+import { renderFacts, renderKey, renderState, renderTime } from "./parts.js";
+import { formatLink } from "./router.js";
+import { runChange, renderEmptyState, renderFailure, loadPart, renderLoading, reportError } from "./states.js";
 
 const LATEST = 10;
 const LETTERS = 50;
-const stateOf = (job) => word(job.state, "JOB_STATE_");
+const formatState = (job) => formatEnum(job.state, "JOB_STATE_");
 
 /** One job, followed until it has ended. Then `ended()` is called. */
 export class Job {
@@ -18,14 +18,14 @@ export class Job {
     Object.assign(this, { dataset, id, signal, ended, job: null, listed: -1 });
     this.state = h("span", { role: "status" });
     this.live = h("span", null);
-    this.body = h("div", null, loading(3));
+    this.body = h("div", null, renderLoading(3));
     this.letters = h("div", null);
     this.summary = h("summary", null);
     this.cancelling = h(
       "button",
       { type: "button", class: "danger end", hidden: true, onclick: () => this.cancel() },
       "Cancel… ",
-      key("c"),
+      renderKey("c"),
     );
     this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Retry them");
     this.element = h(
@@ -38,63 +38,65 @@ export class Job {
   }
 
   async follow() {
-    const onState = (name) => fill(this.live, name === "reconnecting" ? state(name) : null);
+    const onState = (name) => fillElement(this.live, name === "reconnecting" ? renderState(name) : null);
     try {
       await watchJob(this.id, { signal: this.signal, onState, take: ({ job }) => this.render(job) });
       if (!this.signal.aborted) this.ended();
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(
+      reportError(error);
+      fillElement(
         this.body,
         error.status === 404
-          ? showEmpty("No such job", "Jobs are deleted some time after their end.")
-          : showFailure(error, () => this.follow()),
+          ? renderEmptyState("No such job", "Jobs are deleted some time after their end.")
+          : renderFailure(error, () => this.follow()),
       );
     }
   }
 
   render(job) {
     this.job = job;
-    if (this.state.textContent !== stateOf(job)) fill(this.state, state(stateOf(job)));
-    this.cancelling.hidden = stateOf(job) !== "running";
+    if (this.state.textContent !== formatState(job)) fillElement(this.state, renderState(formatState(job)));
+    this.cancelling.hidden = formatState(job) !== "running";
     this.retrying.hidden = !this.cancelling.hidden;
-    fill(this.body, progress(job), renderNumbers(this.dataset, job));
-    fill(this.summary, plural(job.dead, "dead letter"));
+    fillElement(this.body, renderProgress(job), renderNumbers(this.dataset, job));
+    fillElement(this.summary, formatPlural(job.dead, "dead letter"));
     // An open list stays unchanged while further trajectories become dead letters.
-    const isRead = this.listed > 0 && job.dead > 0 && stateOf(job) === "running";
+    const isRead = this.listed > 0 && job.dead > 0 && formatState(job) === "running";
     if (job.dead !== this.listed && !isRead) this.renderDeadLetters(job.dead);
   }
 
   /** Lists the dead letters so far; an open list stays open. */
   async renderDeadLetters(dead) {
     this.listed = dead;
-    if (!dead) return fill(this.letters);
+    if (!dead) return fillElement(this.letters);
     const container = h("div", null);
     const open = this.letters.querySelector("details")?.open ?? true;
-    fill(this.letters, h("details", { open }, this.summary, container, this.retrying));
-    await load(
+    fillElement(this.letters, h("details", { open }, this.summary, container, this.retrying));
+    await loadPart(
       container,
       this.signal,
-      () => deadLetters(this.id, { page_size: LETTERS }, this.signal),
-      (page) => this.table(page),
+      () => listDeadLetters(this.id, { page_size: LETTERS }, this.signal),
+      (page) => this.renderTable(page),
     );
   }
 
-  table({ dead_letters: first, next_page_token: token }) {
+  renderTable({ dead_letters: first, next_page_token: token }) {
     const rows = h("tbody", null, first.map(renderDeadLetter));
     const heads = ["#", "Trajectory", "Reason", "Attempts"].map((name) => h("th", { scope: "col" }, name));
     const table = h("table", { class: "table letters" }, h("thead", null, h("tr", null, heads)), rows);
-    return h("div", null, h("div", { class: "wide" }, table), this.addMoreButton(rows, token));
+    return h("div", null, h("div", { class: "wide" }, table), this.renderMoreButton(rows, token));
   }
 
-  addMoreButton(rows, token) {
+  renderMoreButton(rows, token) {
     if (!token) return null;
     const next = async () => {
-      const page = await change(() => deadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal));
+      const page = await runChange(() =>
+        listDeadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal),
+      );
       if (!page) return;
       rows.append(...page.dead_letters.map(renderDeadLetter));
-      button.replaceWith(this.addMoreButton(rows, page.next_page_token) ?? "");
+      button.replaceWith(this.renderMoreButton(rows, page.next_page_token) ?? "");
     };
     const button = h("button", { type: "button", onclick: next }, "Show more");
     return button;
@@ -102,27 +104,27 @@ export class Job {
 
   async cancel() {
     if (this.cancelling.hidden) return;
-    const confirmed = await ask({
+    const confirmed = await askPerson({
       title: "Cancel this job?",
       text: "Waiting trajectories are cancelled. Learned ones stay.",
       confirm: "Cancel it",
       danger: true,
     });
     if (confirmed)
-      await change(
+      await runChange(
         () => cancelJob(this.id),
-        ({ job }) => `${plural(job.dropped, "trajectory")} cancelled.`,
+        ({ job }) => `${formatPlural(job.dropped, "trajectory")} cancelled.`,
       );
   }
 
   async retry() {
-    if (await change(() => retryJob(this.id), "Retry started.")) this.follow();
+    if (await runChange(() => retryJob(this.id), "Retry started.")) this.follow();
   }
 }
 
 const SHARES = ["learned", "dead", "dropped"];
 
-function progress(job) {
+function renderProgress(job) {
   const done = job.total - job.waiting;
   const width = (value) => ({ width: `${(100 * value) / Math.max(1, job.total)}%` });
   const props = {
@@ -139,26 +141,26 @@ function progress(job) {
       props,
       SHARES.map((name) => h("span", { class: name, style: width(job[name]) })),
     ),
-    h("p", null, `${count(done)} of ${plural(job.total, "trajectory")}`),
+    h("p", null, `${formatCount(done)} of ${formatPlural(job.total, "trajectory")}`),
   ];
 }
 
 function renderNumbers(dataset, job) {
   const revision = Number(job.revision)
-    ? h("a", { href: link(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
+    ? h("a", { href: formatLink(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
     : null;
-  const some = (value) => (Number(value) ? count(value) : null);
-  return facts([
-    ["Learned", count(job.learned)],
+  const some = (value) => (Number(value) ? formatCount(value) : null);
+  return renderFacts([
+    ["Learned", formatCount(job.learned)],
     ["No new lesson", some(job.unchanged)],
     ["Waiting", some(job.waiting)],
     ["Dead letters", some(job.dead)],
     ["Dropped", some(job.dropped)],
-    ["Edits", count(job.edits)],
+    ["Edits", formatCount(job.edits)],
     ["Votes", some(job.votes)],
     ["Newest revision", revision],
-    ["Submitted", when(job.created_at)],
-    ["Ended", when(job.ended_at)],
+    ["Submitted", renderTime(job.created_at)],
+    ["Ended", renderTime(job.ended_at)],
   ]);
 }
 
@@ -166,10 +168,10 @@ const renderDeadLetter = ({ index, trajectory_id: id, reason, code, message, att
   h(
     "tr",
     null,
-    h("td", { class: "number" }, count(index + 1)),
+    h("td", { class: "number" }, formatCount(index + 1)),
     h("td", { class: "mono" }, id || h("span", { class: "muted" }, "no id")),
     h("td", null, h("span", { class: "mono" }, reason || code), h("div", { class: "text muted" }, message)),
-    h("td", { class: "number" }, count(attempts)),
+    h("td", { class: "number" }, formatCount(attempts)),
   );
 
 /** The latest jobs of a dataset, as links to each. */
@@ -181,10 +183,10 @@ export class Jobs {
   }
 
   read() {
-    return load(
+    return loadPart(
       this.list,
       this.signal,
-      () => jobs({ dataset: this.dataset, page_size: LATEST }, this.signal),
+      () => listJobs({ dataset: this.dataset, page_size: LATEST }, this.signal),
       ({ jobs: latest }) => this.draw(latest),
     );
   }
@@ -205,12 +207,12 @@ export class Jobs {
           null,
           h(
             "a",
-            { class: "line", href: link(["learn", this.dataset], { job: job.job_id }) },
-            plural(job.total, "trajectory"),
+            { class: "line", href: formatLink(["learn", this.dataset], { job: job.job_id }) },
+            formatPlural(job.total, "trajectory"),
           ),
-          job.dead ? h("span", { class: "bad" }, `${count(job.dead)} dead`) : null,
-          state(stateOf(job)),
-          h("span", { class: "muted when" }, when(job.created_at)),
+          job.dead ? h("span", { class: "bad" }, `${formatCount(job.dead)} dead`) : null,
+          renderState(formatState(job)),
+          h("span", { class: "muted when" }, renderTime(job.created_at)),
         ),
       ),
     );

@@ -1,7 +1,7 @@
 /** Small elements that several pages share. */
 
 import { h } from "./dom.js";
-import { formatAge, count, exact, percent, score, word } from "./format.js";
+import { formatAge, formatCount, formatTime, formatPercent, formatScore, formatEnum } from "./format.js";
 
 const STATE_KINDS = {
   success: "good",
@@ -31,24 +31,33 @@ const STATE_KINDS = {
 };
 
 /** A state as a word, with its colour. */
-export const state = (name) => h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, name);
+export const renderState = (name) => h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, name);
 
-export const chip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
+export const renderChip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
 
-export const delta = (type) => chip(word(type, "DELTA_TYPE_"), `delta-${word(type, "DELTA_TYPE_")}`);
+export const renderDelta = (type) =>
+  renderChip(formatEnum(type, "DELTA_TYPE_"), `delta-${formatEnum(type, "DELTA_TYPE_")}`);
 
-export const when = (timestamp) =>
-  timestamp ? h("time", { datetime: timestamp, title: exact(timestamp) }, formatAge(timestamp)) : null;
+export const renderTime = (timestamp) =>
+  timestamp ? h("time", { datetime: timestamp, title: formatTime(timestamp) }, formatAge(timestamp)) : null;
 
 /** Helpful and harmful votes. */
-export function votes({ helpful, harmful }) {
-  const up = h("span", { class: Number(helpful) ? "good" : "muted", title: "helpful votes" }, `▲ ${count(helpful)}`);
-  const down = h("span", { class: Number(harmful) ? "bad" : "muted", title: "harmful votes" }, `▼ ${count(harmful)}`);
+export function renderVotes({ helpful, harmful }) {
+  const up = h(
+    "span",
+    { class: Number(helpful) ? "good" : "muted", title: "helpful votes" },
+    `▲ ${formatCount(helpful)}`,
+  );
+  const down = h(
+    "span",
+    { class: Number(harmful) ? "bad" : "muted", title: "harmful votes" },
+    `▼ ${formatCount(harmful)}`,
+  );
   return h("span", { class: "votes", role: "img", "aria-label": `${helpful} helpful, ${harmful} harmful` }, up, down);
 }
 
 /** A value from 0 to 1 as a bar, with the number beside it. */
-export function bar(value, kind = "", text = score(value)) {
+export function renderBar(value, kind = "", text = formatScore(value)) {
   const width = `${Math.min(Math.max(Number(value ?? 0), 0), 1) * 100}%`;
   return h(
     "span",
@@ -58,10 +67,10 @@ export function bar(value, kind = "", text = score(value)) {
   );
 }
 
-export const confidence = (value) => bar(value, "confidence", percent(value));
+export const renderConfidence = (value) => renderBar(value, "confidence", formatPercent(value));
 
 /** Names and values; pairs without a value are omitted. */
-export function facts(pairs) {
+export function renderFacts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h(
     "dl",
@@ -71,7 +80,7 @@ export function facts(pairs) {
 }
 
 /** The head of a page: its name, an element beside it, and tabs. */
-export function head(title, aside, tabs) {
+export function renderHead(title, aside, tabs) {
   return h(
     "header",
     { class: "head" },
@@ -81,7 +90,7 @@ export function head(title, aside, tabs) {
 }
 
 /** Links to the pages of one object; the current one is marked. */
-export function tabs(label, entries, present) {
+export function renderTabs(label, entries, present) {
   const items = entries.map(([name, href]) => h("a", { href, "aria-current": name === present ? "page" : null }, name));
   // On a phone the current one may be beyond the edge.
   const current = items.find((item) => item.hasAttribute("aria-current"));
@@ -90,4 +99,4 @@ export function tabs(label, entries, present) {
 }
 
 /** A key in a hint. */
-export const key = (name) => h("kbd", null, name);
+export const renderKey = (name) => h("kbd", null, name);

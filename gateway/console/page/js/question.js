@@ -1,13 +1,13 @@
 /** The open question of an execution: confirm, answer, modify, retry, leave out or cancel. */
 
-import { ask } from "./dialog.js";
+import { askPerson } from "./dialog.js";
 import { h } from "./dom.js";
-import { word } from "./format.js";
-import { chip, confidence, key, when } from "./parts.js";
-import { toast } from "./states.js";
+import { formatEnum } from "./format.js";
+import { renderChip, renderConfidence, renderKey, renderTime } from "./parts.js";
+import { showToast } from "./states.js";
 
 /** The question as a form; `respond(response)` sends the answer. */
-export function question(open, respond) {
+export function renderQuestion(open, respond) {
   const {
     level,
     step_id: step,
@@ -22,9 +22,9 @@ export function question(open, respond) {
   const head = h(
     "div",
     { class: "card-head" },
-    chip(word(level, "INTERVENTION_LEVEL_"), "state-warn"),
+    renderChip(formatEnum(level, "INTERVENTION_LEVEL_"), "state-warn"),
     h("h2", null, step === undefined ? "About the plan" : `About step ${step}`),
-    h("span", { class: "muted end" }, "expires ", when(expires)),
+    h("span", { class: "muted end" }, "expires ", renderTime(expires)),
   );
   return h(
     "section",
@@ -33,9 +33,9 @@ export function question(open, respond) {
     h("p", { class: "text lead" }, questionText ?? message),
     questionText && message !== questionText ? h("p", { class: "text muted" }, message) : null,
     reason ? h("p", { class: "text muted" }, reason) : null,
-    score === undefined ? null : h("p", null, confidence(score)),
+    score === undefined ? null : h("p", null, renderConfidence(score)),
     renderInput(send),
-    decisions(open, send),
+    renderDecisions(open, send),
     renderOptions(options, respond),
   );
 }
@@ -66,22 +66,22 @@ function renderInput(send) {
   return form;
 }
 
-function decisions({ step_id: step, plan }, send) {
+function renderDecisions({ step_id: step, plan }, send) {
   const button = (text, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, text);
   return h(
     "div",
     { class: "actions" },
-    button(["Confirm ", key("y")], () => send("PROCEED"), { class: "primary", "data-answer": "proceed" }),
-    button("Modify…", () => modify(plan, send)),
+    button(["Confirm ", renderKey("y")], () => send("PROCEED"), { class: "primary", "data-answer": "proceed" }),
+    button("Modify…", () => modifyPlan(plan, send)),
     step === undefined ? null : [button("Run again", () => send("RETRY")), button("Skip", () => send("SKIP"))],
     button("Cancel the execution", () => send("CANCEL"), { class: "danger" }),
   );
 }
 
 /** Asks for another plan: described in words, or as a message of the contract. */
-async function modify(plan, send) {
+async function modifyPlan(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
-  const reply = await ask({
+  const reply = await askPerson({
     title: "Modify the plan",
     text: "Describe the change in words, or edit the plan itself; words take precedence.",
     fields: [
@@ -95,6 +95,6 @@ async function modify(plan, send) {
   try {
     return send("MODIFY", { modified_plan: JSON.parse(reply.plan) });
   } catch (error) {
-    return toast(`The plan is not JSON: ${error.message}`, "bad");
+    return showToast(`The plan is not JSON: ${error.message}`, "bad");
   }
 }

@@ -1,9 +1,9 @@
 /** The stages of learning one trajectory; each is filled in when it ends. */
 
-import { fill, h } from "./dom.js";
-import { plural, word } from "./format.js";
-import { chip, delta as deltaChip } from "./parts.js";
-import { link } from "./router.js";
+import { fillElement, h } from "./dom.js";
+import { formatPlural, formatEnum } from "./format.js";
+import { renderChip, renderDelta as deltaChip } from "./parts.js";
+import { formatLink } from "./router.js";
 
 const STAGES = [
   ["LEARN_STAGE_LOADED", "Read the playbook"],
@@ -29,7 +29,7 @@ export class Stages {
     if (stage === "LEARN_STAGE_SKIPPED") return this.skip(message);
     const { item, text } = this.items.get(stage);
     item.className = "done";
-    fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
+    fillElement(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
     const next = STAGES.findIndex(([name]) => name === stage) + 1;
     if (next < STAGES.length) this.markRunning(STAGES[next][0]);
   }
@@ -37,17 +37,17 @@ export class Stages {
   skip(message) {
     const { item, text } = this.items.get("LEARN_STAGE_CURATED");
     item.className = "done";
-    fill(item, h("h2", null, text), h("p", { class: "muted" }, message));
+    fillElement(item, h("h2", null, text), h("p", { class: "muted" }, message));
   }
 
   describe(stage, response) {
-    if (stage === "LEARN_STAGE_REFLECTED") return reflection(response.reflection);
-    if (stage === "LEARN_STAGE_CURATED") return curation(this.dataset, response.curation);
+    if (stage === "LEARN_STAGE_REFLECTED") return renderReflection(response.reflection);
+    if (stage === "LEARN_STAGE_CURATED") return renderCuration(this.dataset, response.curation);
     return null;
   }
 }
 
-function reflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
+function renderReflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
   const blame = attribution
     ? h(
         "p",
@@ -56,10 +56,18 @@ function reflection({ insights, attribution, bullet_evaluations: evaluations, mo
       )
     : null;
   const cards = insights.map((content) =>
-    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), insight(content)),
+    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), renderInsight(content)),
   );
   const tags = evaluations.map(({ bullet_id: id, tag, reason }) =>
-    h("li", { class: "text" }, h("span", { class: "mono" }, id), " ", chip(word(tag, "VOTE_TAG_")), " ", reason),
+    h(
+      "li",
+      { class: "text" },
+      h("span", { class: "mono" }, id),
+      " ",
+      renderChip(formatEnum(tag, "VOTE_TAG_")),
+      " ",
+      reason,
+    ),
   );
   return [
     blame,
@@ -69,7 +77,7 @@ function reflection({ insights, attribution, bullet_evaluations: evaluations, mo
   ];
 }
 
-function insight(content) {
+function renderInsight(content) {
   const rows = [
     ["Error", content.error_identification],
     ["Why", content.root_cause_analysis],
@@ -83,7 +91,7 @@ function insight(content) {
   );
 }
 
-function curation(dataset, { revision, operations, pending, conflicts, saved, error }) {
+function renderCuration(dataset, { revision, operations, pending, conflicts, saved, error }) {
   const done = operations.map(({ delta, applied, bullet_id: id, skipped_reason: why }) =>
     h(
       "article",
@@ -92,7 +100,7 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
         "div",
         { class: "card-head" },
         deltaChip(delta.type),
-        id ? h("a", { class: "mono", href: link(["playbooks", dataset], { bullet: id }) }, id) : null,
+        id ? h("a", { class: "mono", href: formatLink(["playbooks", dataset], { bullet: id }) }, id) : null,
         applied ? null : h("span", { class: "muted" }, why),
       ),
       h("p", { class: "text" }, delta.content),
@@ -102,20 +110,20 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
     ? h(
         "p",
         null,
-        `${plural(pending.length, "change")} wait for review: `,
-        h("a", { href: link(["review", dataset]) }, "review"),
+        `${formatPlural(pending.length, "change")} wait for review: `,
+        h("a", { href: formatLink(["review", dataset]) }, "review"),
         ".",
       )
     : null;
   const lost = conflicts.length
-    ? h("p", null, `${plural(conflicts.length, "edit")} not applied because of newer changes.`)
+    ? h("p", null, `${formatPlural(conflicts.length, "edit")} not applied because of newer changes.`)
     : null;
   const outcome = saved
     ? h(
         "p",
         { class: "muted" },
         "Held by ",
-        h("a", { href: link(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+        h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
         ".",
       )
     : h("p", { class: "bad" }, error);

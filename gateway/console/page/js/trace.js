@@ -1,8 +1,8 @@
 /** One step of a trajectory: who speaks, the text, the tool calls, and whether it is an error. */
 
 import { h } from "./dom.js";
-import { count } from "./format.js";
-import { chip, state } from "./parts.js";
+import { formatCount } from "./format.js";
+import { renderChip, renderState } from "./parts.js";
 
 const SPEAKERS = {
   STEP_ROLE_SYSTEM: "System",
@@ -21,7 +21,11 @@ export function renderLongText(text, kind) {
     shown.textContent = text;
     button.remove();
   };
-  const button = h("button", { type: "button", class: "rest", onclick: showAll }, `Show all ${count(text.length)} characters`);
+  const button = h(
+    "button",
+    { type: "button", class: "rest", onclick: showAll },
+    `Show all ${formatCount(text.length)} characters`,
+  );
   return h("div", null, shown, button);
 }
 
@@ -36,11 +40,15 @@ export function drawStep({ role, name, content, tool_calls: toolCalls }, { index
       { class: "card-head" },
       h("span", { class: "number" }, address),
       h("span", { class: "strong" }, SPEAKERS[role] ?? "Unknown"),
-      name ? chip(name) : null,
+      name ? renderChip(name) : null,
       calls ? h("span", { class: "muted" }, "for the call of ", calls) : null,
-      error ? state("error") : null,
+      error ? renderState("error") : null,
     ),
-    content ? renderLongText(content, isTool ? "text mono" : "text") : isTool ? h("p", { class: "muted" }, "No output.") : null,
+    content
+      ? renderLongText(content, isTool ? "text mono" : "text")
+      : isTool
+        ? h("p", { class: "muted" }, "No output.")
+        : null,
     toolCalls.map(drawCall),
     learned.length
       ? h(
@@ -62,12 +70,12 @@ function drawCall({ name, arguments: written }) {
     "div",
     { class: "call" },
     h("p", null, h("span", { class: "muted" }, "Calls "), h("span", { class: "mono strong" }, name)),
-    written ? renderLongText(indent(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
+    written ? renderLongText(indentJson(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
   );
 }
 
 /** Returns JSON with line breaks and other text as it is; numbers and repeated keys must not change, so it must be equal. */
-function indent(written) {
+function indentJson(written) {
   try {
     const value = JSON.parse(written);
     const isUnchanged = JSON.stringify(value) === written.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");

@@ -1,8 +1,8 @@
 /** Trajectories of users: the names of the formats, a preview, and an example. */
 
 import { h } from "./dom.js";
-import { count, plural, shortened, word } from "./format.js";
-import { state } from "./parts.js";
+import { formatCount, formatPlural, shortenText, formatEnum } from "./format.js";
+import { renderState } from "./parts.js";
 
 /** The names of the formats for people. */
 export const FORMATS = {
@@ -32,16 +32,16 @@ const SHOWN = 5;
 const LINE = 240;
 
 /** Returns the first trajectories, one a line. */
-export function preview(trajectories) {
+export function renderPreview(trajectories) {
   const lines = trajectories
     .slice(0, SHOWN)
     .map(({ trajectory: { query, status, steps } }) =>
       h(
         "li",
         null,
-        h("span", { class: "line" }, shortened(query, LINE) || h("span", { class: "muted" }, "no question")),
-        state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
-        h("span", { class: "muted" }, plural(steps.length, "step")),
+        h("span", { class: "line" }, shortenText(query, LINE) || h("span", { class: "muted" }, "no question")),
+        renderState(formatEnum(status, "TRAJECTORY_STATUS_") || "unknown"),
+        h("span", { class: "muted" }, formatPlural(steps.length, "step")),
       ),
     );
   const rest = trajectories.length - lines.length;
@@ -49,7 +49,7 @@ export function preview(trajectories) {
     "ul",
     { class: "runs plain" },
     lines,
-    rest > 0 ? h("li", { class: "muted" }, `and ${count(rest)} more`) : null,
+    rest > 0 ? h("li", { class: "muted" }, `and ${formatCount(rest)} more`) : null,
   );
 }
 

@@ -2,27 +2,49 @@
 
 import { fetchAll } from "../api.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
-import { fill, h } from "../dom.js";
-import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
-import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials, undoDecision } from "../endpoints.js";
-import { count, plural, word } from "../format.js";
-import { head, state, when } from "../parts.js";
-import { link } from "../router.js";
-import { change, load, showEmpty } from "../states.js";
+import { askPerson } from "../dialog.js";
+import { fillElement, h } from "../dom.js";
+import {
+  describeCurve,
+  drawCurve,
+  drawInterval,
+  isCompared,
+  formatPoints,
+  formatRate,
+  formatEvidence,
+} from "../effects.js";
+import {
+  listBullets,
+  listDecisions,
+  readEffectHistory,
+  listEffects,
+  readLift,
+  startTrials,
+  stopTrials,
+  readTrials,
+  undoDecision,
+} from "../endpoints.js";
+import { formatCount, formatPlural, formatEnum } from "../format.js";
+import { renderHead, renderState, renderTime } from "../parts.js";
+import { formatLink } from "../router.js";
+import { runChange, loadPart, renderEmptyState } from "../states.js";
 
 const PAGE = 1000;
 const MOST = 200;
 const NUMBERS = ["With it", "Success", "Without", "Success", "Difference", "Evidence"];
 
-export const title = ({ dataset }) => `Evidence ${dataset}`;
+export const formatTitle = ({ dataset }) => `Evidence ${dataset}`;
 
-export function open({ params: { dataset }, signal }) {
+export function openPage({ params: { dataset }, signal }) {
   lastDataset.name = dataset;
   const view = new Evidence(dataset, signal);
   view.load();
   return [
-    head(dataset, [view.count, renderDatasetChoice("evidence", dataset, signal)], renderDatasetTabs(dataset, "Evidence")),
+    renderHead(
+      dataset,
+      [view.count, renderDatasetChoice("evidence", dataset, signal)],
+      renderDatasetTabs(dataset, "Evidence"),
+    ),
     view.body,
   ];
 }
@@ -35,7 +57,7 @@ class Evidence {
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -44,14 +66,14 @@ class Evidence {
   }
 
   async read() {
-    const status = await trials(this.dataset, this.signal);
+    const status = await readTrials(this.dataset, this.signal);
     if (!status.policy) return { status };
-    const pages = (token) => effects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
+    const pages = (token) => listEffects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
     const [measured, worth, development, decided] = await Promise.all([
       fetchAll(pages, "effects", MOST),
-      lift(this.dataset, this.signal),
-      effectHistory(this.dataset, {}, this.signal),
-      decisions(this.dataset, { page_size: MOST }, this.signal),
+      readLift(this.dataset, this.signal),
+      readEffectHistory(this.dataset, {}, this.signal),
+      listDecisions(this.dataset, { page_size: MOST }, this.signal),
     ]);
     return {
       status,
@@ -59,43 +81,45 @@ class Evidence {
       worth,
       development: development.points,
       decided: decided.decisions,
-      texts: await this.texts(measured),
+      texts: await this.readTexts(measured),
     };
   }
 
   /** Returns the current lessons by the ids of their bullets. */
-  async texts(measured) {
+  async readTexts(measured) {
     const ids = measured.slice(0, MOST).map(({ bullet_id: id }) => id);
-    const found = ids.length ? await bullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
+    const found = ids.length ? await listBullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
     return new Map(found.bullets.map(({ id, content }) => [id, content]));
   }
 
   draw({ status, measured, worth, development, decided, texts }) {
-    fill(this.count, status.policy ? plural(status.sessions, "session") : "");
+    fillElement(this.count, status.policy ? formatPlural(status.sessions, "session") : "");
     if (!status.policy) {
       const text =
         "A trial withholds bullets from some sessions at random and compares how sessions end with them and without " +
         "them. Agents ask with Recall and report their outcomes.";
-      return showEmpty("No trials yet", text, this.startButton());
+      return renderEmptyState("No trials yet", text, this.renderStartButton());
     }
     return [
       h("p", { class: "lead" }, worth.conclusion),
-      h("p", { class: "muted" }, describe(status)),
+      h("p", { class: "muted" }, describeTrials(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
-      h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
+      h("div", { class: "actions" }, status.running ? this.renderStopButton() : this.renderStartButton()),
       drawLift(development),
       h("h2", null, "Effects"),
-      measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
+      measured.length
+        ? this.renderTable(worth.lift, measured, texts)
+        : h("p", { class: "muted" }, "No bullet was served yet."),
       h("h2", null, "Decisions"),
-      decided.length ? this.timeline(decided, texts) : h("p", { class: "muted" }, "None yet."),
+      decided.length ? this.renderTimeline(decided, texts) : h("p", { class: "muted" }, "None yet."),
     ];
   }
 
-  table(worth, measured, texts) {
+  renderTable(worth, measured, texts) {
     const columns = ["Bullet", ...NUMBERS.slice(0, 5), "95 % interval", "Evidence", "State"];
-    const whole = worth ? [this.row("The whole playbook", worth, null)] : [];
+    const whole = worth ? [this.renderRow("The whole playbook", worth, null)] : [];
     const rows = measured.map(({ bullet_id: id, effect, state: present }) =>
-      this.row(this.lessonLink(id, texts), effect, state(word(present, "BULLET_STATE_"))),
+      this.renderRow(this.renderLessonLink(id, texts), effect, renderState(formatEnum(present, "BULLET_STATE_"))),
     );
     const names = columns.map((name) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "" }, name));
     return h(
@@ -105,32 +129,36 @@ class Evidence {
     );
   }
 
-  row(name, effect, present) {
+  renderRow(name, effect, present) {
     const { served, withheld } = effect;
     const both = isCompared(effect);
     const numbers = [
-      count(served.sessions),
-      rate(served),
-      count(withheld.sessions),
-      rate(withheld),
-      both ? points(effect.difference) : "–",
+      formatCount(served.sessions),
+      formatRate(served),
+      formatCount(withheld.sessions),
+      formatRate(withheld),
+      both ? formatPoints(effect.difference) : "–",
     ];
     return h(
       "tr",
       null,
       h("td", { class: "effect-name" }, name),
       numbers.map((value) => h("td", { class: "number" }, value)),
-      h("td", null, both ? interval(effect) : "–"),
-      h("td", { class: "number" }, both ? shortEvidence(effect.evidence) : "–"),
+      h("td", null, both ? drawInterval(effect) : "–"),
+      h("td", { class: "number" }, both ? formatEvidence(effect.evidence) : "–"),
       h("td", null, present),
     );
   }
 
-  lessonLink(id, texts) {
-    return h("a", { href: link(["playbooks", this.dataset], { bullet: id }) }, texts.get(id) ?? `${id} (removed)`);
+  renderLessonLink(id, texts) {
+    return h(
+      "a",
+      { href: formatLink(["playbooks", this.dataset], { bullet: id }) },
+      texts.get(id) ?? `${id} (removed)`,
+    );
   }
 
-  timeline(decided, texts) {
+  renderTimeline(decided, texts) {
     const newest = new Map(decided.toReversed().map((decision) => [decision.bullet_id, decision]));
     return decided.map((decision) =>
       h(
@@ -139,78 +167,85 @@ class Evidence {
         h(
           "div",
           { class: "card-head" },
-          state(word(decision.before, "BULLET_STATE_")),
+          renderState(formatEnum(decision.before, "BULLET_STATE_")),
           "→",
-          state(word(decision.after, "BULLET_STATE_")),
-          h("span", { class: "muted" }, when(decision.time)),
+          renderState(formatEnum(decision.after, "BULLET_STATE_")),
+          h("span", { class: "muted" }, renderTime(decision.time)),
         ),
-        h("p", null, this.lessonLink(decision.bullet_id, texts)),
+        h("p", null, this.renderLessonLink(decision.bullet_id, texts)),
         h(
           "p",
           { class: "muted" },
-          `${plural(decision.effect.served.sessions, "session")} with it, ${count(decision.effect.withheld.sessions)} without; ` +
-            `difference ${points(decision.effect.difference)} points` +
+          `${formatPlural(decision.effect.served.sessions, "session")} with it, ${formatCount(decision.effect.withheld.sessions)} without; ` +
+            `difference ${formatPoints(decision.effect.difference)} points` +
             (Number(decision.revision) ? `; removed in revision ${decision.revision}` : "") +
             (decision.undone ? "; undone" : ""),
         ),
-        newest.get(decision.bullet_id) === decision && decision.after !== "BULLET_STATE_TRIAL" && this.undoButton(decision),
+        newest.get(decision.bullet_id) === decision &&
+          decision.after !== "BULLET_STATE_TRIAL" &&
+          this.renderUndoButton(decision),
       ),
     );
   }
 
-  undoButton(decision) {
+  renderUndoButton(decision) {
     return h("button", { type: "button", onclick: () => this.undo(decision) }, "Undo…");
   }
 
   async undo({ number, revision }) {
-    const answer = await ask({
+    const answer = await askPerson({
       title: `Undo decision ${number}?`,
       text: Number(revision)
         ? "The bullet is added to the playbook again, and measured from the start."
         : "The bullet goes back on trial, and is measured from the start.",
       confirm: "Undo",
     });
-    if (answer && (await change(() => undoDecision(this.dataset, number), "The bullet is on trial again."))) await this.load();
+    if (answer && (await runChange(() => undoDecision(this.dataset, number), "The bullet is on trial again.")))
+      await this.load();
   }
 
-  startButton() {
+  renderStartButton() {
     return h("button", { type: "button", class: "primary", onclick: () => this.start() }, "Start trials…");
   }
 
-  stopButton() {
+  renderStopButton() {
     return h("button", { type: "button", onclick: () => this.stop() }, "Stop trials…");
   }
 
   async start() {
-    const answer = await ask({
+    const answer = await askPerson({
       title: `Start trials of ${this.dataset}?`,
       text: "A bullet on trial is withheld from a quarter of the sessions, and the whole playbook from another quarter.",
       confirm: "Start",
     });
-    if (answer && (await change(() => startTrials(this.dataset), "Trials are running."))) await this.load();
+    if (answer && (await runChange(() => startTrials(this.dataset), "Trials are running."))) await this.load();
   }
 
   async stop() {
-    const answer = await ask({
+    const answer = await askPerson({
       title: `Stop trials of ${this.dataset}?`,
       text: "Every session gets all bullets again. What was measured and decided stays.",
       confirm: "Stop",
     });
-    if (answer && (await change(() => stopTrials(this.dataset), "Trials have stopped."))) await this.load();
+    if (answer && (await runChange(() => stopTrials(this.dataset), "Trials have stopped."))) await this.load();
   }
 }
 
 /** What the whole playbook is worth, session by session. */
 function drawLift(history) {
   const label = describeCurve("Success with the playbook less success without it", history);
-  return label ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)] : null;
+  return label
+    ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)]
+    : null;
 }
 
-function describe({ running, sessions, sessions_without_outcome: missing }) {
+function describeTrials({ running, sessions, sessions_without_outcome: missing }) {
   const trialState = running ? "Trials are running." : "Trials have stopped; no further session is measured.";
-  const missed = Number(missing) ? ` ${count(missing)} of ${plural(sessions, "session")} reported no outcome.` : "";
+  const missed = Number(missing)
+    ? ` ${formatCount(missing)} of ${formatPlural(sessions, "session")} reported no outcome.`
+    : "";
   return trialState + missed;
 }
 
 const describeCheck = ({ name, served, withheld }) =>
-  `Nothing is decided: the ${name} are split ${count(served)} to ${count(withheld)}, which does not fit the policy.`;
+  `Nothing is decided: the ${name} are split ${formatCount(served)} to ${formatCount(withheld)}, which does not fit the policy.`;

@@ -1,31 +1,31 @@
 /** One execution as it runs: its plan as a graph with live states, the open question, and the log. */
 
-import { fill, h } from "../dom.js";
-import { addInformation, answer, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
-import { ask } from "../dialog.js";
-import { formatMilliseconds, percent, plural, shortened, word } from "../format.js";
-import { bind } from "../keys.js";
-import { line } from "../events.js";
-import { confidence, facts, head, key, state, when } from "../parts.js";
+import { fillElement, h } from "../dom.js";
+import { addInformation, answerQuestion, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
+import { askPerson } from "../dialog.js";
+import { formatMilliseconds, formatPercent, formatPlural, shortenText, formatEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderEvent } from "../events.js";
+import { renderConfidence, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
 import { drawPlanGraph } from "../plan.js";
-import { question } from "../question.js";
-import { go } from "../router.js";
-import { change, load, report, toast } from "../states.js";
+import { renderQuestion } from "../question.js";
+import { openRoute } from "../router.js";
+import { runChange, loadPart, reportError, showToast } from "../states.js";
 
 const ENDED = new Set(["success", "partial", "failed", "cancelled"]);
 const MOST_LINES = 500;
 
-export const title = () => "Execution";
+export const formatTitle = () => "Execution";
 
-export function open({ params: { id }, signal }) {
+export function openPage({ params: { id }, signal }) {
   const view = new Execution(id, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.read(),
     () => view.draw(),
   );
-  return [head("Execution", view.aside), view.body];
+  return [renderHead("Execution", view.aside), view.body];
 }
 
 class Execution {
@@ -37,7 +37,7 @@ class Execution {
     this.picture = h("div", null);
     this.side = h("div", null);
     this.log = h("ol", { class: "log" });
-    bind(
+    bindKeys(
       [
         { keys: "c", what: "cancel the execution", run: () => this.cancel() },
         { keys: "i", what: "add information", run: () => this.addInformation() },
@@ -46,7 +46,7 @@ class Execution {
           what: "confirm the open question",
           run: () => this.body.querySelector("[data-answer=proceed]")?.click(),
         },
-        { keys: "Escape, u", what: "back to all executions", run: () => go(["executions"]) },
+        { keys: "Escape, u", what: "back to all executions", run: () => openRoute(["executions"]) },
       ],
       signal,
     );
@@ -57,7 +57,7 @@ class Execution {
   }
 
   get status() {
-    return word(this.execution.status, "EXECUTION_STATUS_");
+    return formatEnum(this.execution.status, "EXECUTION_STATUS_");
   }
 
   draw() {
@@ -65,8 +65,8 @@ class Execution {
     const buttons = h(
       "div",
       { class: "actions" },
-      h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, "Cancel… ", key("c")),
-      h("button", { type: "button", onclick: () => this.addInformation() }, "Add information… ", key("i")),
+      h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, "Cancel… ", renderKey("c")),
+      h("button", { type: "button", onclick: () => this.addInformation() }, "Add information… ", renderKey("i")),
     );
     this.buttons = buttons;
     this.show();
@@ -85,29 +85,29 @@ class Execution {
   /** Draws the state of the execution. */
   show() {
     const { execution } = this;
-    fill(
+    fillElement(
       this.aside,
-      state(this.status),
+      renderState(this.status),
       h("span", { class: "mono" }, this.id),
-      execution.replan_count ? plural(execution.replan_count, "replan") : null,
+      execution.replan_count ? formatPlural(execution.replan_count, "replan") : null,
     );
     const focused = document.activeElement?.dataset?.step;
-    fill(
+    fillElement(
       this.picture,
       drawPlanGraph(
         execution.plan.steps,
-        (step) => this.statusOf(step),
+        (step) => this.findStatus(step),
         (step) => this.showStep(step),
       ),
     );
     if (focused) this.picture.querySelector(`[data-step="${focused}"]`)?.focus();
     this.buttons.hidden = ENDED.has(this.status);
-    fill(this.side, this.renderDetails());
+    fillElement(this.side, this.renderDetails());
     this.ask();
   }
 
-  statusOf({ step_id: id }) {
-    return word(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
+  findStatus({ step_id: id }) {
+    return formatEnum(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
   }
 
   /** The result, or the step that was chosen. */
@@ -118,7 +118,7 @@ class Execution {
       return renderStep(
         step,
         results.find(({ step_id: id }) => id === this.step),
-        this.statusOf(step),
+        this.findStatus(step),
       );
     if (!result) return null;
     return h(
@@ -132,7 +132,7 @@ class Execution {
 
   showStep({ step_id: id }) {
     this.step = this.step === id ? null : id;
-    fill(this.side, this.renderDetails());
+    fillElement(this.side, this.renderDetails());
   }
 
   ask() {
@@ -140,7 +140,7 @@ class Execution {
     const token = open?.answer_token ?? "";
     if (this.token === token) return;
     this.token = token;
-    fill(this.questionBox, open ? question(open, (response) => this.answer(open, response)) : null);
+    fillElement(this.questionBox, open ? renderQuestion(open, (response) => this.answer(open, response)) : null);
   }
 
   async answer({ answer_token: token, plan_version: version, step_id: step }, response) {
@@ -151,8 +151,8 @@ class Execution {
       ...(step === undefined ? {} : { step_id: step }),
     };
     // The feed shows the further events; only the first event of this stream is needed.
-    await change(async () => {
-      for await (const event of answer(this.id, body, this.signal)) return event;
+    await runChange(async () => {
+      for await (const event of answerQuestion(this.id, body, this.signal)) return event;
       return null;
     }, "Answered.");
   }
@@ -163,13 +163,13 @@ class Execution {
       await this.refresh();
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      toast(`Updates of the execution stopped: ${error.message}`, "bad");
+      reportError(error);
+      showToast(`Updates of the execution stopped: ${error.message}`, "bad");
     }
   }
 
   addEvent(event) {
-    this.log.prepend(line(event));
+    this.log.prepend(renderEvent(event));
     while (this.log.children.length > MOST_LINES) this.log.lastChild.remove();
     if (Number(event.sequence) > Number(this.execution.sequence)) this.scheduleRefresh();
   }
@@ -177,7 +177,7 @@ class Execution {
   /** Reads the state once for a burst of events. */
   scheduleRefresh() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh().catch(report), 60);
+    this.timer = setTimeout(() => this.refresh().catch(reportError), 60);
   }
 
   async refresh() {
@@ -189,26 +189,26 @@ class Execution {
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "reason", label: "Why" }];
-    const reply = await ask({
+    const reply = await askPerson({
       title: "Cancel this execution?",
       text: "Running tools get a signal; no further step starts.",
       fields,
       confirm: "Cancel it",
       danger: true,
     });
-    if (reply) await change(() => cancelExecution(this.id, reply.reason), "Cancelled.");
+    if (reply) await runChange(() => cancelExecution(this.id, reply.reason), "Cancelled.");
   }
 
   async addInformation() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
-    const reply = await ask({
+    const reply = await askPerson({
       title: "Add information",
       text: "The execution replans before its next step.",
       fields,
       confirm: "Add",
     });
-    if (reply) await change(() => addInformation(this.id, reply.text), "Added.");
+    if (reply) await runChange(() => addInformation(this.id, reply.text), "Added.");
   }
 }
 
@@ -220,21 +220,21 @@ function renderStep(step, result, status) {
     h(
       "div",
       { class: "card-head" },
-      h("h2", null, `Step ${step.step_id}: ${word(step.action, "ACTION_")}`),
-      state(status),
+      h("h2", null, `Step ${step.step_id}: ${formatEnum(step.action, "ACTION_")}`),
+      renderState(status),
     ),
     h("p", { class: "text" }, step.description),
-    facts([
+    renderFacts([
       ["Query", step.query],
       ["Dataset or collection", step.collection],
       ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
-      ["Fallback", word(step.fallback, "ACTION_")],
-      ["Confidence", result ? confidence(score) : null],
+      ["Fallback", formatEnum(step.fallback, "ACTION_")],
+      ["Confidence", result ? renderConfidence(score) : null],
       ["Took", ms === undefined ? null : formatMilliseconds(ms)],
       ["Sources", sources.join(", ")],
       ["Failed", error ? h("span", { class: "bad text" }, error) : null],
     ]),
-    output ? h("pre", { class: "output" }, shortened(output, 20000)) : null,
+    output ? h("pre", { class: "output" }, shortenText(output, 20000)) : null,
   );
 }
 
@@ -245,11 +245,11 @@ function renderResultFacts({
   total_cost_usd: cost,
   created_at: ended,
 }) {
-  return facts([
-    ["Confidence", h("span", null, percent(score))],
+  return renderFacts([
+    ["Confidence", h("span", null, formatPercent(score))],
     ["Took", ms === undefined ? null : formatMilliseconds(ms)],
     ["Tokens", tokens],
     ["Cost", cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
-    ["Ended", when(ended)],
+    ["Ended", renderTime(ended)],
   ]);
 }

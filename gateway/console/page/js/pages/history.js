@@ -1,32 +1,32 @@
 /** The revisions of a playbook: the changes of each, the difference between two, and the restoration of one. */
 
-import { changes } from "../changes.js";
+import { renderChanges } from "../changes.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
-import { fill, h } from "../dom.js";
-import { diff, history, restore } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { chip, facts, head, when } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { change, showEmpty, load } from "../states.js";
-import { trajectoryLink } from "../steps.js";
+import { askPerson } from "../dialog.js";
+import { fillElement, h } from "../dom.js";
+import { diffRevisions, listRevisions, restoreRevision } from "../endpoints.js";
+import { formatPlural, formatEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderChip, renderFacts, renderHead, renderTime } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { runChange, renderEmptyState, loadPart } from "../states.js";
+import { renderTrajectoryLink } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 100;
 
-export const title = ({ dataset }) => `History of ${dataset}`;
+export const formatTitle = ({ dataset }) => `History of ${dataset}`;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new History(dataset, query, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.read(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, renderDatasetTabs(dataset, "History")), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, "History")), view.body];
 }
 
 class History {
@@ -38,22 +38,26 @@ class History {
   }
 
   async read() {
-    const answer = await history(this.dataset, { page_size: PAGE, page_token: this.next }, this.signal);
+    const answer = await listRevisions(this.dataset, { page_size: PAGE, page_token: this.next }, this.signal);
     this.revisions.push(...answer.revisions);
     this.next = answer.next_page_token;
   }
 
   draw() {
-    if (!this.revisions.length) return showEmpty("No revisions", "The dataset has no revision yet.");
-    this.aside.textContent = plural(this.revisions[0].revision, "revision");
-    this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.showRevision(revision) });
+    if (!this.revisions.length) return renderEmptyState("No revisions", "The dataset has no revision yet.");
+    this.aside.textContent = formatPlural(this.revisions[0].revision, "revision");
+    this.list = new VirtualList({
+      label: "Revisions",
+      row: renderRow,
+      onSelect: (revision) => this.showRevision(revision),
+    });
     this.list.show(this.revisions, ({ revision }) => revision);
-    this.bind();
+    this.bindKeys();
     requestAnimationFrame(() => this.start());
-    return h("div", null, this.toolbar(), this.list.element, this.loadOlder());
+    return h("div", null, this.renderToolbar(), this.list.element, this.renderOlderButton());
   }
 
-  toolbar() {
+  renderToolbar() {
     const newest = this.revisions[0].revision;
     const from = h("input", {
       type: "number",
@@ -85,11 +89,11 @@ class History {
     return form;
   }
 
-  loadOlder() {
+  renderOlderButton() {
     if (!this.next) return null;
     const button = h("button", { type: "button" }, "Older revisions");
     button.addEventListener("click", () =>
-      change(async () => {
+      runChange(async () => {
         await this.read();
         this.list.show(this.revisions, ({ revision }) => revision);
         if (!this.next) button.parentElement.remove();
@@ -111,28 +115,28 @@ class History {
   show(...children) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(this.side, children);
+    fillElement(this.side, children);
     this.side.scrollTop = 0;
   }
 
   showRevision(revision) {
     this.chosen = revision;
-    note({ revision: revision.revision, from: "", to: "" });
+    noteQuery({ revision: revision.revision, from: "", to: "" });
     const { author, reason, source_trajectory: source, model, summary } = revision;
-    const details = facts([
+    const details = renderFacts([
       ["By", author],
       ["Why", reason && h("span", { class: "text" }, reason)],
-      ["Learned from", source && trajectoryLink(this.dataset, source)],
+      ["Learned from", source && renderTrajectoryLink(this.dataset, source)],
       ["Model", model],
       ["Edits", summary],
-      ["When", when(revision.committed_at)],
+      ["When", renderTime(revision.committed_at)],
     ]);
     this.show(
-      this.renderHead(`Revision ${revision.revision}`, chip(word(revision.kind, "REVISION_KIND_"))),
+      this.renderHead(`Revision ${revision.revision}`, renderChip(formatEnum(revision.kind, "REVISION_KIND_"))),
       details,
-      this.actions(revision),
+      this.renderActions(revision),
       h("h3", null, "Changes"),
-      changes(this.dataset, revision.changes),
+      renderChanges(this.dataset, revision.changes),
       renderRefused(revision),
     );
   }
@@ -147,12 +151,16 @@ class History {
     );
   }
 
-  actions({ revision }) {
+  renderActions({ revision }) {
     const newest = revision === this.revisions[0].revision;
     return h(
       "div",
       { class: "actions" },
-      h("a", { class: "button", href: link(["playbooks", this.dataset], { at: revision }) }, "Bullets as of here"),
+      h(
+        "a",
+        { class: "button", href: formatLink(["playbooks", this.dataset], { at: revision }) },
+        "Bullets as of here",
+      ),
       newest
         ? null
         : h(
@@ -167,19 +175,19 @@ class History {
   }
 
   compare(from, to) {
-    note({ from, to, revision: "" });
+    noteQuery({ from, to, revision: "" });
     const found = h("div", null);
     this.show(this.renderHead(`Revision ${from} → ${to}`), found);
-    load(
+    loadPart(
       found,
       this.signal,
-      () => diff(this.dataset, from, to, this.signal),
-      (found) => changes(this.dataset, found),
+      () => diffRevisions(this.dataset, from, to, this.signal),
+      (found) => renderChanges(this.dataset, found),
     );
   }
 
   async restore(revision) {
-    const answer = await ask({
+    const answer = await askPerson({
       title: `Restore revision ${revision}?`,
       text: "Its bullets become current again, as a new revision. The present bullets stay in the history.",
       fields: [{ name: "reason", label: "Why", kind: "text" }],
@@ -187,11 +195,11 @@ class History {
       danger: true,
     });
     if (!answer) return;
-    const done = await change(
-      () => restore(this.dataset, revision, answer.reason),
+    const done = await runChange(
+      () => restoreRevision(this.dataset, revision, answer.reason),
       ({ revision: made }) => `Revision ${revision} is current again, as revision ${made}.`,
     );
-    if (done) go(["playbooks", this.dataset, "history"], { revision: done.revision });
+    if (done) openRoute(["playbooks", this.dataset, "history"], { revision: done.revision });
   }
 
   close() {
@@ -200,8 +208,8 @@ class History {
     this.list.element.focus();
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
         { keys: "j", what: "next revision", run: () => this.list.move(1) },
         { keys: "k", what: "previous revision", run: () => this.list.move(-1) },
@@ -213,13 +221,13 @@ class History {
   }
 }
 
-const row = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }) => [
+const renderRow = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }) => [
   h("span", { class: "mono muted row-revision" }, revision),
-  chip(word(kind, "REVISION_KIND_")),
+  renderChip(formatEnum(kind, "REVISION_KIND_")),
   h("span", { class: "line" }, reason || summary),
   h("span", { class: "muted wide-only" }, author),
-  h("span", { class: "muted wide-only" }, plural(after, "bullet")),
-  h("span", { class: "muted when" }, when(time)),
+  h("span", { class: "muted wide-only" }, formatPlural(after, "bullet")),
+  h("span", { class: "muted when" }, renderTime(time)),
 ];
 
 function renderRefused({ operations }) {

@@ -1,13 +1,13 @@
 /** Teams that worked on one prompt in rounds: their ranking, every round, and what they submitted. */
 
 import { fetchAll } from "../api.js";
-import { fill, h } from "../dom.js";
-import { entries, ranking, runRounds } from "../endpoints.js";
-import { plural, score } from "../format.js";
-import { bind } from "../keys.js";
-import { bar, chip, head, when } from "../parts.js";
-import { go, link } from "../router.js";
-import { showEmpty, showFailure, load, report } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listEntries, readRanking, runRounds } from "../endpoints.js";
+import { formatPlural, formatScore } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
+import { openRoute, formatLink } from "../router.js";
+import { renderEmptyState, renderFailure, loadPart, reportError } from "../states.js";
 
 const KEY = "hansei.rounds";
 const MAX_RECENT = 12;
@@ -15,14 +15,14 @@ const PAGE = 100;
 const NUMBERS = new Set(["Rounds", "Estimated mean", "± standard error"]);
 const ORDERS = { RANKING_ORDER_MAX_SCORE: "Highest score", RANKING_ORDER_SHRUNKEN: "Estimated mean" };
 
-export const title = () => "Leaderboard";
+export const formatTitle = () => "Leaderboard";
 
-export function open({ params: { id }, query, signal }) {
+export function openPage({ params: { id }, query, signal }) {
   const view = new Leaderboard(id, query, signal);
-  return [head("Leaderboard", view.aside), view.chooser(), view.show()];
+  return [renderHead("Leaderboard", view.aside), view.renderChooser(), view.show()];
 }
 
-const recent = () => {
+const listRecent = () => {
   try {
     return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((other) => typeof other === "string");
   } catch {
@@ -30,8 +30,8 @@ const recent = () => {
   }
 };
 
-function remember(id) {
-  localStorage.setItem(KEY, JSON.stringify([id, ...recent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
+function storeRecent(id) {
+  localStorage.setItem(KEY, JSON.stringify([id, ...listRecent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
 }
 
 class Leaderboard {
@@ -39,16 +39,16 @@ class Leaderboard {
     Object.assign(this, { id, query, signal });
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "scroll" });
-    bind(
+    bindKeys(
       [
         { keys: "/", what: "open an execution of rounds", run: () => this.input.focus() },
-        { keys: "n", what: "let teams compete", run: () => go(["leaderboard"]) },
+        { keys: "n", what: "let teams compete", run: () => openRoute(["leaderboard"]) },
       ],
       signal,
     );
   }
 
-  chooser() {
+  renderChooser() {
     this.input = h("input", {
       class: "grow",
       required: true,
@@ -61,7 +61,7 @@ class Leaderboard {
     const suggestions = h(
       "datalist",
       { id: "recent-rounds" },
-      recent().map((recentId) => h("option", { value: recentId })),
+      listRecent().map((recentId) => h("option", { value: recentId })),
     );
     const form = h(
       "form",
@@ -69,19 +69,19 @@ class Leaderboard {
       this.input,
       suggestions,
       h("button", null, "Open"),
-      this.id ? this.order() : null,
+      this.id ? this.renderOrder() : null,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      go(["leaderboard", this.input.value.trim()]);
+      openRoute(["leaderboard", this.input.value.trim()]);
     });
     return form;
   }
 
-  order() {
+  renderOrder() {
     const choice = h(
       "select",
-      { "aria-label": "Order", onchange: () => go(["leaderboard", this.id], { order: choice.value }) },
+      { "aria-label": "Order", onchange: () => openRoute(["leaderboard", this.id], { order: choice.value }) },
       Object.entries(ORDERS).map(([name, text]) =>
         h("option", { value: name, selected: name === this.query.order }, text),
       ),
@@ -90,8 +90,8 @@ class Leaderboard {
   }
 
   show() {
-    if (!this.id) return fill(this.body, this.renderEmpty());
-    load(
+    if (!this.id) return fillElement(this.body, this.renderEmpty());
+    loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -101,20 +101,21 @@ class Leaderboard {
   }
 
   async read() {
-    const answer = await ranking(this.id, { order: this.query.order }, this.signal);
+    const answer = await readRanking(this.id, { order: this.query.order }, this.signal);
     this.rows = answer.rows;
-    const ask = (token) => entries(this.id, { page_size: PAGE, page_token: token }, this.signal);
+    const ask = (token) => listEntries(this.id, { page_size: PAGE, page_token: token }, this.signal);
     this.rounds = await fetchAll(ask, "entries");
   }
 
   draw() {
-    if (!this.rows.length) return showEmpty("Unknown execution of rounds", "Nothing was submitted under this id.");
-    remember(this.id);
-    this.aside.textContent = `${plural(this.rows.length, "team")}, ${plural(this.rounds.length, "round")}`;
-    return [this.table(), this.rows.map((row) => this.team(row))];
+    if (!this.rows.length)
+      return renderEmptyState("Unknown execution of rounds", "Nothing was submitted under this id.");
+    storeRecent(this.id);
+    this.aside.textContent = `${formatPlural(this.rows.length, "team")}, ${formatPlural(this.rounds.length, "round")}`;
+    return [this.renderTable(), this.rows.map((row) => this.renderTeam(row))];
   }
 
-  table() {
+  renderTable() {
     const estimated = this.rows.some((row) => row.shrunken_score !== undefined);
     const names = [
       "#",
@@ -147,39 +148,39 @@ class Leaderboard {
 
   renderRank(row, estimated) {
     const number = (text) => h("td", { class: "number" }, text);
-    const means = estimated ? [number(score(row.shrunken_score)), number(score(row.standard_error))] : [];
+    const means = estimated ? [number(formatScore(row.shrunken_score)), number(formatScore(row.standard_error))] : [];
     return h(
       "tr",
       null,
       h("td", null, row.rank),
       h("td", null, h("b", null, row.team_name), " ", h("span", { class: "mono muted" }, row.team_id)),
-      h("td", null, bar(row.max_score / 100, "", score(row.max_score))),
+      h("td", null, renderBar(row.max_score / 100, "", formatScore(row.max_score))),
       number(row.total_rounds),
       means,
-      h("td", null, columns(this.roundsOf(row))),
+      h("td", null, drawColumns(this.filterRounds(row))),
     );
   }
 
-  roundsOf({ team_id: id }) {
+  filterRounds({ team_id: id }) {
     return this.rounds.filter(({ key }) => key.team_id === id);
   }
 
-  team(row) {
-    const rounds = this.roundsOf(row);
+  renderTeam(row) {
+    const rounds = this.filterRounds(row);
     const best = rounds.find(({ final_submission: final }) => final);
-    const exitReason = best?.exit_reason ? chip(best.exit_reason.replaceAll("_", " ")) : null;
-    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", exitReason), rounds.map(round));
+    const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
+    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", exitReason), rounds.map(renderRound));
   }
 
   renderEmpty() {
-    const recentIds = recent();
+    const recentIds = listRecent();
     const list = recentIds.length
       ? [
           h("h3", null, "Recently opened"),
           h(
             "ul",
             { class: "plain" },
-            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: link(["leaderboard", id]) }, id))),
+            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: formatLink(["leaderboard", id]) }, id))),
           ),
         ]
       : null;
@@ -213,17 +214,19 @@ class Leaderboard {
   }
 
   async runRounds(prompt, teams, progress) {
-    fill(progress);
+    fillElement(progress);
     try {
       for await (const { data } of runRounds({ user_prompt: prompt, teams }, this.signal)) {
-        if (data.result) return go(["leaderboard", data.execution_id]);
+        if (data.result) return openRoute(["leaderboard", data.execution_id]);
         const { team_name: name, round: done } = data.round_finished;
-        progress.prepend(h("p", null, `${name}: round ${done.round_number} scored ${score(done.evaluation_score)}`));
+        progress.prepend(
+          h("p", null, `${name}: round ${done.round_number} scored ${formatScore(done.evaluation_score)}`),
+        );
       }
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(progress, showFailure(error));
+      reportError(error);
+      fillElement(progress, renderFailure(error));
     }
   }
 }
@@ -237,8 +240,8 @@ function readTeams(text) {
 }
 
 /** The scores of a team's rounds as small columns. */
-function columns(rounds) {
-  const summary = rounds.map((entry) => score(entry.score)).join(", ");
+function drawColumns(rounds) {
+  const summary = rounds.map((entry) => formatScore(entry.score)).join(", ");
   return h(
     "span",
     { class: "columns", role: "img", "aria-label": `Scores by round: ${summary}`, title: summary },
@@ -248,7 +251,7 @@ function columns(rounds) {
   );
 }
 
-function round({
+function renderRound({
   key,
   score: total,
   score_details: details,
@@ -262,7 +265,7 @@ function round({
       "tr",
       null,
       h("td", null, name),
-      h("td", null, bar(value / 100, "", score(value))),
+      h("td", null, renderBar(value / 100, "", formatScore(value))),
       h("td", { class: "text muted" }, comment),
     ),
   );
@@ -273,9 +276,9 @@ function round({
       "summary",
       { class: "card-head" },
       h("b", null, `Round ${key.round_number}`),
-      bar(total / 100, "", score(total)),
-      best ? chip("best", "state-good") : null,
-      h("span", { class: "muted end" }, when(time)),
+      renderBar(total / 100, "", formatScore(total)),
+      best ? renderChip("best", "state-good") : null,
+      h("span", { class: "muted end" }, renderTime(time)),
     ),
     h("p", { class: "text" }, text),
     metrics.length ? h("table", { class: "table" }, h("tbody", null, metrics)) : null,

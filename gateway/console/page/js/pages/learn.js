@@ -4,26 +4,29 @@
  */
 
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { fill, h } from "../dom.js";
-import { learn, submitJob } from "../endpoints.js";
+import { fillElement, h } from "../dom.js";
+import { learnTrajectory, submitJob } from "../endpoints.js";
 import { Feed } from "../feed.js";
-import { count } from "../format.js";
+import { formatCount } from "../format.js";
 import { Job, Jobs } from "../jobs.js";
-import { bind } from "../keys.js";
-import { head, key } from "../parts.js";
-import { note } from "../router.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderKey } from "../parts.js";
+import { noteQuery } from "../router.js";
 import { EXAMPLE } from "../trajectories.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
-import { change, showFailure, report, toast } from "../states.js";
+import { runChange, renderFailure, reportError, showToast } from "../states.js";
 
-export const title = ({ dataset }) => `Learn into ${dataset}`;
+export const formatTitle = ({ dataset }) => `Learn into ${dataset}`;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Learning(dataset, signal);
   if (query.job) view.showJob(query.job);
-  return [head(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, "Learn")), view.page()];
+  return [
+    renderHead(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, "Learn")),
+    view.renderPage(),
+  ];
 }
 
 class Learning {
@@ -33,10 +36,10 @@ class Learning {
     this.truth = h("input", { autocomplete: "off" });
     this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
     this.what = h("span", null, "Learn");
-    this.send = h("button", { class: "primary" }, this.what, key("Ctrl ↵"));
+    this.send = h("button", { class: "primary" }, this.what, renderKey("Ctrl ↵"));
     this.progress = h("div", { class: "narrow" });
     this.jobs = new Jobs(dataset, signal);
-    bind(
+    bindKeys(
       [
         { keys: "/", what: "type a trajectory", run: () => this.sources.text.focus() },
         { keys: "f", what: "choose files", run: () => this.sources.picker.click() },
@@ -46,24 +49,24 @@ class Learning {
     );
   }
 
-  page() {
+  renderPage() {
     const feed = new Feed(this.dataset, this.signal);
     feed.follow();
     this.jobs.read();
     return h(
       "div",
       { class: "split learn" },
-      h("div", { class: "scroll" }, this.form(), this.progress, this.jobs.element),
+      h("div", { class: "scroll" }, this.renderForm(), this.progress, this.jobs.element),
       h("section", { class: "detail", "aria-label": "Feed" }, feed.element),
     );
   }
 
-  form() {
+  renderForm() {
     const choose = h(
       "button",
       { type: "button", onclick: () => this.sources.picker.click() },
       "Choose files… ",
-      key("f"),
+      renderKey("f"),
     );
     const example = h(
       "button",
@@ -107,7 +110,7 @@ class Learning {
   /** Adapts the button and the fields to the trajectories that were found. */
   update(trajectories) {
     const many = trajectories.length > 1;
-    fill(this.what, many ? `Learn from ${count(trajectories.length)} trajectories` : "Learn");
+    fillElement(this.what, many ? `Learn from ${formatCount(trajectories.length)} trajectories` : "Learn");
     this.truthField.hidden = many;
     this.truth.placeholder = trajectories.length === 1 ? trajectories[0].ground_truth : "";
   }
@@ -117,7 +120,7 @@ class Learning {
     try {
       const trajectories = await this.sources.trajectories();
       if (!trajectories?.length)
-        return toast(trajectories ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
+        return showToast(trajectories ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
       await (trajectories.length === 1 ? this.learnOne(trajectories[0]) : this.submitMany(trajectories));
     } finally {
       this.send.disabled = false;
@@ -127,28 +130,28 @@ class Learning {
   async learnOne(run) {
     const body = { ...run, dataset: this.dataset, ground_truth: this.truth.value || run.ground_truth };
     const stages = new Stages(this.dataset);
-    note({ job: "" });
-    fill(this.progress, stages.element);
+    noteQuery({ job: "" });
+    fillElement(this.progress, stages.element);
     try {
-      for await (const { data } of learn(body, this.signal)) stages.addMessage(data);
+      for await (const { data } of learnTrajectory(body, this.signal)) stages.addMessage(data);
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(this.progress, showFailure(error));
+      reportError(error);
+      fillElement(this.progress, renderFailure(error));
     }
   }
 
   async submitMany(trajectories) {
-    const made = await change(() => submitJob(this.dataset, trajectories, this.signal));
+    const made = await runChange(() => submitJob(this.dataset, trajectories, this.signal));
     if (!made) return;
-    note({ job: made.job.job_id });
+    noteQuery({ job: made.job.job_id });
     this.showJob(made.job.job_id);
     this.jobs.read();
   }
 
   showJob(id) {
     this.job = new Job(this.dataset, id, this.signal, () => this.jobs.read());
-    fill(this.progress, this.job.element);
+    fillElement(this.progress, this.job.element);
     this.job.follow();
   }
 }

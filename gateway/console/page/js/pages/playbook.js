@@ -1,15 +1,15 @@
 /** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { detail } from "./bullet.js";
-import { fill, h } from "../dom.js";
-import { deleteAfterConfirmation, remember } from "../edits.js";
-import { bullets as page, readPlaybookAt } from "../endpoints.js";
-import { count, plural } from "../format.js";
-import { bind } from "../keys.js";
-import { confidence, head, state, votes } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { showEmpty, load } from "../states.js";
+import { renderBullet } from "./bullet.js";
+import { fillElement, h } from "../dom.js";
+import { deleteAfterConfirmation, addBullet } from "../edits.js";
+import { listBullets as page, readPlaybookAt } from "../endpoints.js";
+import { formatCount, formatPlural } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderConfidence, renderHead, renderState, renderVotes } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const FIRST = 200;
@@ -23,18 +23,18 @@ const ORDERS = {
   changed: ["Last changed", (a, b) => b.updated_revision - a.updated_revision],
 };
 
-export const title = ({ dataset }) => dataset;
+export const formatTitle = ({ dataset }) => dataset;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new View(dataset, query, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.loadFirstPage(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, renderDatasetTabs(dataset, "Bullets")), view.notice(), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, "Bullets")), view.renderNotice(), view.body];
 }
 
 class View {
@@ -56,7 +56,7 @@ class View {
     return !this.query.at && !this.query.time;
   }
 
-  notice() {
+  renderNotice() {
     if (this.current) return null;
     const { at, time } = this.query;
     const point = at ? `revision ${at}` : new Date(time).toLocaleString();
@@ -64,7 +64,7 @@ class View {
       "div",
       { class: "notice" },
       `This is the playbook as of ${point}. `,
-      h("a", { href: link(["playbooks", this.dataset]) }, "Back to now"),
+      h("a", { href: formatLink(["playbooks", this.dataset]) }, "Back to now"),
     );
   }
 
@@ -101,28 +101,35 @@ class View {
     if (!this.all.length) return this.renderEmpty();
     this.list = new VirtualList({
       label: "Bullets",
-      row,
+      row: renderRow,
       onSelect: (bullet) => this.showBullet(bullet),
     });
-    this.bind();
-    const tools = this.toolbar();
+    this.bindKeys();
+    const tools = this.renderToolbar();
     this.filterBullets();
     this.loadOtherPages().catch(
       (error) =>
         this.signal.aborted ||
-        fill(this.aside, `Only ${count(this.all.length)} of ${count(this.total)} could be read: ${error.message}`),
+        fillElement(
+          this.aside,
+          `Only ${formatCount(this.all.length)} of ${formatCount(this.total)} could be read: ${error.message}`,
+        ),
     );
     this.start();
     return h("div", null, tools, this.list.element);
   }
 
   renderEmpty() {
-    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
+    const learn = h(
+      "a",
+      { class: "button primary", href: formatLink(["learn", this.dataset]) },
+      "Learn from a trajectory",
+    );
     const buttons = [learn, this.renderAddButton(), this.renderDeleteButton()];
-    return showEmpty("No bullets", "Nothing has been learned here at this point.", ...buttons);
+    return renderEmptyState("No bullets", "Nothing has been learned here at this point.", ...buttons);
   }
 
-  toolbar() {
+  renderToolbar() {
     const sections = h(
       "select",
       { "aria-label": "Section", onchange: () => this.filterBullets() },
@@ -148,7 +155,7 @@ class View {
 
   renderAddButton() {
     if (!this.current) return null;
-    return h("button", { type: "button", onclick: () => remember(this.dataset) }, "Remember…");
+    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, "Remember…");
   }
 
   renderTimeChooser() {
@@ -169,7 +176,7 @@ class View {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const point = at.value ? { at: at.value } : time.value ? { time: new Date(time.value).toISOString() } : {};
-      go(["playbooks", this.dataset], point);
+      openRoute(["playbooks", this.dataset], point);
     });
     return h("details", { class: "more" }, h("summary", null, "As of…"), form);
   }
@@ -179,23 +186,25 @@ class View {
     this.offerSections();
     const text = this.filter.value.toLowerCase();
     const section = this.sections.value;
-    const found = this.all.filter((bullet) => (!section || bullet.section === section) && (!text || matches(bullet, text)));
+    const found = this.all.filter(
+      (bullet) => (!section || bullet.section === section) && (!text || isMatch(bullet, text)),
+    );
     const by = ORDERS[this.order.value][1];
     this.shown = by ? found.sort(by) : found;
     this.list.show(this.shown, ({ id }) => id);
     const some =
       found.length === this.total
-        ? plural(this.total, "bullet")
-        : `${count(found.length)} of ${plural(this.total, "bullet")}`;
-    fill(this.aside, `${some} · revision ${this.revision}`);
-    note({ q: this.filter.value });
+        ? formatPlural(this.total, "bullet")
+        : `${formatCount(found.length)} of ${formatPlural(this.total, "bullet")}`;
+    fillElement(this.aside, `${some} · revision ${this.revision}`);
+    noteQuery({ q: this.filter.value });
   }
 
   offerSections() {
     const names = [...new Set(this.all.map(({ section }) => section))].sort();
     if (names.length === this.sections.options.length - 1) return;
     const present = this.sections.value;
-    fill(
+    fillElement(
       this.sections,
       h("option", { value: "" }, "All sections"),
       names.map((name) => h("option", { value: name, selected: name === present }, name || "no section")),
@@ -208,47 +217,47 @@ class View {
   }
 
   showBullet(bullet) {
-    note({ bullet: bullet.id });
+    noteQuery({ bullet: bullet.id });
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(
+    fillElement(
       this.side,
-      detail(this.dataset, bullet, this.signal, () => this.close(), this.current),
+      renderBullet(this.dataset, bullet, this.signal, () => this.close(), this.current),
     );
     this.side.scrollTop = 0;
   }
 
   close() {
-    note({ bullet: "" });
+    noteQuery({ bullet: "" });
     this.body.classList.add("alone");
     this.side.remove();
     this.list.element.focus();
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
         { keys: "j", what: "next bullet", run: () => this.list.move(1) },
         { keys: "k", what: "previous bullet", run: () => this.list.move(-1) },
         { keys: "/", what: "filter bullets", run: () => this.filter.focus() },
         { keys: "Escape", what: "close the bullet", run: () => this.side.isConnected && this.close() },
-        { keys: "h", what: "history of the playbook", run: () => go(["playbooks", this.dataset, "history"]) },
+        { keys: "h", what: "history of the playbook", run: () => openRoute(["playbooks", this.dataset, "history"]) },
       ],
       this.signal,
     );
   }
 }
 
-const matches = ({ id, content, section, source_trajectory: source }, text) =>
+const isMatch = ({ id, content, section, source_trajectory: source }, text) =>
   [id, content, section, source].some((field) => field.toLowerCase().includes(text));
 
-function row(bullet) {
+function renderRow(bullet) {
   return [
     h("span", { class: "mono muted row-id" }, bullet.id),
     h("span", { class: "line" }, bullet.content),
-    bullet.state === "BULLET_STATE_RETIRED" ? state("retired") : null,
+    bullet.state === "BULLET_STATE_RETIRED" ? renderState("retired") : null,
     h("span", { class: "line wide-only section" }, bullet.section),
-    votes(bullet),
-    confidence(bullet.confidence_score),
+    renderVotes(bullet),
+    renderConfidence(bullet.confidence_score),
   ];
 }

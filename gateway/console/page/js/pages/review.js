@@ -1,17 +1,17 @@
 /** Pending changes: the effect of each, the changes of its target since, and the decision. */
 
 import { fetchAll } from "../api.js";
-import { changes } from "../changes.js";
+import { renderChanges } from "../changes.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
+import { askPerson } from "../dialog.js";
 import { drawDiff } from "../diff.js";
-import { fill, h } from "../dom.js";
-import { bulletHistory, decide, diff, pending } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
-import { link } from "../router.js";
-import { change, showEmpty, load } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listBulletRevisions, decideChanges, diffRevisions, listPendingChanges } from "../endpoints.js";
+import { formatPlural, formatEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderDelta as deltaChip, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
+import { formatLink } from "../router.js";
+import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
 
@@ -25,15 +25,19 @@ const SHOWN = {
   ],
 };
 
-export const title = ({ dataset }) => `Review ${dataset}`;
+export const formatTitle = ({ dataset }) => `Review ${dataset}`;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const queue = new Queue(dataset, query.show === "decided" ? "decided" : "waiting", signal);
   queue.load();
   return [
-    head(dataset, [queue.count, renderDatasetChoice("review", dataset, signal)], renderDatasetTabs(dataset, "Review")),
-    queue.toolbar(),
+    renderHead(
+      dataset,
+      [queue.count, renderDatasetChoice("review", dataset, signal)],
+      renderDatasetTabs(dataset, "Review"),
+    ),
+    queue.renderToolbar(),
     queue.body,
   ];
 }
@@ -44,11 +48,11 @@ class Queue {
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": "Change" });
-    this.bind();
+    this.bindKeys();
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -59,16 +63,20 @@ class Queue {
   /** Reads the oldest first, and edits of bullets before new lessons, because edits can do more harm. */
   async read() {
     const states = SHOWN[this.showing][1];
-    const ask = (token) => pending(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
+    const ask = (token) =>
+      listPendingChanges(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
     const all = await fetchAll(ask, "changes");
     this.all = all.sort((a, b) => RISK[b.delta.type] - RISK[a.delta.type]);
   }
 
-  toolbar() {
+  renderToolbar() {
     const views = Object.entries(SHOWN).map(([name, [text]]) =>
       h(
         "a",
-        { href: link(["review", this.dataset], { show: name }), "aria-current": name === this.showing ? "page" : null },
+        {
+          href: formatLink(["review", this.dataset], { show: name }),
+          "aria-current": name === this.showing ? "page" : null,
+        },
         text,
       ),
     );
@@ -76,9 +84,9 @@ class Queue {
       "button",
       { type: "button", class: "primary", onclick: () => this.approve() },
       "Approve ",
-      key("a"),
+      renderKey("a"),
     );
-    this.rejectAll = h("button", { type: "button", onclick: () => this.reject() }, "Reject… ", key("x"));
+    this.rejectAll = h("button", { type: "button", onclick: () => this.reject() }, "Reject… ", renderKey("x"));
     const decisions =
       this.showing === "waiting" ? h("span", { class: "end decisions" }, this.approveAll, this.rejectAll) : null;
     return h("div", { class: "toolbar" }, h("nav", { class: "tabs", "aria-label": "Changes" }, views), decisions);
@@ -90,7 +98,7 @@ class Queue {
     const onOpen = (proposal) => this.showProposal(proposal);
     this.list = new VirtualList({
       label: "Changes",
-      row: (proposal) => this.row(proposal),
+      row: (proposal) => this.renderRow(proposal),
       onSelect: onOpen,
       onMark: () => this.pick(),
     });
@@ -102,11 +110,14 @@ class Queue {
   renderEmpty() {
     this.list = null;
     if (this.showing === "decided")
-      return showEmpty("No decisions yet", "Approved and rejected changes appear here with their reasons.");
-    return showEmpty("No pending changes", "Changes appear here when the policy of the dataset requires a review.");
+      return renderEmptyState("No decisions yet", "Approved and rejected changes appear here with their reasons.");
+    return renderEmptyState(
+      "No pending changes",
+      "Changes appear here when the policy of the dataset requires a review.",
+    );
   }
 
-  row(proposal) {
+  renderRow(proposal) {
     const picked = this.picked.has(proposal.id);
     return [
       h(
@@ -115,18 +126,22 @@ class Queue {
         picked ? "✓" : "",
       ),
       deltaChip(proposal.delta.type),
-      h("span", { class: "line" }, proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id),
+      h(
+        "span",
+        { class: "line" },
+        proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id,
+      ),
       this.showing === "decided"
-        ? state(word(proposal.state, "PENDING_STATE_"))
+        ? renderState(formatEnum(proposal.state, "PENDING_STATE_"))
         : h("span", { class: "muted line wide-only waits" }, proposal.review_reason),
-      h("span", { class: "muted when" }, when(proposal.created_at)),
+      h("span", { class: "muted when" }, renderTime(proposal.created_at)),
     ];
   }
 
   showSelection() {
     const many = this.picked.size
       ? `${this.picked.size} of ${this.all.length} picked`
-      : plural(this.all.length, "change");
+      : formatPlural(this.all.length, "change");
     this.count.textContent = many;
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
   }
@@ -134,13 +149,13 @@ class Queue {
   showProposal(proposal) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(this.side, this.panel(proposal));
+    fillElement(this.side, this.renderPanel(proposal));
     this.side.scrollTop = 0;
   }
 
-  panel(proposal) {
+  renderPanel(proposal) {
     const since = h("div", null);
-    load(
+    loadPart(
       since,
       this.signal,
       () => findChanges(this.dataset, proposal, this.signal),
@@ -155,21 +170,21 @@ class Queue {
         h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
       ),
       renderProposal(proposal),
-      facts([
+      renderFacts([
         ["Reason for review", proposal.review_reason],
         ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
         ["Section", proposal.delta.section || proposal.current_bullet?.section],
         ["By", proposal.author],
         ["Learned from", renderSources(this.dataset, proposal)],
-        ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
-        ["Expires", when(proposal.expires_at)],
+        ["Proposed", h("span", null, renderTime(proposal.created_at), ` against revision ${proposal.base_revision}`)],
+        ["Expires", renderTime(proposal.expires_at)],
         [
           "Decided",
           proposal.decided_by &&
             h(
               "span",
               { class: "text" },
-              `${word(proposal.state, "PENDING_STATE_")} by ${proposal.decided_by}${proposal.decision_reason ? `: ${proposal.decision_reason}` : ""}`,
+              `${formatEnum(proposal.state, "PENDING_STATE_")} by ${proposal.decided_by}${proposal.decision_reason ? `: ${proposal.decision_reason}` : ""}`,
             ),
         ],
       ]),
@@ -214,8 +229,8 @@ class Queue {
     const ids = this.targets;
     if (!ids.length) return;
     const fields = [{ name: "reason", label: "Why", kind: "long", required: true }];
-    const answer = await ask({
-      title: `Reject ${plural(ids.length, "change")}`,
+    const answer = await askPerson({
+      title: `Reject ${formatPlural(ids.length, "change")}`,
       text: "The reason is stored with the change.",
       fields,
       confirm: "Reject",
@@ -226,17 +241,20 @@ class Queue {
 
   async submit(decision, ids, reason) {
     const at = this.list.selected;
-    const done = await change(() => changeInBatches(ids, (part) => decide(this.dataset, decision, part, reason)), outcome);
+    const done = await runChange(
+      () => changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason)),
+      describeOutcome,
+    );
     if (!done) return;
     const gone = new Set(ids);
     this.picked.clear();
     this.all = this.all.filter(({ id }) => !gone.has(id));
-    fill(this.body, this.draw());
+    fillElement(this.body, this.draw());
     if (this.list) requestAnimationFrame(() => this.list.select(Math.min(at, this.all.length - 1)));
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
         { keys: "j", what: "next change", run: () => this.list?.move(1) },
         { keys: "k", what: "previous change", run: () => this.list?.move(-1) },
@@ -258,8 +276,8 @@ async function changeInBatches(ids, act) {
   return changed;
 }
 
-function outcome(list) {
-  const states = Object.groupBy(list, (proposal) => word(proposal.state, "PENDING_STATE_"));
+function describeOutcome(list) {
+  const states = Object.groupBy(list, (proposal) => formatEnum(proposal.state, "PENDING_STATE_"));
   return Object.entries(states)
     .map(([name, all]) => `${all.length} ${name}`)
     .join(", ");
@@ -286,10 +304,10 @@ function renderProposal({ delta, current_bullet: current }) {
 /** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
 async function findChanges(dataset, { delta, base_revision: base }, signal) {
   if (delta.bullet_id) {
-    const revisions = await bulletHistory(dataset, delta.bullet_id, signal);
+    const revisions = await listBulletRevisions(dataset, delta.bullet_id, signal);
     return revisions.filter(({ revision }) => Number(revision) > Number(base)).flatMap((revision) => revision.changes);
   }
-  return diff(dataset, base, undefined, signal);
+  return diffRevisions(dataset, base, undefined, signal);
 }
 
 function renderTarget(dataset, { delta, base_revision: base }, found) {
@@ -303,8 +321,8 @@ function renderTarget(dataset, { delta, base_revision: base }, found) {
     );
   const all = h(
     "a",
-    { href: link(["playbooks", dataset, "history"], { from: base }) },
+    { href: formatLink(["playbooks", dataset, "history"], { from: base }) },
     `everything since revision ${base}`,
   );
-  return [changes(dataset, found), h("p", null, "See ", all, ".")];
+  return [renderChanges(dataset, found), h("p", null, "See ", all, ".")];
 }

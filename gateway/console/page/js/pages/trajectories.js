@@ -1,13 +1,13 @@
 /** The archive of a dataset: its trajectories by status, tool, error and bullet. */
 
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { fill, h } from "../dom.js";
-import { trajectories } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { head, state, when } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { load, showEmpty } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listTrajectories } from "../endpoints.js";
+import { formatPlural, formatEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderState, renderTime } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { loadPart, renderEmptyState } from "../states.js";
 import { VirtualList } from "../virtual.js";
 
 const PAGE = 100;
@@ -15,15 +15,19 @@ const STATUSES = { success: "Success", failure: "Failure" };
 /** What a trajectory can have to do with the bullet of the filter. */
 const RELATIONS = { learned: "Learned bullet", served: "Served bullet", cited: "Cited bullet" };
 
-export const title = ({ dataset }) => `Trajectories ${dataset}`;
+export const formatTitle = ({ dataset }) => `Trajectories ${dataset}`;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Trajectories(dataset, query, signal);
-  const tools = view.toolbar();
+  const tools = view.renderToolbar();
   view.load();
   return [
-    head(dataset, [view.count, renderDatasetChoice("trajectories", dataset, signal)], renderDatasetTabs(dataset, "Trajectories")),
+    renderHead(
+      dataset,
+      [view.count, renderDatasetChoice("trajectories", dataset, signal)],
+      renderDatasetTabs(dataset, "Trajectories"),
+    ),
     tools,
     view.body,
   ];
@@ -34,7 +38,7 @@ class Trajectories {
     Object.assign(this, { dataset, query, signal });
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    bind(
+    bindKeys(
       [
         { keys: "j", what: "next trajectory", run: () => this.list?.move(1) },
         { keys: "k", what: "previous trajectory", run: () => this.list?.move(-1) },
@@ -45,22 +49,22 @@ class Trajectories {
     );
   }
 
-  toolbar() {
-    this.status = this.select("Status", { "": "Any status", ...STATUSES }, this.query.status);
-    this.tool = this.input("Tool", this.query.tool, "short");
-    this.error = this.input("Error contains", this.query.error, "grow");
+  renderToolbar() {
+    this.status = this.createSelect("Status", { "": "Any status", ...STATUSES }, this.query.status);
+    this.tool = this.createInput("Tool", this.query.tool, "short");
+    this.error = this.createInput("Error contains", this.query.error, "grow");
     const relation = Object.keys(RELATIONS).find((name) => this.query[name]) ?? "learned";
-    this.bullet = this.input("Bullet id", this.query[relation], "short");
-    this.relation = this.select("Relation to the bullet", RELATIONS, relation);
+    this.bullet = this.createInput("Bullet id", this.query[relation], "short");
+    this.relation = this.createSelect("Relation to the bullet", RELATIONS, relation);
     return h("div", { class: "toolbar filters" }, this.status, this.tool, this.error, this.relation, this.bullet);
   }
 
-  input(label, value = "", kind) {
+  createInput(label, value = "", kind) {
     const onchange = () => this.filter();
     return h("input", { type: "search", class: kind, placeholder: label, "aria-label": label, value, onchange });
   }
 
-  select(label, texts, present = "") {
+  createSelect(label, texts, present = "") {
     const options = Object.entries(texts).map(([value, text]) =>
       h("option", { value, selected: value === present }, text),
     );
@@ -78,12 +82,12 @@ class Trajectories {
       [this.relation.value]: this.bullet.value.trim(),
       page: "",
     };
-    note(this.query);
+    noteQuery(this.query);
     return this.load();
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -104,7 +108,7 @@ class Trajectories {
       page_token: page,
     };
     try {
-      return await trajectories(this.dataset, request, this.signal);
+      return await listTrajectories(this.dataset, request, this.signal);
     } catch (failure) {
       if (failure.reason === "ARCHIVE_NOT_FOUND") return { trajectories: [], next_page_token: "" };
       throw failure;
@@ -113,39 +117,51 @@ class Trajectories {
 
   draw({ trajectories: found, next_page_token: next }) {
     const rest = next || this.query.page ? " on this page" : "";
-    fill(this.count, found.length ? plural(found.length, "trajectory") + rest : "");
+    fillElement(this.count, found.length ? formatPlural(found.length, "trajectory") + rest : "");
     this.list = null;
     if (!found.length) return this.renderEmpty();
-    const onOpen = ({ trajectory_id: id, content_hash: content }) => go(["trajectories", this.dataset, id], { content });
-    this.list = new VirtualList({ label: "Trajectories", row, onOpen });
+    const onOpen = ({ trajectory_id: id, content_hash: content }) =>
+      openRoute(["trajectories", this.dataset, id], { content });
+    this.list = new VirtualList({ label: "Trajectories", row: renderRow, onOpen });
     this.list.show(found, ({ content_hash: hash }) => hash);
     return h("div", null, this.list.element, this.renderPages(next));
   }
 
   renderPages(next) {
-    const address = (page) => link(["trajectories", this.dataset], { ...this.query, page });
+    const address = (page) => formatLink(["trajectories", this.dataset], { ...this.query, page });
     const first = this.query.page ? h("a", { class: "button", href: address("") }, "First page") : null;
     const further = next ? h("a", { class: "button", href: address(next) }, "Next page") : null;
-    return first || further ? h("nav", { class: "toolbar pages", "aria-label": "Pages of the list" }, first, further) : null;
+    return first || further
+      ? h("nav", { class: "toolbar pages", "aria-label": "Pages of the list" }, first, further)
+      : null;
   }
 
   renderEmpty() {
     if (Object.values(this.query).some(Boolean)) {
-      const all = h("a", { class: "button", href: link(["trajectories", this.dataset]) }, "Show all trajectories");
-      return showEmpty("No trajectory found", "No trajectory in the archive passes all filters.", all);
+      const all = h(
+        "a",
+        { class: "button", href: formatLink(["trajectories", this.dataset]) },
+        "Show all trajectories",
+      );
+      return renderEmptyState("No trajectory found", "No trajectory in the archive passes all filters.", all);
     }
-    const text = "Every trajectory that is learned or reported with the outcome of a session is stored here a moment later.";
-    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
-    return showEmpty("No trajectories", text, learn);
+    const text =
+      "Every trajectory that is learned or reported with the outcome of a session is stored here a moment later.";
+    const learn = h(
+      "a",
+      { class: "button primary", href: formatLink(["learn", this.dataset]) },
+      "Learn from a trajectory",
+    );
+    return renderEmptyState("No trajectories", text, learn);
   }
 }
 
-const row = ({ trajectory_id: id, status, query, errors, steps, created_at: created }) => [
-  h("span", { class: "row-state" }, state(word(status, "TRAJECTORY_STATUS_") || "unknown")),
+const renderRow = ({ trajectory_id: id, status, query, errors, steps, created_at: created }) => [
+  h("span", { class: "row-state" }, renderState(formatEnum(status, "TRAJECTORY_STATUS_") || "unknown")),
   h("span", { class: "line" }, query || h("span", { class: "mono" }, id)),
-  h("span", { class: "muted line wide-only row-error" }, errors.length ? signature(errors[0]) : ""),
-  h("span", { class: "row-count" }, plural(steps, "step")),
-  h("span", { class: "muted when" }, when(created)),
+  h("span", { class: "muted line wide-only row-error" }, errors.length ? formatSignature(errors[0]) : ""),
+  h("span", { class: "row-count" }, formatPlural(steps, "step")),
+  h("span", { class: "muted when" }, renderTime(created)),
 ];
 
-const signature = ({ operation, message }) => `${operation}: ${message}`;
+const formatSignature = ({ operation, message }) => `${operation}: ${message}`;
