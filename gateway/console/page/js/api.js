@@ -22,6 +22,7 @@ export const onUnauthorized = { call: () => {} };
 export const getJson = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
 export const deleteJson = (path, query) => sendJson("DELETE", path, query);
 export const postJson = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
+export const putJson = (path, body, signal) => sendJson("PUT", path, undefined, body, signal);
 /** Sends a file, or any bytes, unchanged. */
 export const postFile = (path, query, file, signal) => sendJson("POST", path, query, file, signal);
 

@@ -2,6 +2,7 @@
 
 import { drawDiff } from "./diff.js";
 import { h } from "./dom.js";
+import { restoreBullet } from "./edits.js";
 import { formatPlural } from "./format.js";
 import { renderChip, renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
@@ -70,6 +71,13 @@ function renderChange(dataset, change) {
       title,
       renderChip((after ?? before).section),
       renderVoteChange(before, after),
+      after
+        ? null
+        : h(
+            "button",
+            { type: "button", class: "quiet end", onclick: () => restoreBullet(dataset, before, true) },
+            "Add again…",
+          ),
     ),
     renderChangedText(before, after),
   );

@@ -22,6 +22,14 @@ export function fillElement(element, ...children) {
   return element;
 }
 
+/** Lets the browser save bytes as a file; the link leads to these bytes, and is never in the document. */
+export function saveFile(blob, name) {
+  const anchor = document.createElement("a");
+  Object.assign(anchor, { href: URL.createObjectURL(blob), download: name });
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+}
+
 function setUpElement(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) setProperty(element, name, value);
   element.append(...collectNodes(children));

@@ -1,7 +1,7 @@
 /** The edits that a person makes by hand: remember, edit and forget a bullet, delete a dataset. */
 
 import { askPerson } from "./dialog.js";
-import { applyDelta, deleteDataset } from "./endpoints.js";
+import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
 import { openRoute, reopenRoute } from "./router.js";
 import { runChange } from "./states.js";
 
@@ -11,9 +11,9 @@ const createLessonField = (value) => ({ name: "content", label: "Lesson", kind: 
 export async function addBullet(dataset) {
   const section = { name: "section", label: "Section", value: "strategies_and_hard_rules" };
   const answer = await askPerson({
-    title: "Remember a lesson",
+    title: "Add a lesson",
     fields: [createLessonField(""), section, why],
-    confirm: "Remember",
+    confirm: "Add",
   });
   if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_ADD", ...answer }, answer.reason);
 }
@@ -25,8 +25,41 @@ export async function editBullet(dataset, { id, content, updated_revision: base 
 
 export async function deleteBullet(dataset, { id, content, updated_revision: base }) {
   const text = `${content} The history keeps it.`;
-  const answer = await askPerson({ title: `Forget ${id}?`, text, fields: [why], confirm: "Forget", danger: true });
+  const answer = await askPerson({ title: `Remove ${id}?`, text, fields: [why], confirm: "Remove", danger: true });
   if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
+}
+
+/** Asks for the reason of a vote, and casts it. A person's vote is no trajectory, so it gets an id of its own. */
+export async function voteOnBullet(dataset, { id }, tag) {
+  const isHelpful = tag === "VOTE_TAG_HELPFUL";
+  const answer = await askPerson({
+    title: isHelpful ? `Vote that ${id} helped` : `Vote that ${id} harmed`,
+    text: "Search ranks bullets with helpful votes higher; harmful votes can retire a bullet.",
+    fields: [why],
+    confirm: "Vote",
+  });
+  if (!answer) return;
+  const vote = { bullet_id: id, tag, trajectory_id: `console-${crypto.randomUUID()}`, reason: answer.reason };
+  const done = await runChange(
+    () => castVote(dataset, vote, answer.reason),
+    ({ revision }) => `Your vote counts from revision ${revision}.`,
+  );
+  if (done) reopenRoute(["playbooks", dataset], { bullet: id });
+}
+
+/** Makes an earlier text of a bullet current again; a removed bullet is added with a new id. */
+export async function restoreBullet(dataset, { id, section, content, updated_revision: base }, isRemoved) {
+  const answer = await askPerson({
+    title: isRemoved ? `Add ${id} again?` : `Restore this text of ${id}?`,
+    text: content,
+    fields: [why],
+    confirm: isRemoved ? "Add again" : "Restore",
+  });
+  if (!answer) return;
+  const delta = isRemoved
+    ? { type: "DELTA_TYPE_ADD", section, content }
+    : { type: "DELTA_TYPE_UPDATE", bullet_id: id, content };
+  await applyEdit(dataset, delta, answer.reason, isRemoved ? undefined : base);
 }
 
 export async function deleteAfterConfirmation(dataset) {

@@ -1,6 +1,16 @@
 /** The endpoints of the gateway that the page uses; messages are those of the contracts. */
 
-import { streamEvents, fetchAll, followStream, getJson, newRequestId, postJson, postFile, deleteJson } from "./api.js";
+import {
+  streamEvents,
+  fetchAll,
+  followStream,
+  getJson,
+  newRequestId,
+  postJson,
+  postFile,
+  putJson,
+  deleteJson,
+} from "./api.js";
 import { session } from "./session.js";
 
 const addressDataset = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
@@ -53,6 +63,25 @@ export const restoreRevision = (dataset, revision, reason) =>
 export const deleteDataset = (dataset, reason) => deleteJson(addressDataset(dataset), createEdit({ reason }));
 export const applyDelta = (dataset, delta, reason, base_revision) =>
   postJson(`${addressDataset(dataset)}/deltas`, createEdit({ deltas: [delta], reason, base_revision }));
+/** Votes for or against a bullet; the vote counts once for each of its trajectories. */
+export const castVote = (dataset, vote, reason) =>
+  postJson(`${addressDataset(dataset)}/deltas`, createEdit({ votes: [vote], reason }));
+export const readPolicy = (dataset, signal) => getJson(`${addressDataset(dataset)}/policy`, {}, signal);
+export const writePolicy = (dataset, policy) => putJson(`${addressDataset(dataset)}/policy`, createChange({ policy }));
+export const listSections = (dataset, signal) => getJson(`${addressDataset(dataset)}/sections`, {}, signal);
+export const importPlaybook = (dataset, chunks, replace, reason) =>
+  postJson("/v1/playbooks/import", [
+    { head: createEdit({ dataset, replace, reason }) },
+    ...chunks.map((chunk) => ({ chunk })),
+  ]);
+/** The chunks of a playbook as a file, in base64. */
+export async function exportPlaybook(dataset, query, signal) {
+  const chunks = [];
+  const options = { query, signal };
+  for await (const { data } of streamEvents("GET", `${addressDataset(dataset)}/export`, options))
+    chunks.push(data.chunk);
+  return chunks;
+}
 export const readDataset = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/summary`, query, signal);
 export const watchPlaybook = (dataset, from, options) =>
   followStream(`${addressDataset(dataset)}/events`, {
@@ -74,6 +103,8 @@ export const readEffectHistory = (dataset, query, signal) =>
 export const undoDecision = (dataset, number) => postJson(`${addressDataset(dataset)}/decisions/${number}/undo`, {});
 export const readLift = (dataset, signal) => getJson(`${addressDataset(dataset)}/lift`, {}, signal);
 export const listDecisions = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/decisions`, query, signal);
+
+export const readOverview = (dataset, signal) => getJson(`${addressDataset(dataset)}/overview`, {}, signal);
 
 export const listPendingChanges = (dataset, query, signal) =>
   getJson(`${addressDataset(dataset)}/pending`, query, signal);
@@ -115,3 +146,15 @@ export const listEntries = (id, query, signal) =>
 export const runRounds = (body, signal) => streamEvents("POST", "/v1/rounds", { body, signal });
 
 export const listServices = (signal) => getJson("/v1/services", {}, signal);
+export const readAbout = (signal) => getJson("/v1/about", {}, signal);
+export const readCaller = (signal) => getJson("/v1/access/me", {}, signal);
+export const listKeys = (query, signal) => getJson("/v1/access/keys", query, signal);
+export const createKey = (fields) => postJson("/v1/access/keys", fields);
+export const revokeKey = (id) => postJson(`/v1/access/keys/${encodeURIComponent(id)}/revoke`, {});
+export const listAuditRecords = (query, signal) => getJson("/v1/audit", query, signal);
+
+/** The recorded trajectories that come with hansei, one a line; null if this gateway has none. */
+export async function readExamples(signal) {
+  const response = await fetch(new URL("../examples.jsonl", import.meta.url), { signal, credentials: "omit" });
+  return response.ok ? response.blob() : null;
+}

@@ -1,5 +1,8 @@
 /** Values as texts for people. */
 
+/** The language of numbers and dates. */
+const LANGUAGE = "en";
+
 const units = [
   ["year", 31536000],
   ["month", 2592000],
@@ -7,8 +10,8 @@ const units = [
   ["hour", 3600],
   ["minute", 60],
 ];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
-const whole = new Intl.NumberFormat("en");
+const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" });
+const whole = new Intl.NumberFormat(LANGUAGE);
 
 export const formatCount = (value) => whole.format(Number(value ?? 0));
 
@@ -27,7 +30,11 @@ export function formatAge(timestamp) {
 }
 
 /** The whole time in the reader's zone. */
-export const formatTime = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "");
+export const formatTime = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString(LANGUAGE) : "");
+
+/** A day in UTC, such as `Nov 25`. */
+export const formatDay = (time) =>
+  new Date(time).toLocaleDateString(LANGUAGE, { month: "short", day: "numeric", timeZone: "UTC" });
 
 /** `REVISION_KIND_CURATE` as `curate`. */
 export function formatEnum(value, prefix) {
@@ -39,6 +46,8 @@ export function formatEnum(value, prefix) {
 }
 
 export const formatScore = (value) => Number(value ?? 0).toFixed(2);
+/** A whole number with its sign. */
+export const formatSigned = (value) => `${value > 0 ? "+" : ""}${formatCount(value)}`.replace("-", "−");
 export const formatPercent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
 
 export function formatMilliseconds(value) {

@@ -13,6 +13,13 @@ const REFRESH_MS = 30_000;
 
 export const badge = h("span", { class: "badge", hidden: true });
 let timer = 0;
+const watchers = new Set();
+
+/** Calls `take` with the items whenever the badge is read, until `signal` is aborted. */
+export function watchInbox(take, signal) {
+  watchers.add(take);
+  signal.addEventListener("abort", () => watchers.delete(take), { once: true });
+}
 
 /** Returns the items of all three kinds. A kind that the reader may not read is empty, and its error is returned. */
 export async function readInbox(signal) {
@@ -57,6 +64,7 @@ export async function refreshBadge(signal) {
     const found = await readInbox(signal);
     if (signal.aborted) return;
     showBadge(found);
+    for (const take of watchers) take(found);
   } catch {
     return;
   }

@@ -17,7 +17,9 @@ import * as health from "./pages/health.js";
 import * as history from "./pages/history.js";
 import * as inbox from "./pages/inbox.js";
 import * as leaderboard from "./pages/leaderboard.js";
+import * as keys from "./pages/keys.js";
 import * as learn from "./pages/learn.js";
+import * as overview from "./pages/overview.js";
 import * as review from "./pages/review.js";
 import * as search from "./pages/search.js";
 import { renderSignIn } from "./pages/signin.js";
@@ -30,6 +32,7 @@ import { renderEmptyState, renderFailure, renderLoading, reportError } from "./s
 import { theme } from "./theme.js";
 
 const PAGES = [
+  ["overview", "Overview", "o"],
   ["inbox", "Inbox", "i"],
   ["playbooks", "Playbooks", "p"],
   ["review", "Review", "r"],
@@ -39,7 +42,8 @@ const PAGES = [
   ["evidence", "Evidence", "v"],
   ["executions", "Executions", "e"],
   ["leaderboard", "Leaderboard", "b"],
-  ["health", "Health", "h"],
+  ["keys", "Keys", "k"],
+  ["health", "Settings", "h"],
   ["api", "HTTP API", "a"],
 ];
 
@@ -48,7 +52,9 @@ const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
 function addRoutes() {
+  addRoute("/overview", overview);
   addRoute("/inbox", inbox);
+  addRoute("/keys", keys);
   addRoute("/playbooks", datasets);
   addRoute("/playbooks/:dataset", bullets);
   addRoute("/playbooks/:dataset/history", history);
@@ -129,7 +135,7 @@ async function showPage() {
   leaving = new AbortController();
   const { signal } = leaving;
   const { page, params, query, parts } = readRoute();
-  if (!parts.length) return replaceRoute(["playbooks"]);
+  if (!parts.length) return replaceRoute(["overview"]);
   document.title = page ? `${page.formatTitle(params)} · hansei` : "hansei";
   markPage(parts[0]);
   try {

@@ -28,6 +28,10 @@ const STATE_KINDS = {
   "in doubt": "warn",
   incomplete: "warn",
   running: "busy",
+  revoked: "bad",
+  expired: "warn",
+  done: "good",
+  refused: "bad",
 };
 
 /** A state as a word, with its colour. */
@@ -100,3 +104,46 @@ export function renderTabs(label, entries, present) {
 
 /** A key in a hint. */
 export const renderKey = (name) => h("kbd", null, name);
+
+let tabLists = 0;
+
+/** Tabs whose panels are in the page: `entries` are `[name, children]`; arrow keys move between them. */
+export function renderTabList(label, entries) {
+  const prefix = `tabs-${(tabLists += 1)}`;
+  const panels = entries.map(([, children], i) =>
+    h(
+      "div",
+      { id: `${prefix}-panel-${i}`, role: "tabpanel", "aria-labelledby": `${prefix}-${i}`, hidden: i > 0 },
+      children,
+    ),
+  );
+  const select = (index) => {
+    for (const [i, tab] of tabs.entries()) {
+      tab.setAttribute("aria-selected", String(i === index));
+      tab.tabIndex = i === index ? 0 : -1;
+      panels[i].hidden = i !== index;
+    }
+    tabs[index].focus();
+  };
+  const move = (event, index) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (by) select((index + by + tabs.length) % tabs.length);
+  };
+  const tabs = entries.map(([name], i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        id: `${prefix}-${i}`,
+        role: "tab",
+        "aria-controls": `${prefix}-panel-${i}`,
+        "aria-selected": String(i === 0),
+        tabindex: i === 0 ? "0" : "-1",
+        onclick: () => select(i),
+        onkeydown: (event) => move(event, i),
+      },
+      name,
+    ),
+  );
+  return h("div", null, h("div", { class: "tab-list", role: "tablist", "aria-label": label }, tabs), panels);
+}

@@ -18,7 +18,7 @@ export function openPage({ signal }) {
     body,
     signal,
     () => getJson(DOCUMENT, {}, signal),
-    (document) => new ApiPages(document, signal).groups(),
+    (document) => new ApiPages(document, signal).renderGroups(),
   );
   return [renderHead("HTTP API", h("span", { class: "mono" }, DOCUMENT)), body];
 }

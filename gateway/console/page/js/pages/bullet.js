@@ -3,7 +3,7 @@
 import { fetchAll } from "../api.js";
 import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
-import { editBullet, deleteBullet } from "../edits.js";
+import { editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
 import {
   describeCurve,
   drawCurve,
@@ -31,7 +31,7 @@ export function renderBullet(dataset, bullet, signal, close, current) {
     past,
     signal,
     () => listBulletRevisions(dataset, bullet.id, signal),
-    (revisions) => renderHistory(dataset, revisions),
+    (revisions) => renderHistory(dataset, revisions, current ? bullet : null),
   );
   const measured = h("div", null);
   loadPart(
@@ -58,7 +58,20 @@ export function renderBullet(dataset, bullet, signal, close, current) {
           "div",
           { class: "actions" },
           h("button", { type: "button", onclick: () => editBullet(dataset, bullet) }, "Edit…"),
-          h("button", { type: "button", class: "danger", onclick: () => deleteBullet(dataset, bullet) }, "Forget…"),
+          h(
+            "button",
+            { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HELPFUL") },
+            "It helped…",
+          ),
+          h(
+            "button",
+            { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HARMFUL") },
+            "It harmed…",
+          ),
+          bullet.state === "BULLET_STATE_RETIRED"
+            ? h("button", { type: "button", onclick: () => restoreBullet(dataset, bullet, true) }, "Add again…")
+            : null,
+          h("button", { type: "button", class: "danger", onclick: () => deleteBullet(dataset, bullet) }, "Remove…"),
         )
       : null,
     renderBulletFacts(dataset, bullet),
@@ -150,16 +163,16 @@ function renderMoment(dataset, revision, time) {
 }
 
 /** The revisions that changed it, newest first. */
-function renderHistory(dataset, revisions) {
+function renderHistory(dataset, revisions, present) {
   if (!revisions.length) return renderEmptyState("No history", "No revision in the log changed this bullet.");
   return h(
     "ol",
     { class: "story" },
-    revisions.toReversed().map((revision) => renderRevision(dataset, revision)),
+    revisions.toReversed().map((revision) => renderRevision(dataset, revision, present)),
   );
 }
 
-function renderRevision(dataset, revision) {
+function renderRevision(dataset, revision, present) {
   const { changes, votes: cast, operations } = revision;
   const reasons = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);
   return h(
@@ -176,9 +189,21 @@ function renderRevision(dataset, revision) {
       renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
       h("span", { class: "muted" }, revision.author, " · ", renderTime(revision.committed_at)),
     ),
-    changes.map(renderChange),
+    changes.map((change) => [renderChange(change), renderRestoreButton(dataset, change, present)]),
     reasons.map((reason) => h("p", { class: "muted text" }, reason)),
     cast.length ? h("p", { class: "muted" }, renderVotesCast(cast)) : null,
+  );
+}
+
+/** Offers the text before a change, if it is not the present one. */
+function renderRestoreButton(dataset, { before, after }, present) {
+  if (!present || !before || !after || before.content === after.content || before.content === present.content)
+    return null;
+  const earlier = { ...present, content: before.content };
+  return h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => restoreBullet(dataset, earlier, false) },
+    "Restore the text before this change…",
   );
 }
 
@@ -187,6 +212,8 @@ function renderChange({ before, after }) {
   if (!after) return h("p", { class: "text" }, renderChip("removed", "delta-delete"), " ", before.content);
   if (before.content !== after.content) return drawDiff(before.content, after.content);
   if (before.state !== after.state) return h("p", null, "Now ", formatEnum(after.state, "BULLET_STATE_"), ".");
+  if (after.sources.length > before.sources.length)
+    return h("p", null, `Confirmed by another trajectory: ${formatCount(after.sources.length)} in total.`);
   return null;
 }
 

@@ -1,10 +1,11 @@
-/** The states of the services behind the gateway, refreshed periodically. */
+/** Settings and models, and the states of the services behind the gateway, refreshed periodically. */
 
 import { fillElement, h } from "../dom.js";
 import { listDatasets, readIndexStatus, listServices } from "../endpoints.js";
 import { formatCount, formatEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
+import { renderSettings } from "../settings.js";
 import { renderFailure, loadPart, reportError } from "../states.js";
 
 const EVERY_MS = 5000;
@@ -19,7 +20,7 @@ const ABOUT = {
   evidence: "Measures what bullets do",
 };
 
-export const formatTitle = () => "Health";
+export const formatTitle = () => "Settings";
 
 export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
@@ -30,10 +31,23 @@ export function openPage({ signal }) {
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   bindKeys([{ keys: "r", what: "refresh", run: look }], signal);
-  loadPart(indexes, signal, () => readIndexStates(signal), renderTable);
+  const states = readIndexStates(signal);
+  const models = states.then(
+    (rows) => [...new Set(rows.map(({ status }) => status.embedding_model).filter(Boolean))],
+    () => [],
+  );
+  loadPart(indexes, signal, () => states, renderTable);
   return [
-    renderHead("Health", aside),
-    h("div", { class: "scroll" }, list, h("h3", null, "Indexes of search"), indexes),
+    renderHead("Settings", aside),
+    h(
+      "div",
+      { class: "scroll" },
+      renderSettings(signal, models),
+      h("h3", null, "Health of the services"),
+      list,
+      h("h3", null, "Indexes of search"),
+      indexes,
+    ),
   ];
 }
 

@@ -31,7 +31,7 @@ export function openPage({ params: { dataset }, query, signal }) {
 
 class History {
   constructor(dataset, query, signal) {
-    Object.assign(this, { dataset, query, signal, revisions: [], next: "" });
+    Object.assign(this, { dataset, query, signal, revisions: [], next: "", picked: [] });
     this.aside = h("span");
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": "Revision" });
@@ -48,8 +48,9 @@ class History {
     this.aside.textContent = formatPlural(this.revisions[0].revision, "revision");
     this.list = new VirtualList({
       label: "Revisions",
-      row: renderRow,
+      row: (revision) => renderRow(revision, this.picked.includes(revision.revision)),
       onSelect: (revision) => this.showRevision(revision),
+      onMark: ({ revision }) => this.pick(revision),
     });
     this.list.show(this.revisions, ({ revision }) => revision);
     this.bindKeys();
@@ -110,6 +111,15 @@ class History {
     else if (revision)
       this.compare(revision - 1, revision); // one of the older revisions, not listed yet
     else if (matchMedia("(min-width: 761px)").matches) this.list.select(0);
+  }
+
+  /** Picks a revision or drops it; the second one that is picked is compared with the first. */
+  pick(revision) {
+    const others = this.picked.filter((other) => other !== revision);
+    this.picked = others.length < this.picked.length ? others : [...this.picked.slice(-1), revision];
+    this.list.refresh();
+    const [from, to] = this.picked.toSorted((a, b) => a - b);
+    if (to !== undefined) this.compare(from, to);
   }
 
   show(...children) {
@@ -213,6 +223,11 @@ class History {
       [
         { keys: "j", what: "next revision", run: () => this.list.move(1) },
         { keys: "k", what: "previous revision", run: () => this.list.move(-1) },
+        {
+          keys: "s",
+          what: "pick the revision; two are compared",
+          run: () => this.chosen && this.pick(this.chosen.revision),
+        },
         { keys: "R", what: "restore the revision", run: () => this.chosen && this.restore(this.chosen.revision) },
         { keys: "Escape", what: "close the revision", run: () => this.side.isConnected && this.close() },
       ],
@@ -221,7 +236,12 @@ class History {
   }
 }
 
-const renderRow = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }) => [
+const renderRow = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }, isPicked) => [
+  h(
+    "span",
+    { class: `pick ${isPicked ? "picked" : ""}`, "data-mark": true, title: "Pick two revisions to compare them" },
+    isPicked ? "✓" : "",
+  ),
   h("span", { class: "mono muted row-revision" }, revision),
   renderChip(formatEnum(kind, "REVISION_KIND_")),
   h("span", { class: "line" }, reason || summary),

@@ -1,8 +1,8 @@
 /** The inbox: open questions of all executions, changes for review, and trajectories that could not be learned. */
 
-import { h } from "../dom.js";
+import { fillElement, h } from "../dom.js";
 import { formatPlural } from "../format.js";
-import { countItems, readInbox, showBadge } from "../inbox.js";
+import { countItems, readInbox, showBadge, watchInbox } from "../inbox.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
@@ -27,6 +27,29 @@ export function openPage({ signal }) {
   read();
   bindKeys([{ keys: "u", what: "read the inbox again", run: read }], signal);
   return [renderHead("Inbox", aside), body];
+}
+
+/** Returns what waits for a person in one line, for the overview; empty while it is read and when nothing waits. */
+export function renderOpenItems(signal) {
+  const line = h("div", { class: "open-items", role: "status" });
+  const show = (found) =>
+    fillElement(
+      line,
+      countItems(found) ? h("a", { class: "notice", href: formatLink(["inbox"]) }, describeItems(found)) : null,
+    );
+  watchInbox(show, signal);
+  return line;
+}
+
+function describeItems({ questions, reviews, jobs }) {
+  const changes = reviews.reduce((sum, { pending_changes: waiting }) => sum + waiting, 0);
+  const letters = jobs.reduce((sum, { dead }) => sum + Number(dead), 0);
+  const parts = [
+    questions.length ? formatPlural(questions.length, "question") : "",
+    changes ? formatPlural(changes, "change") : "",
+    letters ? formatPlural(letters, "dead letter") : "",
+  ].filter(Boolean);
+  return `Waiting for a person: ${parts.join(", ")}.`;
 }
 
 function renderInbox(found, retry) {

@@ -1,6 +1,7 @@
 /** Teams that worked on one prompt in rounds: their ranking, every round, and what they submitted. */
 
 import { fetchAll } from "../api.js";
+import { renderComparison } from "../comparison.js";
 import { fillElement, h } from "../dom.js";
 import { listEntries, readRanking, runRounds } from "../endpoints.js";
 import { formatPlural, formatScore } from "../format.js";
@@ -112,7 +113,7 @@ class Leaderboard {
       return renderEmptyState("Unknown execution of rounds", "Nothing was submitted under this id.");
     storeRecent(this.id);
     this.aside.textContent = `${formatPlural(this.rows.length, "team")}, ${formatPlural(this.rounds.length, "round")}`;
-    return [this.renderTable(), this.rows.map((row) => this.renderTeam(row))];
+    return [this.renderTable(), renderComparison(this.rounds), this.rows.map((row) => this.renderTeam(row))];
   }
 
   renderTable() {

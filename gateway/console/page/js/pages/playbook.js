@@ -1,9 +1,10 @@
 /** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
+import { renderDatasetMenu } from "../dataset_actions.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { renderBullet } from "./bullet.js";
 import { fillElement, h } from "../dom.js";
-import { deleteAfterConfirmation, addBullet } from "../edits.js";
+import { addBullet } from "../edits.js";
 import { listBullets as page, readPlaybookAt } from "../endpoints.js";
 import { formatCount, formatPlural } from "../format.js";
 import { bindKeys } from "../keys.js";
@@ -43,12 +44,6 @@ class View {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": "Bullet" });
-  }
-
-  renderDeleteButton() {
-    if (!this.current) return null;
-    const onclick = () => deleteAfterConfirmation(this.dataset);
-    return h("button", { type: "button", class: "danger", onclick }, "Delete dataset…");
   }
 
   /** Returns whether the page shows the newest revision. */
@@ -125,7 +120,7 @@ class View {
       { class: "button primary", href: formatLink(["learn", this.dataset]) },
       "Learn from a trajectory",
     );
-    const buttons = [learn, this.renderAddButton(), this.renderDeleteButton()];
+    const buttons = [learn, this.renderAddButton(), this.current ? renderDatasetMenu(this.dataset, this.signal) : null];
     return renderEmptyState("No bullets", "Nothing has been learned here at this point.", ...buttons);
   }
 
@@ -149,13 +144,17 @@ class View {
       oninput: () => this.filterBullets(),
     });
     Object.assign(this, { sections, order, filter });
-    const buttons = [this.renderAddButton(), this.renderTimeChooser(), this.renderDeleteButton()];
+    const buttons = [
+      this.renderAddButton(),
+      this.renderTimeChooser(),
+      this.current ? renderDatasetMenu(this.dataset, this.signal) : null,
+    ];
     return h("div", { class: "toolbar" }, filter, sections, order, ...buttons);
   }
 
   renderAddButton() {
     if (!this.current) return null;
-    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, "Remember…");
+    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, "Add a lesson…");
   }
 
   renderTimeChooser() {

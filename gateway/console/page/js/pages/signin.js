@@ -14,7 +14,7 @@ export function renderSignIn(done, refused) {
     "form",
     { class: "sign-in card" },
     h("h1", null, "Sign in to hansei"),
-    h("p", { class: "muted" }, "With an API key or a bearer token. It stays only in the memory of this page."),
+    h("p", { class: "muted" }, "With an API key or a bearer token. It stays only in the storage of this browser tab."),
     h("label", { class: "field" }, "Token", input),
     error,
     h("div", { class: "actions" }, h("button", { class: "primary" }, "Sign in")),
