@@ -1,6 +1,7 @@
 /** Requests to the gateway: JSON, problem documents, and events that are followed across broken connections. */
 
 import { session } from "./session.js";
+import { t } from "./texts.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000];
 /** Statuses of permanent errors: a repeated request fails in the same way. */
@@ -9,7 +10,7 @@ const REFUSED = new Set([400, 401, 403, 404, 409, 422]);
 /** An error of the gateway. `reason` is the stable name that gRPC has, too. */
 export class ApiError extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || problem.error || `The gateway responded with status ${status}.`);
+    super(problem.detail || problem.title || problem.error || t("api.the_gateway_responded_with_status", { status }));
     this.status = status;
     this.reason = problem.reason ?? "";
     this.violations = problem.violations ?? [];
@@ -56,7 +57,7 @@ async function sendRequest(verb, path, query, body, signal, extra) {
     response = await fetch(path + encodeQuery(query), { ...init, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, { detail: "The gateway cannot be reached." });
+    throw new ApiError(0, { detail: t("api.the_gateway_cannot_be_reached") });
   }
   if (response.ok) return response;
   if (response.status === 401) onUnauthorized.call();
@@ -92,7 +93,7 @@ export async function* streamEvents(verb, path, { query, body, signal, lastId = 
     if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
     if (data) yield { id, data: JSON.parse(data) };
   }
-  throw new ApiError(0, { detail: "The connection to the gateway was interrupted." });
+  throw new ApiError(0, { detail: t("api.the_connection_to_the_gateway") });
 }
 
 async function* readBlocks(body) {

@@ -6,12 +6,14 @@ import { restoreBullet } from "./edits.js";
 import { formatPlural } from "./format.js";
 import { renderChip, renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
+import { translateWord } from "./texts.js";
+import { t } from "./texts.js";
 
 const MOST = 200;
 
 /** Returns cards for the changes; a button shows more of a long list. */
 export function renderChanges(dataset, list) {
-  if (!list.length) return h("p", { class: "muted" }, "No bullet differs.");
+  if (!list.length) return h("p", { class: "muted" }, t("changes.no_bullet_differs"));
   const cards = h(
     "div",
     null,
@@ -35,7 +37,7 @@ function renderMoreButton(dataset, cards, list, from) {
   const button = h(
     "button",
     { type: "button", onclick: next },
-    `Show ${formatPlural(Math.min(MOST, list.length - from), "more change")}`,
+    t("changes.show", { most: formatPlural(Math.min(MOST, list.length - from), "more change") }),
   );
   return button;
 }
@@ -43,7 +45,7 @@ function renderMoreButton(dataset, cards, list, from) {
 function summarizeChanges(list) {
   const kinds = Object.groupBy(list, classifyChange);
   return Object.entries(kinds)
-    .map(([name, all]) => `${all.length} ${name}`)
+    .map(([name, all]) => `${all.length} ${translateWord(name)}`)
     .join(", ");
 }
 
@@ -67,7 +69,7 @@ function renderChange(dataset, change) {
     h(
       "div",
       { class: "card-head" },
-      renderChip(name, KINDS[name]),
+      renderChip(translateWord(name), KINDS[name]),
       title,
       renderChip((after ?? before).section),
       renderVoteChange(before, after),
@@ -76,7 +78,7 @@ function renderChange(dataset, change) {
         : h(
             "button",
             { type: "button", class: "quiet end", onclick: () => restoreBullet(dataset, before, true) },
-            "Add again…",
+            t("common.add_again"),
           ),
     ),
     renderChangedText(before, after),

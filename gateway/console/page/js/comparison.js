@@ -3,8 +3,10 @@
 import { drawDiff } from "./diff.js";
 import { fillElement, h } from "./dom.js";
 import { formatScore } from "./format.js";
+import { t } from "./texts.js";
 
-const describeRound = ({ key, team_name: team, score }) => `${team}, round ${key.round_number}: ${formatScore(score)}`;
+const describeRound = ({ key, team_name: team, score }) =>
+  t("comparison.round", { team, round_number: key.round_number, score: formatScore(score) });
 
 /** Returns two choices of rounds and what differs between them; nothing if there is only one round. */
 export function renderComparison(rounds) {
@@ -19,13 +21,12 @@ export function renderComparison(rounds) {
       { "aria-label": label, onchange: show },
       rounds.map((round, i) => h("option", { value: i, selected: round === present }, describeRound(round))),
     );
-  const left = choose("First submission", first);
-  const right = choose("Second submission", second);
-  show();
+  const left = choose(t("comparison.first_submission"), first);
+  const right = choose(t("comparison.second_submission"), second);
   return h(
     "details",
-    { class: "comparison" },
-    h("summary", null, "Compare two submissions"),
+    { class: "comparison", ontoggle: show },
+    h("summary", null, t("comparison.compare_two_submissions")),
     h("div", { class: "toolbar" }, left, right),
     body,
   );
@@ -35,9 +36,9 @@ function renderPair(left, right) {
   return [
     renderScores(left, right),
     h("div", { class: "pair" }, renderSubmission(left), renderSubmission(right)),
-    h("h3", null, "Differences"),
+    h("h3", null, t("comparison.differences")),
     left.submission_content === right.submission_content
-      ? h("p", { class: "muted" }, "Both texts are the same.")
+      ? h("p", { class: "muted" }, t("comparison.both_texts_are_the_same"))
       : drawDiff(left.submission_content, right.submission_content),
   ];
 }
@@ -56,10 +57,13 @@ function renderScores(left, right) {
   const [ours, theirs] = [metrics(left), metrics(right)];
   const names = [...new Set([...ours.keys(), ...theirs.keys()])];
   const write = (value) => h("td", { class: "number" }, value === undefined ? "–" : formatScore(value));
-  const rows = [["Score", left.score, right.score], ...names.map((name) => [name, ours.get(name), theirs.get(name)])];
+  const rows = [
+    [t("comparison.score"), left.score, right.score],
+    ...names.map((name) => [name, ours.get(name), theirs.get(name)]),
+  ];
   return h(
     "div",
-    { class: "wide", role: "region", "aria-label": "Scores of both", tabindex: "0" },
+    { class: "wide", role: "region", "aria-label": t("comparison.scores_of_both"), tabindex: "0" },
     h(
       "table",
       { class: "table" },

@@ -6,18 +6,19 @@ import { deleteAfterConfirmation } from "./edits.js";
 import { exportPlaybook, importPlaybook, listSections, readPolicy, writePolicy } from "./endpoints.js";
 import { reopenRoute } from "./router.js";
 import { runChange } from "./states.js";
+import { t } from "./texts.js";
 
 const CHUNK = 512 * 1024;
 const MOST_BYTES = 10_000_000;
 const FORMATS = [
   ["PLAYBOOK_FORMAT_JSON", "JSON"],
-  ["PLAYBOOK_FORMAT_TEXT_COUNTED", "Text with votes"],
-  ["PLAYBOOK_FORMAT_TEXT_PLAIN", "Plain text"],
+  ["PLAYBOOK_FORMAT_TEXT_COUNTED", t("dataset_actions.text_with_votes")],
+  ["PLAYBOOK_FORMAT_TEXT_PLAIN", t("dataset_actions.plain_text")],
 ];
 const REVIEW_MODES = [
-  ["REVIEW_MODE_AUTO", "No change waits for review"],
-  ["REVIEW_MODE_TIERED", "Edits, removals and suspicious lessons wait"],
-  ["REVIEW_MODE_REVIEW", "Every change waits"],
+  ["REVIEW_MODE_AUTO", t("dataset_actions.no_change_waits_for_review")],
+  ["REVIEW_MODE_TIERED", t("dataset_actions.edits_removals_and_suspicious_lessons")],
+  ["REVIEW_MODE_REVIEW", t("dataset_actions.every_change_waits")],
 ];
 const DAY_SECONDS = 86_400;
 
@@ -27,42 +28,42 @@ export function renderDatasetMenu(dataset, signal) {
   return h(
     "details",
     { class: "more" },
-    h("summary", null, "Dataset…"),
+    h("summary", null, t("dataset_actions.dataset")),
     h(
       "div",
       { class: "actions menu" },
-      item("Import…", () => importFile(dataset)),
-      item("Export…", () => exportFile(dataset, signal)),
-      item("Policy…", () => editPolicy(dataset, signal)),
-      item("Sections…", () => showSections(dataset, signal)),
-      item("Delete dataset…", () => deleteAfterConfirmation(dataset), "danger"),
+      item(t("dataset_actions.import_2"), () => importFile(dataset)),
+      item(t("dataset_actions.export_2_2"), () => exportFile(dataset, signal)),
+      item(t("dataset_actions.policy"), () => editPolicy(dataset, signal)),
+      item(t("dataset_actions.sections"), () => showSections(dataset, signal)),
+      item(t("dataset_actions.delete_dataset"), () => deleteAfterConfirmation(dataset), "danger"),
     ),
   );
 }
 
 async function importFile(dataset) {
   const answer = await askPerson({
-    title: `Import into ${dataset}`,
-    text: "A playbook as JSON or as text with a line for each bullet; the format is detected.",
+    title: t("dataset_actions.import_into", { dataset }),
+    text: t("dataset_actions.a_playbook_as_json_or"),
     fields: [
-      { name: "file", label: "File", kind: "file", required: true },
-      { name: "replace", label: "Replace the whole playbook", kind: "check" },
-      { name: "reason", label: "Why" },
+      { name: "file", label: t("dataset_actions.file"), kind: "file", required: true },
+      { name: "replace", label: t("dataset_actions.replace_the_whole_playbook"), kind: "check" },
+      { name: "reason", label: t("common.why") },
     ],
-    confirm: "Import",
+    confirm: t("dataset_actions.import"),
   });
   if (!answer?.file) return;
   const done = await runChange(
     async () => importPlaybook(dataset, await encodeChunks(answer.file), answer.replace, answer.reason),
     ({ added, updated, removed, revision }) =>
-      `Revision ${revision}: ${added} added, ${updated} updated, ${removed} removed.`,
+      t("dataset_actions.revision_added_updated_removed", { revision, added, updated, removed }),
   );
   if (done) reopenRoute(["playbooks", dataset]);
 }
 
 /** The bytes of a file as base64 texts, each small enough for a message. */
 async function encodeChunks(file) {
-  if (file.size > MOST_BYTES) throw new Error("The file is larger than 10 MB; use hansei playbook import.");
+  if (file.size > MOST_BYTES) throw new Error(t("dataset_actions.the_file_is_larger_than"));
   const bytes = new Uint8Array(await file.arrayBuffer());
   const chunks = [];
   for (let from = 0; from < bytes.length; from += CHUNK) {
@@ -75,9 +76,9 @@ async function encodeChunks(file) {
 
 async function exportFile(dataset, signal) {
   const answer = await askPerson({
-    title: `Export ${dataset}`,
-    fields: [{ name: "format", label: "Format", kind: "choice", options: FORMATS, value: FORMATS[0][0] }],
-    confirm: "Export",
+    title: t("dataset_actions.export", { dataset }),
+    fields: [{ name: "format", label: t("common.format"), kind: "choice", options: FORMATS, value: FORMATS[0][0] }],
+    confirm: t("dataset_actions.export_2"),
   });
   if (!answer) return;
   const chunks = await runChange(() => exportPlaybook(dataset, { format: answer.format }, signal));
@@ -93,16 +94,16 @@ async function editPolicy(dataset, signal) {
   const days = policy.pending_lifetime ? Number.parseFloat(policy.pending_lifetime) / DAY_SECONDS : 30;
   const number = (name, label, value) => ({ name, label, kind: "number", min: "0", value: value ?? "" });
   const answer = await askPerson({
-    title: `Policy of ${dataset}`,
+    title: t("dataset_actions.policy_of", { dataset }),
     fields: [
-      { name: "mode", label: "Review", kind: "choice", options: REVIEW_MODES, value: policy.review_mode },
-      number("bullets", "Most active bullets (0: default)", policy.max_bullets),
-      number("tokens", "Most tokens of all bullets (0: no limit)", policy.max_tokens),
-      number("duplicates", "Similarity of duplicates, 0 to 1 (empty: equal texts only)", policy.duplicate_threshold),
-      number("harmful", "Harmful votes that retire a bullet (0: never)", policy.retire_after_harmful),
-      number("days", "Days after which a pending change expires", days),
+      { name: "mode", label: t("common.review"), kind: "choice", options: REVIEW_MODES, value: policy.review_mode },
+      number("bullets", t("dataset_actions.most_active_bullets_0_default"), policy.max_bullets),
+      number("tokens", t("dataset_actions.most_tokens_of_all_bullets"), policy.max_tokens),
+      number("duplicates", t("dataset_actions.similarity_of_duplicates_0_to"), policy.duplicate_threshold),
+      number("harmful", t("dataset_actions.harmful_votes_that_retire_a"), policy.retire_after_harmful),
+      number("days", t("dataset_actions.days_after_which_a_pending"), days),
     ],
-    confirm: "Save",
+    confirm: t("common.save"),
   });
   if (!answer) return;
   const changed = {
@@ -114,7 +115,7 @@ async function editPolicy(dataset, signal) {
     retire_after_harmful: Number(answer.harmful || 0),
     pending_lifetime: `${Math.round(Number(answer.days || 30) * DAY_SECONDS)}s`,
   };
-  await runChange(() => writePolicy(dataset, changed), "The policy is saved.");
+  await runChange(() => writePolicy(dataset, changed), t("dataset_actions.the_policy_is_saved"));
 }
 
 async function showSections(dataset, signal) {
@@ -123,14 +124,12 @@ async function showSections(dataset, signal) {
   const rows = found.sections.map(({ name, description }) =>
     h("div", null, h("dt", null, name), h("dd", null, description)),
   );
-  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, t("common.close"));
   const dialog = h(
     "dialog",
     { "aria-labelledby": "sections-title" },
-    h("h2", { id: "sections-title" }, `Sections of ${dataset}`),
-    rows.length
-      ? h("dl", { class: "facts" }, rows)
-      : h("p", null, "The sections file of the server defines none for this dataset; bullets may be in any section."),
+    h("h2", { id: "sections-title" }, t("dataset_actions.sections_of", { dataset })),
+    rows.length ? h("dl", { class: "facts" }, rows) : h("p", null, t("dataset_actions.the_sections_file_of_the")),
     h("div", { class: "actions" }, close),
   );
   openDialog(dialog);

@@ -5,6 +5,7 @@ import { listDatasets } from "./endpoints.js";
 import { openRoute, replaceRoute, formatLink } from "./router.js";
 import { renderEmptyState } from "./states.js";
 import { renderTabs } from "./parts.js";
+import { t } from "./texts.js";
 
 const KEY = "hansei.dataset";
 
@@ -19,18 +20,18 @@ export const lastDataset = {
 
 /** The tabs of a dataset. */
 export function renderDatasetTabs(dataset, present) {
-  const pages = {
-    Bullets: ["playbooks", dataset],
-    History: ["playbooks", dataset, "history"],
-    Review: ["review", dataset],
-    Search: ["search", dataset],
-    Learn: ["learn", dataset],
-    Trajectories: ["trajectories", dataset],
-    Evidence: ["evidence", dataset],
-  };
+  const pages = [
+    [t("common.bullets"), ["playbooks", dataset]],
+    [t("common.history"), ["playbooks", dataset, "history"]],
+    [t("common.review"), ["review", dataset]],
+    [t("common.search"), ["search", dataset]],
+    [t("common.learn"), ["learn", dataset]],
+    [t("common.trajectories"), ["trajectories", dataset]],
+    [t("common.evidence"), ["evidence", dataset]],
+  ];
   return renderTabs(
-    `Pages of ${dataset}`,
-    Object.entries(pages).map(([name, parts]) => [name, formatLink(parts)]),
+    t("datasets.pages_of", { dataset }),
+    pages.map(([name, parts]) => [name, formatLink(parts)]),
     present,
   );
 }
@@ -45,9 +46,9 @@ export function createChooser(page) {
     const learn = h(
       "a",
       { class: "button primary", href: formatLink(["learn", "default"]) },
-      "Learn from a first trajectory",
+      t("common.learn_from_a_first_trajectory"),
     );
-    return renderEmptyState("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
+    return renderEmptyState(t("common.no_playbook_yet"), t("common.learning_from_a_first_trajectory"), learn);
   };
 }
 
@@ -55,7 +56,7 @@ export function createChooser(page) {
 export function renderDatasetChoice(page, present, signal) {
   const choice = h(
     "select",
-    { "aria-label": "Dataset", onchange: () => openRoute([page, choice.value]) },
+    { "aria-label": t("common.dataset"), onchange: () => openRoute([page, choice.value]) },
     h("option", { value: present }, present),
   );
   listDatasets(signal).then(

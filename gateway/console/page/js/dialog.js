@@ -1,6 +1,7 @@
 /** Questions in the middle of the page. */
 
 import { h } from "./dom.js";
+import { t } from "./texts.js";
 
 /**
  * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
@@ -9,7 +10,7 @@ import { h } from "./dom.js";
 export function askPerson({ title, text, fields = [], confirm, danger = false }) {
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((field) => [field.name, createInput(field)]));
-    const back = h("button", { type: "button", onclick: () => dialog.close() }, "Back");
+    const back = h("button", { type: "button", onclick: () => dialog.close() }, t("dialog.back"));
     const form = h(
       "form",
       { method: "dialog" },

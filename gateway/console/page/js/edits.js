@@ -4,28 +4,45 @@ import { askPerson } from "./dialog.js";
 import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
 import { openRoute, reopenRoute } from "./router.js";
 import { runChange } from "./states.js";
+import { t } from "./texts.js";
 
-const why = { name: "reason", label: "Why", kind: "text" };
-const createLessonField = (value) => ({ name: "content", label: "Lesson", kind: "long", required: true, value });
+const why = { name: "reason", label: t("common.why"), kind: "text" };
+const createLessonField = (value) => ({
+  name: "content",
+  label: t("edits.lesson"),
+  kind: "long",
+  required: true,
+  value,
+});
 
 export async function addBullet(dataset) {
-  const section = { name: "section", label: "Section", value: "strategies_and_hard_rules" };
+  const section = { name: "section", label: t("common.section"), value: "strategies_and_hard_rules" };
   const answer = await askPerson({
-    title: "Add a lesson",
+    title: t("edits.add_a_lesson"),
     fields: [createLessonField(""), section, why],
-    confirm: "Add",
+    confirm: t("common.add"),
   });
   if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_ADD", ...answer }, answer.reason);
 }
 
 export async function editBullet(dataset, { id, content, updated_revision: base }) {
-  const answer = await askPerson({ title: `Edit ${id}`, fields: [createLessonField(content), why], confirm: "Save" });
+  const answer = await askPerson({
+    title: t("edits.edit", { id }),
+    fields: [createLessonField(content), why],
+    confirm: t("common.save"),
+  });
   if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_UPDATE", bullet_id: id, ...answer }, answer.reason, base);
 }
 
 export async function deleteBullet(dataset, { id, content, updated_revision: base }) {
-  const text = `${content} The history keeps it.`;
-  const answer = await askPerson({ title: `Remove ${id}?`, text, fields: [why], confirm: "Remove", danger: true });
+  const text = t("edits.the_history_keeps_it", { content });
+  const answer = await askPerson({
+    title: t("edits.remove", { id }),
+    text,
+    fields: [why],
+    confirm: t("common.remove"),
+    danger: true,
+  });
   if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
 }
 
@@ -33,16 +50,16 @@ export async function deleteBullet(dataset, { id, content, updated_revision: bas
 export async function voteOnBullet(dataset, { id }, tag) {
   const isHelpful = tag === "VOTE_TAG_HELPFUL";
   const answer = await askPerson({
-    title: isHelpful ? `Vote that ${id} helped` : `Vote that ${id} harmed`,
-    text: "Search ranks bullets with helpful votes higher; harmful votes can retire a bullet.",
+    title: isHelpful ? t("edits.vote_that_helped", { id }) : t("edits.vote_that_harmed", { id }),
+    text: t("edits.search_ranks_bullets_with_helpful"),
     fields: [why],
-    confirm: "Vote",
+    confirm: t("edits.vote"),
   });
   if (!answer) return;
   const vote = { bullet_id: id, tag, trajectory_id: `console-${crypto.randomUUID()}`, reason: answer.reason };
   const done = await runChange(
     () => castVote(dataset, vote, answer.reason),
-    ({ revision }) => `Your vote counts from revision ${revision}.`,
+    ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),
   );
   if (done) reopenRoute(["playbooks", dataset], { bullet: id });
 }
@@ -50,10 +67,10 @@ export async function voteOnBullet(dataset, { id }, tag) {
 /** Makes an earlier text of a bullet current again; a removed bullet is added with a new id. */
 export async function restoreBullet(dataset, { id, section, content, updated_revision: base }, isRemoved) {
   const answer = await askPerson({
-    title: isRemoved ? `Add ${id} again?` : `Restore this text of ${id}?`,
+    title: isRemoved ? t("edits.add_again_2", { id }) : t("edits.restore_this_text_of", { id }),
     text: content,
     fields: [why],
-    confirm: isRemoved ? "Add again" : "Restore",
+    confirm: isRemoved ? t("edits.add_again") : t("common.restore"),
   });
   if (!answer) return;
   const delta = isRemoved
@@ -63,16 +80,16 @@ export async function restoreBullet(dataset, { id, section, content, updated_rev
 }
 
 export async function deleteAfterConfirmation(dataset) {
-  const typed = { name: "typed", label: `Type ${dataset} to confirm`, required: true, pattern: dataset };
+  const typed = { name: "typed", label: t("edits.type_to_confirm", { dataset }), required: true, pattern: dataset };
   const answer = await askPerson({
-    title: `Delete ${dataset}?`,
-    text: "Its bullets, history, votes and pending changes are erased. This cannot be undone.",
+    title: t("edits.delete", { dataset }),
+    text: t("edits.its_bullets_history_votes_and"),
     fields: [typed, why],
-    confirm: "Delete",
+    confirm: t("common.delete"),
     danger: true,
   });
   if (!answer) return;
-  const done = await runChange(() => deleteDataset(dataset, answer.reason), `${dataset} is deleted.`);
+  const done = await runChange(() => deleteDataset(dataset, answer.reason), t("edits.is_deleted", { dataset }));
   if (done) openRoute(["playbooks"]);
 }
 
@@ -84,5 +101,5 @@ async function applyEdit(dataset, { reason: _, ...delta }, reason, base) {
 }
 
 function describeOutcome({ revision, operations: [{ applied, bullet_id: id, skipped_reason: skipped }] }) {
-  return applied ? `${id}: revision ${revision}.` : `Not applied: ${skipped}.`;
+  return applied ? t("edits.revision", { id, revision }) : t("edits.not_applied", { skipped });
 }

@@ -3,6 +3,7 @@
 import { drawBandChart } from "./chart.js";
 import { h, s } from "./dom.js";
 import { formatCount, formatPlural } from "./format.js";
+import { t } from "./texts.js";
 
 /** Evidence beyond this decides also among many bullets. */
 const MUCH = 10000;
@@ -12,7 +13,7 @@ export const formatPoints = (difference) =>
   `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
 
 export const formatEvidence = (value) => {
-  if (Number(value) >= MUCH) return `over ${formatCount(MUCH)}`;
+  if (Number(value) >= MUCH) return t("effects.over", { much: formatCount(MUCH) });
   return Number(value) < 100 ? Number(value).toPrecision(3) : formatCount(Math.round(Number(value)));
 };
 
@@ -28,12 +29,18 @@ export function describeCurve(what, history) {
   const curve = readCurve(history);
   if (curve.length < 2) return "";
   const { x, y, low, high } = curve.at(-1);
-  return `${what}: ${formatPoints(y)} points after ${formatPlural(x, "session")}, 95 % interval ${formatPoints(low)} to ${formatPoints(high)}.`;
+  return t("effects.points_after_95_interval_to", {
+    what,
+    y: formatPoints(y),
+    x: formatPlural(x, "session"),
+    low: formatPoints(low),
+    high: formatPoints(high),
+  });
 }
 
 /** How an effect developed, session by session, with its interval. */
 export const drawCurve = (label, history) =>
-  drawBandChart({ points: readCurve(history), label, unit: "sessions", format: formatPoints });
+  drawBandChart({ points: readCurve(history), label, unit: t("effects.sessions"), format: formatPoints });
 
 const readCurve = (history) =>
   history
@@ -58,6 +65,6 @@ export function drawInterval({ difference, lower, upper }) {
       s("line", { class: "span", x1: x(lower), x2: x(upper), y1: 6, y2: 6 }),
       s("circle", { class: "mark", cx: x(difference), cy: 6, r: 3 }),
     ),
-    h("span", { class: "number" }, `${formatPoints(lower)} to ${formatPoints(upper)}`),
+    h("span", { class: "number" }, t("effects.to", { lower: formatPoints(lower), upper: formatPoints(upper) })),
   );
 }

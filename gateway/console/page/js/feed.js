@@ -7,6 +7,7 @@ import { formatEnum } from "./format.js";
 import { renderChip, renderState, renderTime } from "./parts.js";
 import { formatLink } from "./router.js";
 import { renderFailure } from "./states.js";
+import { t } from "./texts.js";
 
 const MAX_SHOWN = 50;
 
@@ -15,8 +16,8 @@ export class Feed {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal });
     this.live = h("span", null);
-    this.list = h("div", null, h("p", { class: "muted" }, "Revisions appear here when they are committed."));
-    this.element = [h("div", { class: "detail-head" }, h("h2", null, "Live"), this.live), this.list];
+    this.list = h("div", null, h("p", { class: "muted" }, t("feed.revisions_appear_here_when_they")));
+    this.element = [h("div", { class: "detail-head" }, h("h2", null, t("feed.live")), this.live), this.list];
   }
 
   async follow() {
@@ -49,7 +50,7 @@ export class Feed {
     const name = h(
       "a",
       { href: formatLink(["playbooks", this.dataset, "history"], { revision: revision.revision }) },
-      `revision ${revision.revision}`,
+      t("common.revision_2", { revision: revision.revision }),
     );
     return h(
       "article",

@@ -6,6 +6,8 @@ import { formatCount } from "./format.js";
 import { formatLink, openRoute } from "./router.js";
 import { EXAMPLE_DATASET, renderSnippets } from "./snippets.js";
 import { runChange } from "./states.js";
+import { replaceDataset } from "./trajectories.js";
+import { t } from "./texts.js";
 
 /** Returns the page of a hansei without a dataset. */
 export function renderFirstRun(signal) {
@@ -13,28 +15,28 @@ export function renderFirstRun(signal) {
   const load = h(
     "button",
     { type: "button", class: "primary", onclick: () => loadExamples(load, progress, signal) },
-    "Load the example trajectories",
+    t("firstrun.load_the_example_trajectories"),
   );
   return h(
     "div",
     { class: "narrow first-run" },
-    h("p", { class: "lead" }, "hansei reads what your agents did, and finds the errors and their causes."),
-    h("p", { class: "lead" }, "It writes the lessons into a playbook that people can read, review and correct."),
-    h("p", { class: "lead" }, "It gives agents the lessons that fit their task, and measures whether they help."),
-    h("h2", null, "See it with recorded trajectories"),
-    h(
-      "p",
-      { class: "muted" },
-      `Twenty short tasks of a coding agent become a playbook, in the dataset ${EXAMPLE_DATASET}.`,
-    ),
+    h("p", { class: "lead" }, t("firstrun.hansei_reads_what_your_agents")),
+    h("p", { class: "lead" }, t("firstrun.it_writes_the_lessons_into")),
+    h("p", { class: "lead" }, t("firstrun.it_gives_agents_the_lessons")),
+    h("h2", null, t("firstrun.see_it_with_recorded_trajectories")),
+    h("p", { class: "muted" }, t("firstrun.twenty_short_tasks_of_a", { exampleDataset: EXAMPLE_DATASET })),
     h(
       "div",
       { class: "actions" },
       load,
-      h("a", { class: "button", href: formatLink(["learn", EXAMPLE_DATASET]) }, "Learn from your own trajectories"),
+      h(
+        "a",
+        { class: "button", href: formatLink(["learn", EXAMPLE_DATASET]) },
+        t("firstrun.learn_from_your_own_trajectories"),
+      ),
     ),
     progress,
-    h("h2", null, "Connect an agent"),
+    h("h2", null, t("common.connect_an_agent")),
     renderSnippets(),
   );
 }
@@ -44,11 +46,18 @@ async function loadExamples(button, progress, signal) {
   button.disabled = true;
   const job = await runChange(async () => {
     const file = await readExamples(signal);
-    if (!file) throw new Error("This gateway comes without examples; use hansei learn examples/trajectories.");
+    if (!file) throw new Error(t("firstrun.this_gateway_comes_without_examples"));
     const { trajectories } = await parseTrajectories({ dataset: EXAMPLE_DATASET }, file, signal);
-    const { job: made } = await submitJob(EXAMPLE_DATASET, trajectories, signal);
+    const { job: made } = await submitJob(
+      EXAMPLE_DATASET,
+      trajectories.map((found) => replaceDataset(found, EXAMPLE_DATASET)),
+      signal,
+    );
     const take = ({ job: { total, waiting } }) =>
-      fillElement(progress, `Learned ${formatCount(total - waiting)} of ${formatCount(total)} trajectories.`);
+      fillElement(
+        progress,
+        t("firstrun.learned_of_trajectories", { total: formatCount(total - waiting), total2: formatCount(total) }),
+      );
     await watchJob(made.job_id, { signal, take });
     return made;
   });

@@ -1,7 +1,6 @@
 /** Values as texts for people. */
 
-/** The language of numbers and dates. */
-const LANGUAGE = "en";
+import { LANGUAGE, t, translateWord } from "./texts.js";
 
 const units = [
   ["year", 31536000],
@@ -15,11 +14,9 @@ const whole = new Intl.NumberFormat(LANGUAGE);
 
 export const formatCount = (value) => whole.format(Number(value ?? 0));
 
-/** `1 bullet`, `2 bullets`, `2 trajectories`. */
-export const formatPlural = (value, noun) => {
-  const nouns = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${formatCount(value)} ${Number(value) === 1 ? noun : nouns}`;
-};
+/** `1 bullet`, `2 bullets`; the catalogue has the forms of the noun. */
+export const formatPlural = (value, noun) =>
+  t(`count.${noun.replaceAll(" ", "_")}.${Number(value) === 1 ? "one" : "other"}`, { count: formatCount(value) });
 
 /** `3 hr. ago`; nothing for no time. */
 export function formatAge(timestamp) {
@@ -36,8 +33,8 @@ export const formatTime = (timestamp) => (timestamp ? new Date(timestamp).toLoca
 export const formatDay = (time) =>
   new Date(time).toLocaleDateString(LANGUAGE, { month: "short", day: "numeric", timeZone: "UTC" });
 
-/** `REVISION_KIND_CURATE` as `curate`. */
-export function formatEnum(value, prefix) {
+/** `REVISION_KIND_CURATE` as `curate`: the name of a value in code. */
+export function readEnum(value, prefix) {
   const name = String(value ?? "")
     .replace(prefix, "")
     .toLowerCase()
@@ -45,7 +42,11 @@ export function formatEnum(value, prefix) {
   return name === "unspecified" ? "" : name;
 }
 
+/** `REVISION_KIND_CURATE` as the reader's word for it. */
+export const formatEnum = (value, prefix) => translateWord(readEnum(value, prefix));
+
 export const formatScore = (value) => Number(value ?? 0).toFixed(2);
+
 /** A whole number with its sign. */
 export const formatSigned = (value) => `${value > 0 ? "+" : ""}${formatCount(value)}`.replace("-", "−");
 export const formatPercent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;

@@ -4,6 +4,7 @@
  */
 
 import { h, s } from "./dom.js";
+import { t } from "./texts.js";
 
 const WIDTH = 190;
 const HEIGHT = 64;
@@ -144,7 +145,7 @@ export function drawGraph(steps, node) {
   });
   const size = { style: { width: `${width}px`, height: `${height}px` } };
   const field = h("div", { class: "graph-field", ...size }, picture, h("ol", { class: "plain" }, boxes));
-  return h("div", { class: "graph", role: "region", "aria-label": "Plan", tabindex: "0" }, field);
+  return h("div", { class: "graph", role: "region", "aria-label": t("graph.plan"), tabindex: "0" }, field);
 }
 
 function drawEdge([first, ...rest]) {

@@ -3,14 +3,15 @@
 import { fillElement, h } from "./dom.js";
 import { cancelJob, listDeadLetters, listJobs, retryJob, watchJob } from "./endpoints.js";
 import { askPerson } from "./dialog.js";
-import { formatCount, formatPlural, formatEnum } from "./format.js";
+import { formatCount, formatPlural, readEnum } from "./format.js";
 import { renderFacts, renderKey, renderState, renderTime } from "./parts.js";
 import { formatLink } from "./router.js";
 import { runChange, renderEmptyState, renderFailure, loadPart, renderLoading, reportError } from "./states.js";
+import { t } from "./texts.js";
 
 const LATEST = 10;
 const LETTERS = 50;
-const formatState = (job) => formatEnum(job.state, "JOB_STATE_");
+const readState = (job) => readEnum(job.state, "JOB_STATE_");
 
 /** One job, followed until it has ended. Then `ended()` is called. */
 export class Job {
@@ -24,14 +25,14 @@ export class Job {
     this.cancelling = h(
       "button",
       { type: "button", class: "danger end", hidden: true, onclick: () => this.cancel() },
-      "Cancel… ",
+      t("common.cancel"),
       renderKey("c"),
     );
-    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Retry them");
+    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, t("jobs.retry_them"));
     this.element = h(
       "section",
-      { class: "job card", "aria-label": "Job" },
-      h("div", { class: "card-head" }, h("h2", null, "Job"), this.state, this.live, this.cancelling),
+      { class: "job card", "aria-label": t("jobs.job") },
+      h("div", { class: "card-head" }, h("h2", null, t("jobs.job")), this.state, this.live, this.cancelling),
       this.body,
       this.letters,
     );
@@ -48,7 +49,7 @@ export class Job {
       fillElement(
         this.body,
         error.status === 404
-          ? renderEmptyState("No such job", "Jobs are deleted some time after their end.")
+          ? renderEmptyState(t("jobs.no_such_job"), t("jobs.jobs_are_deleted_some_time"))
           : renderFailure(error, () => this.follow()),
       );
     }
@@ -56,13 +57,13 @@ export class Job {
 
   render(job) {
     this.job = job;
-    if (this.state.textContent !== formatState(job)) fillElement(this.state, renderState(formatState(job)));
-    this.cancelling.hidden = formatState(job) !== "running";
+    if (this.shown !== readState(job)) fillElement(this.state, renderState((this.shown = readState(job))));
+    this.cancelling.hidden = readState(job) !== "running";
     this.retrying.hidden = !this.cancelling.hidden;
     fillElement(this.body, renderProgress(job), renderNumbers(this.dataset, job));
     fillElement(this.summary, formatPlural(job.dead, "dead letter"));
     // An open list stays unchanged while further trajectories become dead letters.
-    const isRead = this.listed > 0 && job.dead > 0 && formatState(job) === "running";
+    const isRead = this.listed > 0 && job.dead > 0 && readState(job) === "running";
     if (job.dead !== this.listed && !isRead) this.renderDeadLetters(job.dead);
   }
 
@@ -83,7 +84,9 @@ export class Job {
 
   renderTable({ dead_letters: first, next_page_token: token }) {
     const rows = h("tbody", null, first.map(renderDeadLetter));
-    const heads = ["#", "Trajectory", "Reason", "Attempts"].map((name) => h("th", { scope: "col" }, name));
+    const heads = ["#", t("common.trajectory"), t("jobs.reason"), t("jobs.attempts")].map((name) =>
+      h("th", { scope: "col" }, name),
+    );
     const table = h("table", { class: "table letters" }, h("thead", null, h("tr", null, heads)), rows);
     return h("div", null, h("div", { class: "wide" }, table), this.renderMoreButton(rows, token));
   }
@@ -98,27 +101,27 @@ export class Job {
       rows.append(...page.dead_letters.map(renderDeadLetter));
       button.replaceWith(this.renderMoreButton(rows, page.next_page_token) ?? "");
     };
-    const button = h("button", { type: "button", onclick: next }, "Show more");
+    const button = h("button", { type: "button", onclick: next }, t("common.show_more"));
     return button;
   }
 
   async cancel() {
     if (this.cancelling.hidden) return;
     const confirmed = await askPerson({
-      title: "Cancel this job?",
-      text: "Waiting trajectories are cancelled. Learned ones stay.",
-      confirm: "Cancel it",
+      title: t("jobs.cancel_this_job"),
+      text: t("jobs.waiting_trajectories_are_cancelled_learned"),
+      confirm: t("common.cancel_it"),
       danger: true,
     });
     if (confirmed)
       await runChange(
         () => cancelJob(this.id),
-        ({ job }) => `${formatPlural(job.dropped, "trajectory")} cancelled.`,
+        ({ job }) => t("jobs.cancelled", { dropped: formatPlural(job.dropped, "trajectory") }),
       );
   }
 
   async retry() {
-    if (await runChange(() => retryJob(this.id), "Retry started.")) this.follow();
+    if (await runChange(() => retryJob(this.id), t("jobs.retry_started"))) this.follow();
   }
 }
 
@@ -130,7 +133,7 @@ function renderProgress(job) {
   const props = {
     class: "job-bar",
     role: "progressbar",
-    "aria-label": "Progress",
+    "aria-label": t("jobs.progress"),
     "aria-valuemin": 0,
     "aria-valuemax": job.total,
     "aria-valuenow": done,
@@ -141,7 +144,7 @@ function renderProgress(job) {
       props,
       SHARES.map((name) => h("span", { class: name, style: width(job[name]) })),
     ),
-    h("p", null, `${formatCount(done)} of ${formatPlural(job.total, "trajectory")}`),
+    h("p", null, t("jobs.of", { done: formatCount(done), total: formatPlural(job.total, "trajectory") })),
   ];
 }
 
@@ -151,16 +154,16 @@ function renderNumbers(dataset, job) {
     : null;
   const some = (value) => (Number(value) ? formatCount(value) : null);
   return renderFacts([
-    ["Learned", formatCount(job.learned)],
-    ["No new lesson", some(job.unchanged)],
-    ["Waiting", some(job.waiting)],
-    ["Dead letters", some(job.dead)],
-    ["Dropped", some(job.dropped)],
-    ["Edits", formatCount(job.edits)],
-    ["Votes", some(job.votes)],
-    ["Newest revision", revision],
-    ["Submitted", renderTime(job.created_at)],
-    ["Ended", renderTime(job.ended_at)],
+    [t("common.learned"), formatCount(job.learned)],
+    [t("jobs.no_new_lesson"), some(job.unchanged)],
+    [t("common.waiting"), some(job.waiting)],
+    [t("common.dead_letters"), some(job.dead)],
+    [t("jobs.dropped"), some(job.dropped)],
+    [t("common.edits"), formatCount(job.edits)],
+    [t("common.votes"), some(job.votes)],
+    [t("jobs.newest_revision"), revision],
+    [t("jobs.submitted"), renderTime(job.created_at)],
+    [t("common.ended"), renderTime(job.ended_at)],
   ]);
 }
 
@@ -169,7 +172,7 @@ const renderDeadLetter = ({ index, trajectory_id: id, reason, code, message, att
     "tr",
     null,
     h("td", { class: "number" }, formatCount(index + 1)),
-    h("td", { class: "mono" }, id || h("span", { class: "muted" }, "no id")),
+    h("td", { class: "mono" }, id || h("span", { class: "muted" }, t("jobs.no_id"))),
     h("td", null, h("span", { class: "mono" }, reason || code), h("div", { class: "text muted" }, message)),
     h("td", { class: "number" }, formatCount(attempts)),
   );
@@ -179,7 +182,12 @@ export class Jobs {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal });
     this.list = h("div", null);
-    this.element = h("section", { class: "narrow", "aria-label": "Jobs" }, h("h3", null, "Jobs"), this.list);
+    this.element = h(
+      "section",
+      { class: "narrow", "aria-label": t("jobs.jobs") },
+      h("h2", null, t("jobs.jobs")),
+      this.list,
+    );
   }
 
   read() {
@@ -192,12 +200,7 @@ export class Jobs {
   }
 
   draw(latest) {
-    if (!latest.length)
-      return h(
-        "p",
-        { class: "muted" },
-        "None yet. Several trajectories at once become a job, which continues when the page is closed.",
-      );
+    if (!latest.length) return h("p", { class: "muted" }, t("jobs.none_yet_several_trajectories_at"));
     return h(
       "ul",
       { class: "runs plain" },
@@ -210,8 +213,8 @@ export class Jobs {
             { class: "line", href: formatLink(["learn", this.dataset], { job: job.job_id }) },
             formatPlural(job.total, "trajectory"),
           ),
-          job.dead ? h("span", { class: "bad" }, `${formatCount(job.dead)} dead`) : null,
-          renderState(formatState(job)),
+          job.dead ? h("span", { class: "bad" }, t("jobs.dead", { dead: formatCount(job.dead) })) : null,
+          renderState(readState(job)),
           h("span", { class: "muted when" }, renderTime(job.created_at)),
         ),
       ),

@@ -29,21 +29,23 @@ import { renderKey } from "./parts.js";
 import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
 import { session } from "./session.js";
 import { renderEmptyState, renderFailure, renderLoading, reportError } from "./states.js";
+import { LANGUAGE, translateWord } from "./texts.js";
 import { theme } from "./theme.js";
+import { t } from "./texts.js";
 
 const PAGES = [
-  ["overview", "Overview", "o"],
-  ["inbox", "Inbox", "i"],
-  ["playbooks", "Playbooks", "p"],
-  ["review", "Review", "r"],
-  ["search", "Search", "s"],
-  ["learn", "Learn", "l"],
-  ["trajectories", "Trajectories", "t"],
-  ["evidence", "Evidence", "v"],
-  ["executions", "Executions", "e"],
-  ["leaderboard", "Leaderboard", "b"],
-  ["keys", "Keys", "k"],
-  ["health", "Settings", "h"],
+  ["overview", t("common.overview"), "o"],
+  ["inbox", t("common.inbox"), "i"],
+  ["playbooks", t("common.playbooks"), "p"],
+  ["review", t("common.review"), "r"],
+  ["search", t("common.search"), "s"],
+  ["learn", t("common.learn"), "l"],
+  ["trajectories", t("common.trajectories"), "t"],
+  ["evidence", t("common.evidence"), "v"],
+  ["executions", t("common.executions"), "e"],
+  ["leaderboard", t("common.leaderboard"), "b"],
+  ["keys", t("main.keys"), "k"],
+  ["health", t("common.settings"), "h"],
   ["api", "HTTP API", "a"],
 ];
 
@@ -59,7 +61,10 @@ function addRoutes() {
   addRoute("/playbooks/:dataset", bullets);
   addRoute("/playbooks/:dataset/history", history);
   for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence })) {
-    addRoute(`/${name}`, { formatTitle: () => name, openPage: createChooser(name) });
+    addRoute(`/${name}`, {
+      formatTitle: () => PAGES.find(([page]) => page === name)[1],
+      openPage: createChooser(name),
+    });
     addRoute(`/${name}/:dataset`, page);
   }
   addRoute("/trajectories/:dataset/:id", trace);
@@ -92,19 +97,19 @@ function renderNavigation() {
     "button",
     { type: "button", onclick: showHelp },
     drawIcon("help"),
-    "Keyboard",
+    t("common.keyboard"),
     h("span", { class: "hint" }, renderKey("?")),
   );
   const leave = h(
     "button",
     { type: "button", id: "sign-out", hidden: true, onclick: signOut },
     drawIcon("leave"),
-    "Sign out",
+    t("main.sign_out"),
   );
   nav.append(...links, h("div", { class: "nav-foot" }, themes, help, leave));
 }
 
-const formatTheme = () => `Theme: ${theme.choice}`;
+const formatTheme = () => t("main.theme", { choice: translateWord(theme.choice) });
 
 function changeTheme() {
   theme.next();
@@ -124,8 +129,8 @@ function bindPageKeys() {
   }));
   bindKeys([
     ...pages,
-    { keys: "?", what: "these keys", run: showHelp },
-    { keys: "t", what: "change the theme", run: changeTheme },
+    { keys: "?", what: t("main.these_keys"), run: showHelp },
+    { keys: "t", what: t("main.change_the_theme"), run: changeTheme },
   ]);
 }
 
@@ -136,12 +141,12 @@ async function showPage() {
   const { signal } = leaving;
   const { page, params, query, parts } = readRoute();
   if (!parts.length) return replaceRoute(["overview"]);
-  document.title = page ? `${page.formatTitle(params)} · hansei` : "hansei";
+  document.title = page ? t("main.hansei", { params: page.formatTitle(params) }) : "hansei";
   markPage(parts[0]);
   try {
     const opened = page
       ? page.openPage({ params, query, signal })
-      : renderEmptyState("There is no such page", "The address may be mistyped.");
+      : renderEmptyState(t("main.there_is_no_such_page"), t("main.the_address_may_be_mistyped"));
     if (opened instanceof Promise) fillElement(main, renderLoading());
     const shown = await opened;
     if (!signal.aborted && shown) fillElement(main, shown);
@@ -167,7 +172,7 @@ function askForToken() {
   leaving.abort();
   const refused = session.signedIn;
   session.signOut();
-  document.title = "Sign in · hansei";
+  document.title = t("main.sign_in_hansei");
   fillElement(main, renderSignIn(showPage, refused));
 }
 
@@ -177,8 +182,14 @@ function startPage() {
   renderNavigation();
   bindPageKeys();
   onUnauthorized.call = askForToken;
-  document.getElementById("menu").append(drawIcon("menu"));
-  document.getElementById("skip").addEventListener("click", (event) => {
+  document.documentElement.lang = LANGUAGE;
+  nav.setAttribute("aria-label", t("main.pages"));
+  const menu = document.getElementById("menu");
+  menu.setAttribute("aria-label", t("main.menu"));
+  menu.append(drawIcon("menu"));
+  const skip = document.getElementById("skip");
+  skip.textContent = t("main.skip_to_the_page");
+  skip.addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
   });

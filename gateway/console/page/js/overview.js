@@ -6,11 +6,12 @@ import { formatPoints, isCompared } from "./effects.js";
 import { formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
 import { renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
+import { t } from "./texts.js";
 
 const TOP = 5;
 const ARMS = [
-  ["with", "With the playbook", "with_playbook"],
-  ["without", "Without it", "without_playbook"],
+  ["with", t("overview.with_the_playbook"), "with_playbook"],
+  ["without", t("common.without_it"), "without_playbook"],
 ];
 
 const renderPanel = (title, ...children) =>
@@ -27,8 +28,12 @@ const renderTotal = (name, value, text) =>
 
 /** A share with its interval as a sentence; a dash if there is nothing to divide by. */
 export function describeShare({ lower, upper, trajectories }) {
-  if (!Number(trajectories)) return "no trajectory with a known outcome";
-  return `${formatPercent(lower)} to ${formatPercent(upper)}, of ${formatPlural(trajectories, "trajectory")}`;
+  if (!Number(trajectories)) return t("overview.no_trajectory_with_a_known");
+  return t("overview.95_interval_to", {
+    lower: formatPercent(lower),
+    upper: formatPercent(upper),
+    trajectories: formatPlural(trajectories, "trajectory"),
+  });
 }
 
 const formatShare = ({ share, trajectories }) => (Number(trajectories) ? formatPercent(share) : "–");
@@ -36,27 +41,35 @@ const formatShare = ({ share, trajectories }) => (Number(trajectories) ? formatP
 /** The numbers of the dataset in one row. */
 export function renderTotals(overview, lift, bullets) {
   const active = bullets.filter(({ state }) => state !== "BULLET_STATE_RETIRED").length;
-  const arms = ARMS.map(([, name, field]) => {
+  const arms = [
+    [t("overview.success_with_the_playbook"), "with_playbook"],
+    [t("overview.success_without_it"), "without_playbook"],
+  ].map(([name, field]) => {
     const rate = overview?.[field].success_rate;
-    return rate ? renderTotal(`Success ${name.toLowerCase()}`, formatShare(rate), describeShare(rate)) : null;
+    return rate ? renderTotal(name, formatShare(rate), describeShare(rate)) : null;
   });
   const counted = overview && sumGroups(overview, "trajectories");
   return h(
     "dl",
     { class: "totals" },
-    overview ? renderTotal("Trajectories", formatCount(counted), "in the archive, of the newest 90 days") : null,
+    overview ? renderTotal(t("common.trajectories"), formatCount(counted), t("overview.in_the_archive_of_the")) : null,
     arms,
     renderLift(lift),
-    renderTotal("Bullets", formatCount(active), "served to agents"),
+    renderTotal(t("common.bullets"), formatCount(active), t("overview.served_to_agents")),
   );
 }
 
 function renderLift(lift) {
   const effect = lift?.lift;
-  if (!effect || !isCompared(effect)) return renderTotal("Effect of the playbook", "–", "not measured: no trials yet");
+  if (!effect || !isCompared(effect))
+    return renderTotal(t("overview.effect_of_the_playbook"), "–", t("overview.not_measured_no_trials_yet"));
   const { difference, lower, upper } = effect;
-  const text = `95 % interval ${formatPoints(lower)} to ${formatPoints(upper)} points, measured at random`;
-  return renderTotal("Effect of the playbook", `${formatPoints(difference)} points`, text);
+  const text = t("overview.95_interval_to_points_measured", { lower: formatPoints(lower), upper: formatPoints(upper) });
+  return renderTotal(
+    t("overview.effect_of_the_playbook"),
+    t("common.points", { difference: formatPoints(difference) }),
+    text,
+  );
 }
 
 const sumGroups = (overview, field) =>
@@ -64,10 +77,10 @@ const sumGroups = (overview, field) =>
 
 /** Trajectories and their success by day. */
 export function renderOutcomes(overview, lift) {
-  const title = "Trajectories and success by day";
-  if (!overview) return renderPanel(title, h("p", { class: "muted" }, "The evidence service cannot be reached."));
+  const title = t("overview.trajectories_and_success_by_day");
+  if (!overview) return renderPanel(title, h("p", { class: "muted" }, t("overview.the_evidence_service_cannot_be")));
   if (!overview.days.length)
-    return renderPanel(title, h("p", { class: "muted" }, "No trajectory is in the archive yet."));
+    return renderPanel(title, h("p", { class: "muted" }, t("overview.no_trajectory_is_in_the")));
   const days = overview.days.map(({ date, with_playbook: served, without_playbook: others }) => ({
     at: Date.parse(date),
     parts: [
@@ -94,18 +107,20 @@ export function renderOutcomes(overview, lift) {
     title,
     drawDayBars({
       days,
-      label: `Trajectories by day: ${formatPlural(sumGroups(overview, "trajectories"), "trajectory")}.`,
+      label: t("overview.trajectories_by_day", {
+        overview: formatPlural(sumGroups(overview, "trajectories"), "trajectory"),
+      }),
     }),
     renderLegend([
-      ["succeeded", "Success"],
-      ["failed", "Failure"],
-      ["unknown", "Unknown"],
+      ["succeeded", t("common.success")],
+      ["failed", t("common.failure")],
+      ["unknown", t("common.unknown")],
     ]),
     series.length
       ? [
           drawTimeChart({
             series,
-            label: `Success rate by day. ${sentences.join(" ")}`,
+            label: t("overview.success_rate_by_day", { value: sentences.join(" ") }),
             format: formatPercent,
             most: 1,
           }),
@@ -113,12 +128,7 @@ export function renderOutcomes(overview, lift) {
         ]
       : null,
     sentences.map((text) => h("p", { class: "muted" }, text)),
-    h(
-      "p",
-      { class: "muted" },
-      lift?.conclusion ||
-        "Trajectories with and without bullets may differ in their tasks; only trials measure the effect of the playbook.",
-    ),
+    h("p", { class: "muted" }, lift?.conclusion || t("overview.trajectories_with_and_without_bullets")),
   );
 }
 
@@ -133,12 +143,16 @@ export function renderGrowth(revisions, link) {
   const first = points[0];
   const last = points.at(-1);
   const change = formatSigned(last.y - first.y);
-  const text = `${formatPlural(last.y, "bullet")} now, ${change} in the last ${formatPlural(points.length, "revision")}.`;
+  const text = t("overview.now_in_the_last", {
+    y: formatPlural(last.y, "bullet"),
+    change,
+    length: formatPlural(points.length, "revision"),
+  });
   return renderPanel(
-    "Growth of the playbook",
+    t("overview.growth_of_the_playbook"),
     drawTimeChart({
       series: [{ kind: "with", name: "Bullets", points }],
-      label: `Bullets by revision: ${text}`,
+      label: t("overview.bullets_by_revision", { text }),
       format: formatCount,
     }),
     h("p", { class: "muted" }, text, " ", link),
@@ -157,11 +171,14 @@ export function renderTopBullets(dataset, bullets, effects) {
       list.map((bullet) => renderTopBullet(dataset, bullet, measured.get(bullet.id))),
     );
   if (!helpful.length && !harmful.length)
-    return renderPanel("Bullets that helped and harmed most", h("p", { class: "muted" }, "No bullet has votes yet."));
+    return renderPanel(
+      t("overview.bullets_that_helped_and_harmed"),
+      h("p", { class: "muted" }, t("overview.no_bullet_has_votes_yet")),
+    );
   return renderPanel(
-    "Bullets that helped and harmed most",
-    helpful.length ? [h("h3", null, "Most helpful votes"), draw(helpful)] : null,
-    harmful.length ? [h("h3", null, "Most harmful votes"), draw(harmful)] : null,
+    t("overview.bullets_that_helped_and_harmed"),
+    helpful.length ? [h("h3", null, t("overview.most_helpful_votes")), draw(helpful)] : null,
+    harmful.length ? [h("h3", null, t("overview.most_harmful_votes")), draw(harmful)] : null,
   );
 }
 
@@ -177,16 +194,18 @@ function renderTopBullet(dataset, bullet, effect) {
     "li",
     null,
     h("a", { class: "line", href: formatLink(["playbooks", dataset], { bullet: bullet.id }) }, bullet.content),
-    known ? h("span", { class: "muted number" }, `${formatPoints(effect.difference)} points`) : null,
+    known
+      ? h("span", { class: "muted number" }, t("common.points", { difference: formatPoints(effect.difference) }))
+      : null,
     renderVotes(bullet),
   );
 }
 
 /** Trajectories that repeat a known error, with the playbook and without it, and the estimate of prevented ones. */
 export function renderErrors(overview) {
-  const title = "Repeated and prevented errors";
+  const title = t("overview.repeated_and_prevented_errors");
   if (!overview || !sumGroups(overview, "trajectories"))
-    return renderPanel(title, h("p", { class: "muted" }, "No trajectory is in the archive yet."));
+    return renderPanel(title, h("p", { class: "muted" }, t("overview.no_trajectory_is_in_the")));
   const rows = ARMS.map(([, name, field]) => {
     const { counts, repeated_error_rate: rate } = overview[field];
     const cells = [counts.trajectories, counts.with_errors, counts.with_repeated_errors].map(formatCount);
@@ -197,16 +216,18 @@ export function renderErrors(overview) {
       [...cells, formatShare(rate)].map((value) => h("td", { class: "number" }, value)),
     );
   });
-  const names = ["", "Trajectories", "With an error", "Repeat a known error", "Share"];
+  const names = [
+    "",
+    t("common.trajectories"),
+    t("overview.with_an_error"),
+    t("overview.repeat_a_known_error"),
+    t("overview.share"),
+  ];
   return renderPanel(
     title,
-    renderTable("Errors with and without the playbook", names, rows),
+    renderTable(t("overview.errors_with_and_without_the"), names, rows),
     h("p", null, describePrevented(overview)),
-    h(
-      "p",
-      { class: "muted" },
-      "A repeated error has the signature of an error in an earlier trajectory. The estimate compares trajectories that were not assigned at random.",
-    ),
+    h("p", { class: "muted" }, t("overview.a_repeated_error_has_the")),
   );
 }
 
@@ -214,21 +235,26 @@ export function renderErrors(overview) {
 export function describePrevented({ with_playbook: served, without_playbook: others }) {
   const [ours, theirs] = [served.repeated_error_rate, others.repeated_error_rate];
   const number = Number(ours.trajectories);
-  if (!number || !Number(theirs.trajectories))
-    return "Prevented errors cannot be estimated: trajectories with and without bullets are both needed.";
+  if (!number || !Number(theirs.trajectories)) return t("overview.prevented_errors_cannot_be_estimated");
   const difference = theirs.share - ours.share;
   const below = Math.hypot(theirs.share - theirs.lower, ours.upper - ours.share);
   const above = Math.hypot(theirs.upper - theirs.share, ours.share - ours.lower);
   const [value, low, high] = [difference, difference - below, difference + above].map((share) =>
     formatSigned(Math.round(share * number)),
   );
-  return `Prevented with the playbook, estimated: ${value} repeated errors (95 % interval ${low} to ${high}).`;
+  return t("overview.prevented_with_the_playbook_estimated", { value, low, high });
 }
 
 /** Trajectories and success of each agent; tokens and cost are not recorded. */
 export function renderAgents(dataset, overview) {
   if (!overview?.agents.length) return null;
-  const names = ["Agent", "Trajectories", "Success with the playbook", "Success without it", "Steps"];
+  const names = [
+    t("common.agent"),
+    t("common.trajectories"),
+    t("overview.success_with_the_playbook"),
+    t("overview.success_without_it"),
+    t("common.steps"),
+  ];
   const rows = overview.agents.map(({ agent, with_playbook: served, without_playbook: others }) => {
     const sum = (field) => formatCount(Number(served.counts[field]) + Number(others.counts[field]));
     const cells = [
@@ -245,15 +271,17 @@ export function renderAgents(dataset, overview) {
     );
   });
   return renderPanel(
-    "Agents",
-    renderTable("Agents", names, rows),
-    h("p", { class: "muted" }, "Tokens and cost of agents are unknown: trajectories do not record them."),
+    t("common.agents"),
+    renderTable(t("overview.success_by_agent"), names, rows),
+    h("p", { class: "muted" }, t("overview.tokens_and_cost_of_agents")),
   );
 }
 
 /** A table in a region that scrolls sideways; all columns but the first are numbers. */
 export function renderTable(label, names, rows) {
-  const heads = names.map((name, i) => h("th", { scope: "col", class: i ? "number" : "" }, name));
+  const heads = names.map((name, i) =>
+    h(i || name ? "th" : "td", { scope: i || name ? "col" : null, class: i ? "number" : "" }, name),
+  );
   return h(
     "div",
     { class: "wide", role: "region", "aria-label": label, tabindex: "0" },

@@ -1,7 +1,9 @@
 /** Small elements that several pages share. */
 
 import { h } from "./dom.js";
-import { formatAge, formatCount, formatTime, formatPercent, formatScore, formatEnum } from "./format.js";
+import { formatAge, formatCount, formatTime, formatPercent, formatScore, formatEnum, readEnum } from "./format.js";
+import { translateWord } from "./texts.js";
+import { t } from "./texts.js";
 
 const STATE_KINDS = {
   success: "good",
@@ -34,13 +36,14 @@ const STATE_KINDS = {
   refused: "bad",
 };
 
-/** A state as a word, with its colour. */
-export const renderState = (name) => h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, name);
+/** A state as the reader's word, with its colour; `name` is the state in code. */
+export const renderState = (name) =>
+  h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, translateWord(name));
 
 export const renderChip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
 
 export const renderDelta = (type) =>
-  renderChip(formatEnum(type, "DELTA_TYPE_"), `delta-${formatEnum(type, "DELTA_TYPE_")}`);
+  renderChip(formatEnum(type, "DELTA_TYPE_"), `delta-${readEnum(type, "DELTA_TYPE_")}`);
 
 export const renderTime = (timestamp) =>
   timestamp ? h("time", { datetime: timestamp, title: formatTime(timestamp) }, formatAge(timestamp)) : null;
@@ -49,15 +52,20 @@ export const renderTime = (timestamp) =>
 export function renderVotes({ helpful, harmful }) {
   const up = h(
     "span",
-    { class: Number(helpful) ? "good" : "muted", title: "helpful votes" },
+    { class: Number(helpful) ? "good" : "muted", title: t("parts.helpful_votes") },
     `▲ ${formatCount(helpful)}`,
   );
   const down = h(
     "span",
-    { class: Number(harmful) ? "bad" : "muted", title: "harmful votes" },
+    { class: Number(harmful) ? "bad" : "muted", title: t("parts.harmful_votes") },
     `▼ ${formatCount(harmful)}`,
   );
-  return h("span", { class: "votes", role: "img", "aria-label": `${helpful} helpful, ${harmful} harmful` }, up, down);
+  return h(
+    "span",
+    { class: "votes", role: "img", "aria-label": t("parts.helpful_harmful", { helpful, harmful }) },
+    up,
+    down,
+  );
 }
 
 /** A value from 0 to 1 as a bar, with the number beside it. */

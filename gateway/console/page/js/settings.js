@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { readAbout } from "./endpoints.js";
 import { renderFacts } from "./parts.js";
 import { loadPart } from "./states.js";
+import { t } from "./texts.js";
 
 /** Returns the facts about the gateway; `models` are the embedding models of the indexes, when they are read. */
 export function renderSettings(signal, models) {
@@ -21,17 +22,11 @@ function renderAbout({ version, llm_provider: provider, llm_model: model, data_d
   const isOffline = provider === "offline";
   return [
     renderFacts([
-      ["Version", version || "unknown"],
-      ["Chat model", isOffline ? "none: the agents work by rules" : `${model} (${provider})`],
-      ["Embedding model", models.join(", ") || "not used yet"],
-      ["Data", folder ? h("span", { class: "mono" }, folder) : "known to the operator of the gateway"],
+      [t("settings.version"), version || "unknown"],
+      [t("settings.chat_model"), isOffline ? t("settings.none_the_agents_work_by") : `${model} (${provider})`],
+      [t("common.embedding_model"), models.join(", ") || t("settings.not_used_yet")],
+      [t("settings.data"), folder ? h("span", { class: "mono" }, folder) : t("settings.known_to_the_operator_of")],
     ]),
-    isOffline
-      ? h(
-          "p",
-          { class: "muted" },
-          "With a model, lessons are worded better and more errors are explained: set LLM_PROVIDER and LLM_MODEL, and start hansei again.",
-        )
-      : null,
+    isOffline ? h("p", { class: "muted" }, t("settings.with_a_model_lessons_are")) : null,
   ];
 }

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { renderTabList } from "./parts.js";
 import { showToast } from "./states.js";
+import { t } from "./texts.js";
 
 export const EXAMPLE_DATASET = "devtools";
 
@@ -20,13 +21,13 @@ const writeCurl = () => `curl ${location.origin}/v1/search \\
 /** Returns the ways to connect an agent as tabs. */
 export function renderSnippets() {
   const snippets = [
-    ["Claude Code", "Lessons at each prompt, learning after each session.", CLAUDE],
-    ["Python", "Lessons for a task, from your own agent.", PYTHON],
-    ["MCP", "An entry in the settings of any MCP client.", MCP],
-    ["curl", "The same over HTTP.", writeCurl()],
+    [t("snippets.claude_code"), t("snippets.lessons_at_each_prompt_learning"), CLAUDE],
+    ["Python", t("snippets.lessons_for_a_task_from"), PYTHON],
+    ["MCP", t("snippets.an_entry_in_the_settings"), MCP],
+    ["curl", t("snippets.the_same_over_http"), writeCurl()],
   ];
   return renderTabList(
-    "Ways to connect an agent",
+    t("snippets.ways_to_connect_an_agent"),
     snippets.map(([name, text, code]) => [name, [h("p", { class: "muted" }, text), renderSnippet(name, code)]]),
   );
 }
@@ -36,11 +37,15 @@ export function renderSnippet(name, code) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(code);
-      showToast("Copied.");
+      showToast(t("snippets.copied"));
     } catch {
-      showToast("The browser does not allow copying; select the text instead.", "bad");
+      showToast(t("snippets.the_browser_does_not_allow"), "bad");
     }
   };
-  const button = h("button", { type: "button", "aria-label": `Copy ${name}`, onclick: copy }, "Copy");
+  const button = h(
+    "button",
+    { type: "button", "aria-label": t("snippets.copy", { name }), onclick: copy },
+    t("snippets.copy_2"),
+  );
   return h("div", { class: "snippet" }, h("pre", { class: "output", tabindex: "0", "aria-label": name }, code), button);
 }

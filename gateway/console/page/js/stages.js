@@ -4,11 +4,12 @@ import { fillElement, h } from "./dom.js";
 import { formatPlural, formatEnum } from "./format.js";
 import { renderChip, renderDelta as deltaChip } from "./parts.js";
 import { formatLink } from "./router.js";
+import { t } from "./texts.js";
 
 const STAGES = [
-  ["LEARN_STAGE_LOADED", "Read the playbook"],
-  ["LEARN_STAGE_REFLECTED", "Reflect: find errors and their causes"],
-  ["LEARN_STAGE_CURATED", "Curate: small edits of the playbook"],
+  ["LEARN_STAGE_LOADED", t("stages.read_the_playbook")],
+  ["LEARN_STAGE_REFLECTED", t("stages.reflect_find_errors_and_their")],
+  ["LEARN_STAGE_CURATED", t("stages.curate_small_edits_of_the")],
 ];
 
 /** The stages of one `Learn` call; each is filled in when it ends. */
@@ -52,7 +53,11 @@ function renderReflection({ insights, attribution, bullet_evaluations: evaluatio
     ? h(
         "p",
         { class: "text" },
-        `Went wrong at step ${attribution.step}${attribution.agent ? ` (${attribution.agent})` : ""}: ${attribution.reason}`,
+        t("stages.went_wrong_at_step", {
+          step: attribution.step,
+          agent: attribution.agent ? ` (${attribution.agent})` : "",
+          reason: attribution.reason,
+        }),
       )
     : null;
   const cards = insights.map((content) =>
@@ -73,20 +78,20 @@ function renderReflection({ insights, attribution, bullet_evaluations: evaluatio
     blame,
     cards,
     tags.length ? h("ul", { class: "plain" }, tags) : null,
-    h("p", { class: "muted" }, `Reflected by ${model || "rules"}.`),
+    h("p", { class: "muted" }, t("stages.reflected_by", { model: model || "rules" })),
   ];
 }
 
 function renderInsight(content) {
   const rows = [
-    ["Error", content.error_identification],
-    ["Why", content.root_cause_analysis],
-    ["Correct approach", content.correct_approach],
+    [t("stages.error"), content.error_identification],
+    [t("common.why"), content.root_cause_analysis],
+    [t("stages.correct_approach"), content.correct_approach],
   ].filter(([, text]) => text);
   return h(
     "details",
     null,
-    h("summary", null, "Reasoning"),
+    h("summary", null, t("common.reasoning")),
     rows.map(([name, text]) => h("p", { class: "text" }, h("b", null, `${name}: `), text)),
   );
 }
@@ -110,20 +115,24 @@ function renderCuration(dataset, { revision, operations, pending, conflicts, sav
     ? h(
         "p",
         null,
-        `${formatPlural(pending.length, "change")} wait for review: `,
-        h("a", { href: formatLink(["review", dataset]) }, "review"),
+        t("stages.wait_for_review", { length: formatPlural(pending.length, "change") }),
+        h("a", { href: formatLink(["review", dataset]) }, t("stages.review")),
         ".",
       )
     : null;
   const lost = conflicts.length
-    ? h("p", null, `${formatPlural(conflicts.length, "edit")} not applied because of newer changes.`)
+    ? h("p", null, t("stages.not_applied_because_of_newer", { length: formatPlural(conflicts.length, "edit") }))
     : null;
   const outcome = saved
     ? h(
         "p",
         { class: "muted" },
-        "Held by ",
-        h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+        t("stages.held_by"),
+        h(
+          "a",
+          { href: formatLink(["playbooks", dataset, "history"], { revision }) },
+          t("common.revision_2", { revision }),
+        ),
         ".",
       )
     : h("p", { class: "bad" }, error);

@@ -2,13 +2,14 @@
 
 import { ApiError } from "./api.js";
 import { fillElement, h } from "./dom.js";
+import { t } from "./texts.js";
 
 /** Placeholder lines; screen readers read them as "Loading". */
 export function renderLoading(lines = 6) {
   const bars = Array.from({ length: lines }, (_, i) =>
     h("div", { class: "bone", style: { width: `${92 - ((i * 17) % 45)}%` } }),
   );
-  return h("div", { class: "state-loading", role: "status", "aria-label": "Loading" }, bars);
+  return h("div", { class: "state-loading", role: "status", "aria-label": t("states.loading") }, bars);
 }
 
 /** Shows that the part is empty, with the reason and the next actions. */
@@ -21,12 +22,12 @@ export function renderEmptyState(title, text, ...actions) {
 export function renderFailure(error, retry) {
   const reason = error.reason ? h("p", { class: "mono muted" }, error.reason) : null;
   const again = retry
-    ? h("div", { class: "actions" }, h("button", { type: "button", onclick: retry }, "Try again"))
+    ? h("div", { class: "actions" }, h("button", { type: "button", onclick: retry }, t("states.try_again")))
     : null;
   return h(
     "div",
     { class: "state state-failed", role: "alert" },
-    h("p", { class: "state-title" }, "The request failed"),
+    h("p", { class: "state-title" }, t("states.the_request_failed")),
     h("p", null, error.message),
     reason,
     again,
@@ -50,7 +51,7 @@ export async function loadPart(container, signal, ask, draw) {
     const isMissing = error.reason === "DATASET_NOT_FOUND";
     fillElement(
       container,
-      isMissing ? renderEmptyState("No such dataset", error.message) : renderFailure(error, again),
+      isMissing ? renderEmptyState(t("states.no_such_dataset"), error.message) : renderFailure(error, again),
     );
   } finally {
     container.removeAttribute("aria-busy");

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { formatLink } from "./router.js";
+import { t } from "./texts.js";
 
 const formatTrajectoryLink = (dataset, id, step) => formatLink(["trajectories", dataset, id], { step });
 
@@ -20,10 +21,10 @@ export function renderSourceLinks(dataset, sources) {
 }
 
 function renderStepLinks(dataset, id, steps) {
-  const label = steps.length === 1 ? " step " : " steps ";
+  const label = ` ${steps.length === 1 ? t("steps.step") : t("steps.steps")} `;
   const links = steps.map((step, i) => [
     i ? ", " : null,
-    h("a", { href: formatTrajectoryLink(dataset, id, step), "aria-label": `step ${step} of ${id}` }, step),
+    h("a", { href: formatTrajectoryLink(dataset, id, step), "aria-label": t("steps.step_of", { step, id }) }, step),
   ]);
   return h("span", { class: "muted" }, label, links);
 }

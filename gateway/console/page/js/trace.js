@@ -3,12 +3,13 @@
 import { h } from "./dom.js";
 import { formatCount } from "./format.js";
 import { renderChip, renderState } from "./parts.js";
+import { t } from "./texts.js";
 
 const SPEAKERS = {
-  STEP_ROLE_SYSTEM: "System",
-  STEP_ROLE_USER: "User",
-  STEP_ROLE_ASSISTANT: "Agent",
-  STEP_ROLE_TOOL: "Tool result",
+  STEP_ROLE_SYSTEM: t("trace.system"),
+  STEP_ROLE_USER: t("trace.user"),
+  STEP_ROLE_ASSISTANT: t("common.agent"),
+  STEP_ROLE_TOOL: t("trace.tool_result"),
 };
 /** Longer texts are cut until the reader asks for the rest. */
 const LONG = 3000;
@@ -24,7 +25,7 @@ export function renderLongText(text, kind) {
   const button = h(
     "button",
     { type: "button", class: "rest", onclick: showAll },
-    `Show all ${formatCount(text.length)} characters`,
+    t("trace.show_all_characters", { length: formatCount(text.length) }),
   );
   return h("div", null, shown, button);
 }
@@ -39,22 +40,22 @@ export function drawStep({ role, name, content, tool_calls: toolCalls }, { index
       "div",
       { class: "card-head" },
       h("span", { class: "number" }, address),
-      h("span", { class: "strong" }, SPEAKERS[role] ?? "Unknown"),
+      h("span", { class: "strong" }, SPEAKERS[role] ?? t("common.unknown")),
       name ? renderChip(name) : null,
-      calls ? h("span", { class: "muted" }, "for the call of ", calls) : null,
+      calls ? h("span", { class: "muted" }, t("trace.for_the_call_of"), calls) : null,
       error ? renderState("error") : null,
     ),
     content
       ? renderLongText(content, isTool ? "text mono" : "text")
       : isTool
-        ? h("p", { class: "muted" }, "No output.")
+        ? h("p", { class: "muted" }, t("trace.no_output"))
         : null,
     toolCalls.map(drawCall),
     learned.length
       ? h(
           "div",
           { class: "learned-here" },
-          h("span", { class: "muted" }, "Learned from this step"),
+          h("span", { class: "muted" }, t("trace.learned_from_this_step")),
           h(
             "ul",
             { class: "plain" },
@@ -69,8 +70,8 @@ function drawCall({ name, arguments: written }) {
   return h(
     "div",
     { class: "call" },
-    h("p", null, h("span", { class: "muted" }, "Calls "), h("span", { class: "mono strong" }, name)),
-    written ? renderLongText(indentJson(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
+    h("p", null, h("span", { class: "muted" }, t("trace.calls")), h("span", { class: "mono strong" }, name)),
+    written ? renderLongText(indentJson(written), "text mono") : h("p", { class: "muted" }, t("trace.no_arguments")),
   );
 }
 

@@ -5,6 +5,7 @@ import { fillElement, h } from "../dom.js";
 import { renderChip, renderHead } from "../parts.js";
 import { session } from "../session.js";
 import { loadPart } from "../states.js";
+import { t } from "../texts.js";
 
 const DOCUMENT = "/openapi.json";
 const MAX_DEPTH = 4;
@@ -71,10 +72,10 @@ class ApiPages {
       inputs.map(([parameter, field]) =>
         h("label", { class: "field" }, `${parameter.name} (${parameter.in})`, field, parameter.description ?? ""),
       ),
-      body && h("label", { class: "field" }, `Body, ${type}`, body),
-      content && type === JSON_TYPE && this.renderFields("Fields of the body", content.schema),
+      body && h("label", { class: "field" }, t("api.body", { type }), body),
+      content && type === JSON_TYPE && this.renderFields(t("api.fields_of_the_body"), content.schema),
       this.renderResponses(operation),
-      h("div", { class: "actions" }, h("button", { class: "primary" }, "Send request")),
+      h("div", { class: "actions" }, h("button", { class: "primary" }, t("api.send_request"))),
       output,
     );
     form.addEventListener("submit", (event) => {
@@ -95,7 +96,9 @@ class ApiPages {
 
   renderResponses({ responses }) {
     const schema = Object.values(responses["200"]?.content ?? {})[0]?.schema;
-    return schema && this.renderFields("Fields of the response", schema.properties?.data?.contentSchema ?? schema);
+    return (
+      schema && this.renderFields(t("api.fields_of_the_response"), schema.properties?.data?.contentSchema ?? schema)
+    );
   }
 
   resolveSchema(schema) {
@@ -134,21 +137,21 @@ class ApiPages {
 
   renderList(schema) {
     const entries = Object.entries(schema.properties ?? {});
-    if (!entries.length) return h("p", { class: "muted" }, "No fields.");
+    if (!entries.length) return h("p", { class: "muted" }, t("api.no_fields"));
     return h(
       "ul",
       null,
       entries.map(([name, field]) => {
         const inner = this.resolveSchema(field.items ?? field);
-        const required = schema.required?.includes(name) ? ", required" : "";
-        const kind = `${field.items ? "list of " : ""}${inner.enum ? inner.enum.join(" | ") : (inner.type ?? "any")}`;
+        const required = schema.required?.includes(name) ? t("api.required") : "";
+        const kind = `${field.items ? t("api.list_of") : ""}${inner.enum ? inner.enum.join(" | ") : (inner.type ?? "any")}`;
         return h(
           "li",
           null,
           h("span", { class: "mono" }, name),
           h("span", { class: "muted" }, ` ${kind}${required}. `),
           field.description ?? "",
-          inner.properties ? this.renderFields(`Fields of ${name}`, inner) : null,
+          inner.properties ? this.renderFields(t("api.fields_of", { name }), inner) : null,
         );
       }),
     );
@@ -167,7 +170,7 @@ class ApiPages {
     }
     const content = body && (body.type === "file" ? body.files[0] : body.value);
     const init = { method: verb, headers, body: content, signal: this.signal, credentials: "omit", cache: "no-store" };
-    fillElement(output, "Sent; no response yet.");
+    fillElement(output, t("api.sent_no_response_yet"));
     try {
       const response = await fetch(`${url}${query.size ? `?${query}` : ""}`, init);
       fillElement(output, `${response.status} ${response.statusText}\n`);
@@ -175,7 +178,7 @@ class ApiPages {
       if (isJson) output.append(JSON.stringify(await response.json(), null, 2));
       else for await (const text of response.body.pipeThrough(new TextDecoderStream())) output.append(text);
     } catch (error) {
-      if (!this.signal.aborted) fillElement(output, `The request failed: ${error.message}`);
+      if (!this.signal.aborted) fillElement(output, t("api.the_request_failed", { message: error.message }));
     }
   }
 }

@@ -14,12 +14,13 @@ import {
   formatEvidence,
 } from "../effects.js";
 import { listBulletRevisions, readEffectHistory, listEffects } from "../endpoints.js";
-import { formatCount, formatPlural, formatEnum } from "../format.js";
+import { formatCount, formatPlural, formatEnum, readEnum } from "../format.js";
 import { drawIcon } from "../icons.js";
 import { renderChip, renderConfidence, renderFacts, renderState, renderVotes, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
 import { renderEmptyState, loadPart } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
+import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 10_000;
@@ -48,7 +49,13 @@ export function renderBullet(dataset, bullet, signal, close, current) {
       bullet.state === "BULLET_STATE_RETIRED" ? renderState("retired") : renderState("active"),
       h(
         "button",
-        { type: "button", class: "quiet end", "aria-label": "Close", title: "Close (Esc)", onclick: close },
+        {
+          type: "button",
+          class: "quiet end",
+          "aria-label": t("common.close"),
+          title: t("bullet.close_esc"),
+          onclick: close,
+        },
         drawIcon("close"),
       ),
     ),
@@ -57,27 +64,35 @@ export function renderBullet(dataset, bullet, signal, close, current) {
       ? h(
           "div",
           { class: "actions" },
-          h("button", { type: "button", onclick: () => editBullet(dataset, bullet) }, "Edit…"),
+          h("button", { type: "button", onclick: () => editBullet(dataset, bullet) }, t("bullet.edit")),
           h(
             "button",
             { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HELPFUL") },
-            "It helped…",
+            t("bullet.it_helped"),
           ),
           h(
             "button",
             { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HARMFUL") },
-            "It harmed…",
+            t("bullet.it_harmed"),
           ),
           bullet.state === "BULLET_STATE_RETIRED"
-            ? h("button", { type: "button", onclick: () => restoreBullet(dataset, bullet, true) }, "Add again…")
+            ? h(
+                "button",
+                { type: "button", onclick: () => restoreBullet(dataset, bullet, true) },
+                t("common.add_again"),
+              )
             : null,
-          h("button", { type: "button", class: "danger", onclick: () => deleteBullet(dataset, bullet) }, "Remove…"),
+          h(
+            "button",
+            { type: "button", class: "danger", onclick: () => deleteBullet(dataset, bullet) },
+            t("bullet.remove"),
+          ),
         )
       : null,
     renderBulletFacts(dataset, bullet),
-    h("h3", null, "Evidence"),
+    h("h2", null, t("common.evidence")),
     measured,
-    h("h3", null, "History"),
+    h("h2", null, t("common.history")),
     past,
   ];
 }
@@ -93,14 +108,14 @@ function renderBulletFacts(dataset, bullet) {
   const indexed =
     bullet.searchable_text === bullet.content ? null : h("span", { class: "text" }, bullet.searchable_text);
   return renderFacts([
-    ["Section", bullet.section],
-    ["Votes", renderVotes(bullet)],
-    ["Confidence", renderConfidence(bullet.confidence_score)],
-    ["Learned from", renderSources(dataset, bullet)],
-    ["Added", renderMoment(dataset, bullet.created_revision, bullet.created_at)],
-    ["Changed", renderMoment(dataset, bullet.updated_revision, bullet.updated_at)],
-    ["Keywords", keywords],
-    ["Indexed as", indexed],
+    [t("common.section"), bullet.section],
+    [t("common.votes"), renderVotes(bullet)],
+    [t("common.confidence"), renderConfidence(bullet.confidence_score)],
+    [t("common.learned_from"), renderSources(dataset, bullet)],
+    [t("bullet.added"), renderMoment(dataset, bullet.created_revision, bullet.created_at)],
+    [t("bullet.changed"), renderMoment(dataset, bullet.updated_revision, bullet.updated_at)],
+    [t("bullet.keywords"), keywords],
+    [t("bullet.indexed_as"), indexed],
   ]);
 }
 
@@ -121,23 +136,32 @@ async function readEvidence(dataset, id, signal) {
 }
 
 function renderEvidence(dataset, trial) {
-  const page = h("a", { href: formatLink(["evidence", dataset]) }, "All effects");
-  if (!trial) return h("p", { class: "muted" }, "Not measured: no session of a trial was served it. ", page);
+  const page = h("a", { href: formatLink(["evidence", dataset]) }, t("bullet.all_effects"));
+  if (!trial) return h("p", { class: "muted" }, t("bullet.not_measured_no_session_of"), page);
   const { effect, state: present, development } = trial;
   const { served, withheld } = effect;
-  const label = describeCurve("Success with the bullet less success without it", development);
+  const label = describeCurve(t("bullet.success_with_the_bullet_less"), development);
   const both = isCompared(effect);
   return [
     renderFacts([
-      ["State", renderState(formatEnum(present, "BULLET_STATE_"))],
-      ["With it", `${formatPlural(served.sessions, "session")}, success ${formatRate(served)}`],
-      ["Without it", `${formatPlural(withheld.sessions, "session")}, success ${formatRate(withheld)}`],
-      ["Difference", both ? `${formatPoints(effect.difference)} points` : null],
-      ["95 % interval", both ? drawInterval(effect) : null],
+      [t("common.state"), renderState(readEnum(present, "BULLET_STATE_"))],
       [
-        "Evidence",
+        t("common.with_it"),
+        t("bullet.success", { sessions: formatPlural(served.sessions, "session"), served: formatRate(served) }),
+      ],
+      [
+        t("common.without_it"),
+        t("bullet.success_2", { sessions: formatPlural(withheld.sessions, "session"), withheld: formatRate(withheld) }),
+      ],
+      [t("common.difference"), both ? t("common.points", { difference: formatPoints(effect.difference) }) : null],
+      [t("common.95_interval"), both ? drawInterval(effect) : null],
+      [
+        t("common.evidence"),
         both
-          ? `${formatEvidence(effect.evidence)} of ${formatCount(Math.round(trial.required_evidence))} required`
+          ? t("bullet.of_required", {
+              evidence: formatEvidence(effect.evidence),
+              required_evidence: formatCount(Math.round(trial.required_evidence)),
+            })
           : null,
       ],
     ]),
@@ -148,7 +172,7 @@ function renderEvidence(dataset, trial) {
 
 function renderSources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
+  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, t("bullet.unknown"));
 }
 
 function renderMoment(dataset, revision, time) {
@@ -156,7 +180,7 @@ function renderMoment(dataset, revision, time) {
   return h(
     "span",
     null,
-    h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+    h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, t("common.revision_2", { revision })),
     " ",
     h("span", { class: "muted" }, renderTime(time)),
   );
@@ -164,7 +188,7 @@ function renderMoment(dataset, revision, time) {
 
 /** The revisions that changed it, newest first. */
 function renderHistory(dataset, revisions, present) {
-  if (!revisions.length) return renderEmptyState("No history", "No revision in the log changed this bullet.");
+  if (!revisions.length) return renderEmptyState(t("bullet.no_history"), t("bullet.no_revision_in_the_log"));
   return h(
     "ol",
     { class: "story" },
@@ -184,7 +208,7 @@ function renderRevision(dataset, revision, present) {
       h(
         "a",
         { href: formatLink(["playbooks", dataset, "history"], { revision: revision.revision }) },
-        `revision ${revision.revision}`,
+        t("common.revision_2", { revision: revision.revision }),
       ),
       renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
       h("span", { class: "muted" }, revision.author, " · ", renderTime(revision.committed_at)),
@@ -203,26 +227,27 @@ function renderRestoreButton(dataset, { before, after }, present) {
   return h(
     "button",
     { type: "button", class: "quiet", onclick: () => restoreBullet(dataset, earlier, false) },
-    "Restore the text before this change…",
+    t("bullet.restore_the_text_before_this"),
   );
 }
 
 function renderChange({ before, after }) {
-  if (!before) return h("p", { class: "text" }, renderChip("added", "delta-add"), " ", after.content);
-  if (!after) return h("p", { class: "text" }, renderChip("removed", "delta-delete"), " ", before.content);
+  if (!before) return h("p", { class: "text" }, renderChip(translateWord("added"), "delta-add"), " ", after.content);
+  if (!after)
+    return h("p", { class: "text" }, renderChip(translateWord("removed"), "delta-delete"), " ", before.content);
   if (before.content !== after.content) return drawDiff(before.content, after.content);
-  if (before.state !== after.state) return h("p", null, "Now ", formatEnum(after.state, "BULLET_STATE_"), ".");
+  if (before.state !== after.state) return h("p", null, t("bullet.now"), formatEnum(after.state, "BULLET_STATE_"), ".");
   if (after.sources.length > before.sources.length)
-    return h("p", null, `Confirmed by another trajectory: ${formatCount(after.sources.length)} in total.`);
+    return h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }));
   return null;
 }
 
 function renderVotesCast(cast) {
   const tags = Object.groupBy(
     cast.filter(({ applied }) => applied),
-    ({ vote }) => formatEnum(vote.tag, "VOTE_TAG_"),
+    ({ vote }) => readEnum(vote.tag, "VOTE_TAG_"),
   );
   const counts = Object.entries(tags).map(([tag, all]) => formatPlural(all.length, `${tag} vote`));
   const reason = cast.map(({ vote }) => vote.reason).find(Boolean);
-  return [counts.join(", ") || "A vote that did not count", reason ? `: ${reason}` : ""].join("");
+  return [counts.join(", ") || t("bullet.a_vote_that_did_not"), reason ? `: ${reason}` : ""].join("");
 }

@@ -8,8 +8,9 @@ import { renderHead, renderTime } from "../parts.js";
 import { openRoute, formatLink } from "../router.js";
 import { renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
-export const formatTitle = () => "Playbooks";
+export const formatTitle = () => t("common.playbooks");
 
 export function openPage({ signal }) {
   const count = h("span");
@@ -23,30 +24,30 @@ export function openPage({ signal }) {
       return all.length ? renderList(all, signal) : renderEmpty();
     },
   );
-  return [renderHead("Playbooks", count), body];
+  return [renderHead(t("common.playbooks"), count), body];
 }
 
 function renderEmpty() {
   const learn = h(
     "a",
     { class: "button primary", href: formatLink(["learn", "default"]) },
-    "Learn from a first trajectory",
+    t("common.learn_from_a_first_trajectory"),
   );
-  return renderEmptyState("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
+  return renderEmptyState(t("common.no_playbook_yet"), t("common.learning_from_a_first_trajectory"), learn);
 }
 
 function renderList(all, signal) {
   const list = new VirtualList({
-    label: "Datasets",
+    label: t("datasets.datasets"),
     row: renderRow,
     onOpen: ({ name }) => openRoute(["playbooks", name]),
   });
   list.show(all);
   bindKeys(
     [
-      { keys: "j", what: "next dataset", run: () => list.move(1) },
-      { keys: "k", what: "previous dataset", run: () => list.move(-1) },
-      { keys: "Enter, o", what: "open it", run: () => list.open() },
+      { keys: "j", what: t("datasets.next_dataset"), run: () => list.move(1) },
+      { keys: "k", what: t("datasets.previous_dataset"), run: () => list.move(-1) },
+      { keys: "Enter, o", what: t("common.open_it"), run: () => list.open() },
     ],
     signal,
   );
@@ -56,6 +57,6 @@ function renderList(all, signal) {
 const renderRow = ({ name, bullets, revision, updated_at: updated }) => [
   h("span", { class: "line strong" }, name),
   h("span", { class: "row-count" }, formatPlural(bullets, "bullet")),
-  h("span", { class: "row-count wide-only" }, `revision ${revision}`),
+  h("span", { class: "row-count wide-only" }, t("common.revision_2", { revision })),
   h("span", { class: "muted when" }, renderTime(updated)),
 ];

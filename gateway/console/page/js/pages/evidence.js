@@ -24,16 +24,24 @@ import {
   readTrials,
   undoDecision,
 } from "../endpoints.js";
-import { formatCount, formatPlural, formatEnum } from "../format.js";
+import { formatCount, formatPlural, readEnum } from "../format.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
 import { runChange, loadPart, renderEmptyState } from "../states.js";
+import { t } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 200;
-const NUMBERS = ["With it", "Success", "Without", "Success", "Difference", "Evidence"];
+const NUMBERS = [
+  t("common.with_it"),
+  t("common.success"),
+  t("evidence.without"),
+  t("common.success"),
+  t("common.difference"),
+  t("common.evidence"),
+];
 
-export const formatTitle = ({ dataset }) => `Evidence ${dataset}`;
+export const formatTitle = ({ dataset }) => t("evidence.evidence", { dataset });
 
 export function openPage({ params: { dataset }, signal }) {
   lastDataset.name = dataset;
@@ -43,7 +51,7 @@ export function openPage({ params: { dataset }, signal }) {
     renderHead(
       dataset,
       [view.count, renderDatasetChoice("evidence", dataset, signal)],
-      renderDatasetTabs(dataset, "Evidence"),
+      renderDatasetTabs(dataset, t("common.evidence")),
     ),
     view.body,
   ];
@@ -95,10 +103,8 @@ class Evidence {
   draw({ status, measured, worth, development, decided, texts }) {
     fillElement(this.count, status.policy ? formatPlural(status.sessions, "session") : "");
     if (!status.policy) {
-      const text =
-        "A trial withholds bullets from some sessions at random and compares how sessions end with them and without " +
-        "them. Agents ask with Recall and report their outcomes.";
-      return renderEmptyState("No trials yet", text, this.renderStartButton());
+      const text = t("evidence.a_trial_withholds_bullets_from");
+      return renderEmptyState(t("evidence.no_trials_yet"), text, this.renderStartButton());
     }
     return [
       h("p", { class: "lead" }, worth.conclusion),
@@ -106,25 +112,31 @@ class Evidence {
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.renderStopButton() : this.renderStartButton()),
       drawLift(development),
-      h("h2", null, "Effects"),
+      h("h2", null, t("evidence.effects")),
       measured.length
         ? this.renderTable(worth.lift, measured, texts)
-        : h("p", { class: "muted" }, "No bullet was served yet."),
-      h("h2", null, "Decisions"),
-      decided.length ? this.renderTimeline(decided, texts) : h("p", { class: "muted" }, "None yet."),
+        : h("p", { class: "muted" }, t("evidence.no_bullet_was_served_yet")),
+      h("h2", null, t("evidence.decisions")),
+      decided.length ? this.renderTimeline(decided, texts) : h("p", { class: "muted" }, t("evidence.none_yet")),
     ];
   }
 
   renderTable(worth, measured, texts) {
-    const columns = ["Bullet", ...NUMBERS.slice(0, 5), "95 % interval", "Evidence", "State"];
-    const whole = worth ? [this.renderRow("The whole playbook", worth, null)] : [];
+    const columns = [
+      t("common.bullet"),
+      ...NUMBERS.slice(0, 5),
+      t("common.95_interval"),
+      t("common.evidence"),
+      t("common.state"),
+    ];
+    const whole = worth ? [this.renderRow(t("evidence.the_whole_playbook"), worth, null)] : [];
     const rows = measured.map(({ bullet_id: id, effect, state: present }) =>
-      this.renderRow(this.renderLessonLink(id, texts), effect, renderState(formatEnum(present, "BULLET_STATE_"))),
+      this.renderRow(this.renderLessonLink(id, texts), effect, renderState(readEnum(present, "BULLET_STATE_"))),
     );
     const names = columns.map((name) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "" }, name));
     return h(
       "div",
-      { class: "wide", role: "region", "aria-label": "Effects", tabindex: "0" },
+      { class: "wide", role: "region", "aria-label": t("evidence.effects"), tabindex: "0" },
       h("table", { class: "table" }, h("thead", null, h("tr", null, names)), h("tbody", null, whole, rows)),
     );
   }
@@ -154,7 +166,7 @@ class Evidence {
     return h(
       "a",
       { href: formatLink(["playbooks", this.dataset], { bullet: id }) },
-      texts.get(id) ?? `${id} (removed)`,
+      texts.get(id) ?? t("evidence.removed", { id }),
     );
   }
 
@@ -167,19 +179,22 @@ class Evidence {
         h(
           "div",
           { class: "card-head" },
-          renderState(formatEnum(decision.before, "BULLET_STATE_")),
+          renderState(readEnum(decision.before, "BULLET_STATE_")),
           "→",
-          renderState(formatEnum(decision.after, "BULLET_STATE_")),
+          renderState(readEnum(decision.after, "BULLET_STATE_")),
           h("span", { class: "muted" }, renderTime(decision.time)),
         ),
         h("p", null, this.renderLessonLink(decision.bullet_id, texts)),
         h(
           "p",
           { class: "muted" },
-          `${formatPlural(decision.effect.served.sessions, "session")} with it, ${formatCount(decision.effect.withheld.sessions)} without; ` +
-            `difference ${formatPoints(decision.effect.difference)} points` +
-            (Number(decision.revision) ? `; removed in revision ${decision.revision}` : "") +
-            (decision.undone ? "; undone" : ""),
+          t("evidence.with_it_without", {
+            sessions: formatPlural(decision.effect.served.sessions, "session"),
+            sessions2: formatCount(decision.effect.withheld.sessions),
+          }) +
+            t("evidence.difference_points", { difference: formatPoints(decision.effect.difference) }) +
+            (Number(decision.revision) ? t("evidence.removed_in_revision", { revision: decision.revision }) : "") +
+            (decision.undone ? t("evidence.undone") : ""),
         ),
         newest.get(decision.bullet_id) === decision &&
           decision.after !== "BULLET_STATE_TRIAL" &&
@@ -189,63 +204,66 @@ class Evidence {
   }
 
   renderUndoButton(decision) {
-    return h("button", { type: "button", onclick: () => this.undo(decision) }, "Undo…");
+    return h("button", { type: "button", onclick: () => this.undo(decision) }, t("evidence.undo_2"));
   }
 
   async undo({ number, revision }) {
     const answer = await askPerson({
-      title: `Undo decision ${number}?`,
-      text: Number(revision)
-        ? "The bullet is added to the playbook again, and measured from the start."
-        : "The bullet goes back on trial, and is measured from the start.",
-      confirm: "Undo",
+      title: t("evidence.undo_decision", { number }),
+      text: Number(revision) ? t("evidence.the_bullet_is_added_to") : t("evidence.the_bullet_goes_back_on"),
+      confirm: t("evidence.undo"),
     });
-    if (answer && (await runChange(() => undoDecision(this.dataset, number), "The bullet is on trial again.")))
+    if (answer && (await runChange(() => undoDecision(this.dataset, number), t("evidence.the_bullet_is_on_trial"))))
       await this.load();
   }
 
   renderStartButton() {
-    return h("button", { type: "button", class: "primary", onclick: () => this.start() }, "Start trials…");
+    return h("button", { type: "button", class: "primary", onclick: () => this.start() }, t("evidence.start_trials"));
   }
 
   renderStopButton() {
-    return h("button", { type: "button", onclick: () => this.stop() }, "Stop trials…");
+    return h("button", { type: "button", onclick: () => this.stop() }, t("evidence.stop_trials"));
   }
 
   async start() {
     const answer = await askPerson({
-      title: `Start trials of ${this.dataset}?`,
-      text: "A bullet on trial is withheld from a quarter of the sessions, and the whole playbook from another quarter.",
-      confirm: "Start",
+      title: t("evidence.start_trials_of", { dataset: this.dataset }),
+      text: t("evidence.a_bullet_on_trial_is"),
+      confirm: t("common.start"),
     });
-    if (answer && (await runChange(() => startTrials(this.dataset), "Trials are running."))) await this.load();
+    if (answer && (await runChange(() => startTrials(this.dataset), t("evidence.trials_are_running"))))
+      await this.load();
   }
 
   async stop() {
     const answer = await askPerson({
-      title: `Stop trials of ${this.dataset}?`,
-      text: "Every session gets all bullets again. What was measured and decided stays.",
-      confirm: "Stop",
+      title: t("evidence.stop_trials_of", { dataset: this.dataset }),
+      text: t("evidence.every_session_gets_all_bullets"),
+      confirm: t("evidence.stop"),
     });
-    if (answer && (await runChange(() => stopTrials(this.dataset), "Trials have stopped."))) await this.load();
+    if (answer && (await runChange(() => stopTrials(this.dataset), t("evidence.trials_have_stopped"))))
+      await this.load();
   }
 }
 
 /** What the whole playbook is worth, session by session. */
 function drawLift(history) {
-  const label = describeCurve("Success with the playbook less success without it", history);
+  const label = describeCurve(t("evidence.success_with_the_playbook_less"), history);
   return label
-    ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)]
+    ? [h("h2", null, t("evidence.worth_of_the_playbook")), h("p", { class: "muted" }, label), drawCurve(label, history)]
     : null;
 }
 
 function describeTrials({ running, sessions, sessions_without_outcome: missing }) {
-  const trialState = running ? "Trials are running." : "Trials have stopped; no further session is measured.";
+  const trialState = running ? t("evidence.trials_are_running") : t("evidence.trials_have_stopped_no_further");
   const missed = Number(missing)
-    ? ` ${formatCount(missing)} of ${formatPlural(sessions, "session")} reported no outcome.`
+    ? t("evidence.of_reported_no_outcome", {
+        missing: formatCount(missing),
+        sessions: formatPlural(sessions, "session"),
+      })
     : "";
   return trialState + missed;
 }
 
 const describeCheck = ({ name, served, withheld }) =>
-  `Nothing is decided: the ${name} are split ${formatCount(served)} to ${formatCount(withheld)}, which does not fit the policy.`;
+  t("evidence.nothing_is_decided_the_are", { name, served: formatCount(served), withheld: formatCount(withheld) });

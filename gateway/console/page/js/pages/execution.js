@@ -3,7 +3,7 @@
 import { fillElement, h } from "../dom.js";
 import { addInformation, answerQuestion, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
 import { askPerson } from "../dialog.js";
-import { formatMilliseconds, formatPercent, formatPlural, shortenText, formatEnum } from "../format.js";
+import { formatMilliseconds, formatPercent, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderEvent } from "../events.js";
 import { renderConfidence, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
@@ -11,11 +11,12 @@ import { drawPlanGraph } from "../plan.js";
 import { renderQuestion } from "../question.js";
 import { openRoute } from "../router.js";
 import { runChange, loadPart, reportError, showToast } from "../states.js";
+import { t } from "../texts.js";
 
 const ENDED = new Set(["success", "partial", "failed", "cancelled"]);
 const MOST_LINES = 500;
 
-export const formatTitle = () => "Execution";
+export const formatTitle = () => t("execution.execution");
 
 export function openPage({ params: { id }, signal }) {
   const view = new Execution(id, signal);
@@ -25,7 +26,7 @@ export function openPage({ params: { id }, signal }) {
     () => view.read(),
     () => view.draw(),
   );
-  return [renderHead("Execution", view.aside), view.body];
+  return [renderHead(t("execution.execution"), view.aside), view.body];
 }
 
 class Execution {
@@ -39,14 +40,14 @@ class Execution {
     this.log = h("ol", { class: "log" });
     bindKeys(
       [
-        { keys: "c", what: "cancel the execution", run: () => this.cancel() },
-        { keys: "i", what: "add information", run: () => this.addInformation() },
+        { keys: "c", what: t("execution.cancel_the_execution"), run: () => this.cancel() },
+        { keys: "i", what: t("execution.add_information_2_2"), run: () => this.addInformation() },
         {
           keys: "y",
-          what: "confirm the open question",
+          what: t("execution.confirm_the_open_question"),
           run: () => this.body.querySelector("[data-answer=proceed]")?.click(),
         },
-        { keys: "Escape, u", what: "back to all executions", run: () => openRoute(["executions"]) },
+        { keys: "Escape, u", what: t("execution.back_to_all_executions"), run: () => openRoute(["executions"]) },
       ],
       signal,
     );
@@ -57,7 +58,7 @@ class Execution {
   }
 
   get status() {
-    return formatEnum(this.execution.status, "EXECUTION_STATUS_");
+    return readEnum(this.execution.status, "EXECUTION_STATUS_");
   }
 
   draw() {
@@ -65,8 +66,18 @@ class Execution {
     const buttons = h(
       "div",
       { class: "actions" },
-      h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, "Cancel… ", renderKey("c")),
-      h("button", { type: "button", onclick: () => this.addInformation() }, "Add information… ", renderKey("i")),
+      h(
+        "button",
+        { type: "button", class: "danger", onclick: () => this.cancel() },
+        t("common.cancel"),
+        renderKey("c"),
+      ),
+      h(
+        "button",
+        { type: "button", onclick: () => this.addInformation() },
+        t("execution.add_information_2"),
+        renderKey("i"),
+      ),
     );
     this.buttons = buttons;
     this.show();
@@ -77,7 +88,7 @@ class Execution {
       this.picture,
       this.side,
       buttons,
-      h("h3", null, "Log"),
+      h("h3", null, t("execution.log")),
       this.log,
     ];
   }
@@ -107,7 +118,7 @@ class Execution {
   }
 
   findStatus({ step_id: id }) {
-    return formatEnum(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
+    return readEnum(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
   }
 
   /** The result, or the step that was chosen. */
@@ -124,8 +135,8 @@ class Execution {
     return h(
       "section",
       { class: "card" },
-      h("h2", null, "Answer"),
-      h("p", { class: "text lead" }, result.final_answer ?? "There is no answer."),
+      h("h2", null, t("common.answer")),
+      h("p", { class: "text lead" }, result.final_answer ?? t("execution.there_is_no_answer")),
       renderResultFacts(result),
     );
   }
@@ -154,7 +165,7 @@ class Execution {
     await runChange(async () => {
       for await (const event of answerQuestion(this.id, body, this.signal)) return event;
       return null;
-    }, "Answered.");
+    }, t("execution.answered"));
   }
 
   async follow() {
@@ -164,7 +175,7 @@ class Execution {
     } catch (error) {
       if (this.signal.aborted) return;
       reportError(error);
-      showToast(`Updates of the execution stopped: ${error.message}`, "bad");
+      showToast(t("execution.updates_of_the_execution_stopped", { message: error.message }), "bad");
     }
   }
 
@@ -188,27 +199,29 @@ class Execution {
 
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
-    const fields = [{ name: "reason", label: "Why" }];
+    const fields = [{ name: "reason", label: t("common.why") }];
     const reply = await askPerson({
-      title: "Cancel this execution?",
-      text: "Running tools get a signal; no further step starts.",
+      title: t("execution.cancel_this_execution"),
+      text: t("execution.running_tools_get_a_signal"),
       fields,
-      confirm: "Cancel it",
+      confirm: t("common.cancel_it"),
       danger: true,
     });
-    if (reply) await runChange(() => cancelExecution(this.id, reply.reason), "Cancelled.");
+    if (reply) await runChange(() => cancelExecution(this.id, reply.reason), t("execution.cancelled"));
   }
 
   async addInformation() {
     if (!this.execution || ENDED.has(this.status)) return;
-    const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
+    const fields = [
+      { name: "text", label: t("execution.information_for_the_execution"), kind: "long", required: true },
+    ];
     const reply = await askPerson({
-      title: "Add information",
-      text: "The execution replans before its next step.",
+      title: t("execution.add_information"),
+      text: t("execution.the_execution_replans_before_its"),
       fields,
-      confirm: "Add",
+      confirm: t("common.add"),
     });
-    if (reply) await runChange(() => addInformation(this.id, reply.text), "Added.");
+    if (reply) await runChange(() => addInformation(this.id, reply.text), t("execution.added"));
   }
 }
 
@@ -220,19 +233,19 @@ function renderStep(step, result, status) {
     h(
       "div",
       { class: "card-head" },
-      h("h2", null, `Step ${step.step_id}: ${formatEnum(step.action, "ACTION_")}`),
+      h("h2", null, t("execution.step", { step_id: step.step_id, action: formatEnum(step.action, "ACTION_") })),
       renderState(status),
     ),
     h("p", { class: "text" }, step.description),
     renderFacts([
-      ["Query", step.query],
-      ["Dataset or collection", step.collection],
-      ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
-      ["Fallback", formatEnum(step.fallback, "ACTION_")],
-      ["Confidence", result ? renderConfidence(score) : null],
-      ["Took", ms === undefined ? null : formatMilliseconds(ms)],
-      ["Sources", sources.join(", ")],
-      ["Failed", error ? h("span", { class: "bad text" }, error) : null],
+      [t("common.query"), step.query],
+      [t("execution.dataset_or_collection"), step.collection],
+      [t("execution.needs"), step.depends_on.length ? t("execution.steps", { value: step.depends_on.join(", ") }) : ""],
+      [t("execution.fallback"), formatEnum(step.fallback, "ACTION_")],
+      [t("common.confidence"), result ? renderConfidence(score) : null],
+      [t("execution.took"), ms === undefined ? null : formatMilliseconds(ms)],
+      [t("execution.sources"), sources.join(", ")],
+      [t("execution.failed"), error ? h("span", { class: "bad text" }, error) : null],
     ]),
     output ? h("pre", { class: "output" }, shortenText(output, 20000)) : null,
   );
@@ -246,10 +259,10 @@ function renderResultFacts({
   created_at: ended,
 }) {
   return renderFacts([
-    ["Confidence", h("span", null, formatPercent(score))],
-    ["Took", ms === undefined ? null : formatMilliseconds(ms)],
-    ["Tokens", tokens],
-    ["Cost", cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
-    ["Ended", renderTime(ended)],
+    [t("common.confidence"), h("span", null, formatPercent(score))],
+    [t("execution.took"), ms === undefined ? null : formatMilliseconds(ms)],
+    [t("execution.tokens"), tokens],
+    [t("execution.cost"), cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
+    [t("common.ended"), renderTime(ended)],
   ]);
 }

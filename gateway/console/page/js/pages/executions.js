@@ -3,24 +3,31 @@
 import { fetchAll } from "../api.js";
 import { fillElement, h } from "../dom.js";
 import { createPlan, listExecutions, startExecution, readThresholds } from "../endpoints.js";
-import { formatPlural, formatEnum } from "../format.js";
+import { formatPlural, formatEnum, readEnum } from "../format.js";
 import { drawPlanGraph } from "../plan.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderKey, renderState, renderTime } from "../parts.js";
 import { openRoute, noteQuery } from "../router.js";
 import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 200;
 const MOST = 1000;
 const STATUSES = ["RUNNING", "PAUSED", "SUCCESS", "PARTIAL", "FAILED", "CANCELLED"];
 
-export const formatTitle = () => "Executions";
+export const formatTitle = () => t("common.executions");
 
 export function openPage({ query, signal }) {
   const view = new Executions(query, signal);
   view.load();
-  return [renderHead("Executions", view.aside), view.renderForm(), view.labels, view.renderFilters(), view.body];
+  return [
+    renderHead(t("common.executions"), view.aside),
+    view.renderForm(),
+    view.labels,
+    view.renderFilters(),
+    view.body,
+  ];
 }
 
 class Executions {
@@ -32,11 +39,11 @@ class Executions {
     this.labels = h("div", { class: "muted", role: "note" });
     bindKeys(
       [
-        { keys: "j", what: "next execution", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous execution", run: () => this.list?.move(-1) },
-        { keys: "Enter, o", what: "open it", run: () => this.list?.open() },
-        { keys: "/", what: "find executions", run: () => this.text.focus() },
-        { keys: "n", what: "plan something new", run: () => this.question.focus() },
+        { keys: "j", what: t("executions.next_execution"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("executions.previous_execution"), run: () => this.list?.move(-1) },
+        { keys: "Enter, o", what: t("common.open_it"), run: () => this.list?.open() },
+        { keys: "/", what: t("executions.find_executions_2"), run: () => this.text.focus() },
+        { keys: "n", what: t("executions.plan_something_new"), run: () => this.question.focus() },
       ],
       signal,
     );
@@ -46,15 +53,15 @@ class Executions {
     this.question = h("input", {
       class: "grow",
       required: true,
-      placeholder: "Task",
-      "aria-label": "Question",
+      placeholder: t("common.task"),
+      "aria-label": t("executions.question"),
       autocomplete: "off",
     });
     const form = h(
       "form",
       { class: "toolbar" },
       this.question,
-      h("button", { class: "primary" }, "Plan ", renderKey("↵")),
+      h("button", { class: "primary" }, t("executions.plan"), renderKey("↵")),
     );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -65,9 +72,15 @@ class Executions {
   }
 
   renderDraft({ plan, from_template: template, template_reason: reason }) {
-    const origin = template ? `A template plan${reason ? `: ${reason}` : "."}` : "A plan by the model.";
-    const run = h("button", { type: "button", class: "primary", onclick: () => this.run(plan) }, "Run it");
-    const drop = h("button", { type: "button", onclick: () => fillElement(this.draft) }, "Drop it");
+    const origin = template
+      ? t("executions.a_template_plan", { reason: reason ? `: ${reason}` : "." })
+      : t("executions.a_plan_by_the_model");
+    const run = h(
+      "button",
+      { type: "button", class: "primary", onclick: () => this.run(plan) },
+      t("executions.run_it"),
+    );
+    const drop = h("button", { type: "button", onclick: () => fillElement(this.draft) }, t("executions.drop_it"));
     return h(
       "div",
       { class: "draft" },
@@ -91,15 +104,15 @@ class Executions {
     );
     this.status = h(
       "select",
-      { "aria-label": "State", onchange: () => this.load() },
-      h("option", { value: "" }, "All states"),
+      { "aria-label": t("common.state"), onchange: () => this.load() },
+      h("option", { value: "" }, t("executions.all_states")),
       options,
     );
     this.text = h("input", {
       type: "search",
       class: "grow",
-      placeholder: "Find executions",
-      "aria-label": "Find executions",
+      placeholder: t("executions.find_executions"),
+      "aria-label": t("executions.find_executions"),
       value: this.query.q ?? "",
       onchange: () => this.load(),
     });
@@ -127,10 +140,9 @@ class Executions {
 
   draw() {
     this.aside.textContent = formatPlural(this.all.length, "execution");
-    if (!this.all.length)
-      return renderEmptyState("No executions", "Enter a task above to create a plan. The plan starts when you run it.");
+    if (!this.all.length) return renderEmptyState(t("executions.no_executions"), t("executions.enter_a_task_above_to"));
     this.list = new VirtualList({
-      label: "Executions",
+      label: t("common.executions"),
       row: renderRow,
       onOpen: ({ execution_id: id }) => openRoute(["executions", id]),
     });
@@ -144,13 +156,13 @@ const renderThreshold = ({ tool, proven_threshold: proven, selected, labelled, w
   h(
     "p",
     null,
-    `${tool}: ${proven == null ? "no threshold proven" : `proven above ${proven.toFixed(2)}`}; `,
-    `${labelled} of ${selected} selected steps labelled, ${waiting} waiting, ${missing} missing; `,
+    `${tool}: ${proven == null ? t("executions.no_threshold_proven") : t("executions.proven_above", { proven: proven.toFixed(2) })}; `,
+    t("executions.of_selected_steps_labelled_waiting", { labelled, selected, waiting, missing }),
     formatPlural(Number(revocations), "revocation"),
   );
 
 const renderRow = ({ execution_id: id, original_query: query, status, start_time: start }) => [
-  h("span", { class: "row-state" }, renderState(formatEnum(status, "EXECUTION_STATUS_"))),
+  h("span", { class: "row-state" }, renderState(readEnum(status, "EXECUTION_STATUS_"))),
   h("span", { class: "line" }, query),
   h("span", { class: "mono muted wide-only" }, id),
   h("span", { class: "muted when" }, renderTime(start)),

@@ -2,25 +2,26 @@
 
 import { fillElement, h } from "../dom.js";
 import { listDatasets, readIndexStatus, listServices } from "../endpoints.js";
-import { formatCount, formatEnum } from "../format.js";
+import { formatCount, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { renderSettings } from "../settings.js";
 import { renderFailure, loadPart, reportError } from "../states.js";
+import { t } from "../texts.js";
 
 const EVERY_MS = 5000;
-const NUMBERS = new Set(["Bullets", "Revision", "Index at"]);
+const NUMBERS = new Set([t("common.bullets"), t("common.revision"), t("health.index_at")]);
 
 const ABOUT = {
-  curator: "Owns the playbooks; curates",
-  reflector: "Finds errors and their causes",
-  search: "Finds bullets",
-  planner: "Answers, plans, executes",
-  validator: "Checks, evaluates, ranks",
-  evidence: "Measures what bullets do",
+  curator: t("health.owns_the_playbooks_curates"),
+  reflector: t("health.finds_errors_and_their_causes"),
+  search: t("health.finds_bullets"),
+  planner: t("health.answers_plans_executes"),
+  validator: t("health.checks_evaluates_ranks"),
+  evidence: t("health.measures_what_bullets_do"),
 };
 
-export const formatTitle = () => "Settings";
+export const formatTitle = () => t("common.settings");
 
 export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
@@ -30,7 +31,7 @@ export function openPage({ signal }) {
   look();
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  bindKeys([{ keys: "r", what: "refresh", run: look }], signal);
+  bindKeys([{ keys: "r", what: t("health.refresh"), run: look }], signal);
   const states = readIndexStates(signal);
   const models = states.then(
     (rows) => [...new Set(rows.map(({ status }) => status.embedding_model).filter(Boolean))],
@@ -38,14 +39,14 @@ export function openPage({ signal }) {
   );
   loadPart(indexes, signal, () => states, renderTable);
   return [
-    renderHead("Settings", aside),
+    renderHead(t("common.settings"), aside),
     h(
       "div",
       { class: "scroll" },
       renderSettings(signal, models),
-      h("h3", null, "Health of the services"),
+      h("h2", null, t("health.health_of_the_services")),
       list,
-      h("h3", null, "Indexes of search"),
+      h("h2", null, t("health.indexes_of_search")),
       indexes,
     ),
   ];
@@ -55,7 +56,7 @@ async function refreshServices(list, aside, signal) {
   try {
     const { services: all } = await listServices(signal);
     fillElement(list, all.map(renderService));
-    fillElement(aside, `updated at ${new Date().toLocaleTimeString()}`);
+    fillElement(aside, t("health.updated_at", { toLocaleTimeString: new Date().toLocaleTimeString() }));
   } catch (error) {
     if (signal.aborted) return;
     reportError(error);
@@ -70,7 +71,7 @@ function renderService({ name, state: status, detail }) {
   return h(
     "article",
     { class: "card service" },
-    h("div", { class: "card-head" }, h("h2", null, name), renderState(formatEnum(status, ""))),
+    h("div", { class: "card-head" }, h("h2", null, name), renderState(readEnum(status, ""))),
     h("p", { class: "muted" }, ABOUT[name] ?? ""),
     detail ? h("p", { class: "bad text" }, detail) : null,
   );
@@ -86,13 +87,21 @@ async function readIndexStates(signal) {
 
 /** Compares the revisions of index and playbook; the first search of a dataset creates its index. */
 function compareRevisions({ revision }, { revision: at, last_event_at: lastEvent }) {
-  if (!lastEvent && !Number(at)) return "not searched yet";
+  if (!lastEvent && !Number(at)) return t("health.not_searched_yet");
   return Number(revision) > Number(at) ? "behind" : "live";
 }
 
 function renderTable(rows) {
-  if (!rows.length) return h("p", { class: "muted" }, "There is no playbook yet, so there is nothing to index.");
-  const names = ["Dataset", "Bullets", "Revision", "Index at", "Feed", "Last event", "Embedding model"];
+  if (!rows.length) return h("p", { class: "muted" }, t("health.there_is_no_playbook_yet"));
+  const names = [
+    t("common.dataset"),
+    t("common.bullets"),
+    t("common.revision"),
+    t("health.index_at"),
+    t("common.feed"),
+    t("health.last_event"),
+    t("common.embedding_model"),
+  ];
   const lines = rows.map(({ dataset, status }) => {
     const feed = status.feed_error
       ? h("span", { class: "bad text" }, status.feed_error)
@@ -110,7 +119,7 @@ function renderTable(rows) {
   });
   return h(
     "div",
-    { class: "wide", role: "region", "aria-label": "Indexes", tabindex: "0" },
+    { class: "wide", role: "region", "aria-label": t("health.indexes"), tabindex: "0" },
     h(
       "table",
       { class: "table" },

@@ -12,10 +12,11 @@ import { openRoute, formatLink, noteQuery } from "../router.js";
 import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { renderTrajectoryLink } from "../steps.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 100;
 
-export const formatTitle = ({ dataset }) => `History of ${dataset}`;
+export const formatTitle = ({ dataset }) => t("history.history_of", { dataset });
 
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
@@ -26,7 +27,7 @@ export function openPage({ params: { dataset }, query, signal }) {
     () => view.read(),
     () => view.draw(),
   );
-  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, "History")), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.history"))), view.body];
 }
 
 class History {
@@ -34,7 +35,7 @@ class History {
     Object.assign(this, { dataset, query, signal, revisions: [], next: "", picked: [] });
     this.aside = h("span");
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Revision" });
+    this.side = h("section", { class: "detail", "aria-label": t("common.revision") });
   }
 
   async read() {
@@ -44,10 +45,11 @@ class History {
   }
 
   draw() {
-    if (!this.revisions.length) return renderEmptyState("No revisions", "The dataset has no revision yet.");
+    if (!this.revisions.length)
+      return renderEmptyState(t("history.no_revisions"), t("history.the_dataset_has_no_revision"));
     this.aside.textContent = formatPlural(this.revisions[0].revision, "revision");
     this.list = new VirtualList({
-      label: "Revisions",
+      label: t("history.revisions"),
       row: (revision) => renderRow(revision, this.picked.includes(revision.revision)),
       onSelect: (revision) => this.showRevision(revision),
       onMark: ({ revision }) => this.pick(revision),
@@ -66,7 +68,7 @@ class History {
       max: newest,
       required: true,
       value: this.query.from ?? "",
-      "aria-label": "From revision",
+      "aria-label": t("history.from_revision"),
     });
     const to = h("input", {
       type: "number",
@@ -74,14 +76,14 @@ class History {
       max: newest,
       value: this.query.to ?? "",
       placeholder: newest,
-      "aria-label": "To revision",
+      "aria-label": t("history.to_revision"),
     });
     const form = h(
       "form",
       { class: "toolbar" },
-      h("label", null, "Compare", from),
-      h("label", null, "with", to),
-      h("button", null, "Compare"),
+      h("label", null, t("history.compare"), from),
+      h("label", null, t("history.with"), to),
+      h("button", null, t("history.compare")),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -92,7 +94,7 @@ class History {
 
   renderOlderButton() {
     if (!this.next) return null;
-    const button = h("button", { type: "button" }, "Older revisions");
+    const button = h("button", { type: "button" }, t("history.older_revisions"));
     button.addEventListener("click", () =>
       runChange(async () => {
         await this.read();
@@ -134,18 +136,21 @@ class History {
     noteQuery({ revision: revision.revision, from: "", to: "" });
     const { author, reason, source_trajectory: source, model, summary } = revision;
     const details = renderFacts([
-      ["By", author],
-      ["Why", reason && h("span", { class: "text" }, reason)],
-      ["Learned from", source && renderTrajectoryLink(this.dataset, source)],
-      ["Model", model],
-      ["Edits", summary],
-      ["When", renderTime(revision.committed_at)],
+      [t("common.by"), author],
+      [t("common.why"), reason && h("span", { class: "text" }, reason)],
+      [t("common.learned_from"), source && renderTrajectoryLink(this.dataset, source)],
+      [t("history.model"), model],
+      [t("common.edits"), summary],
+      [t("common.when"), renderTime(revision.committed_at)],
     ]);
     this.show(
-      this.renderHead(`Revision ${revision.revision}`, renderChip(formatEnum(revision.kind, "REVISION_KIND_"))),
+      this.renderHead(
+        t("history.revision_2", { revision: revision.revision }),
+        renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
+      ),
       details,
       this.renderActions(revision),
-      h("h3", null, "Changes"),
+      h("h3", null, t("common.changes")),
       renderChanges(this.dataset, revision.changes),
       renderRefused(revision),
     );
@@ -157,7 +162,7 @@ class History {
       { class: "detail-head" },
       h("h2", null, text),
       aside,
-      h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
+      h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, t("common.close")),
     );
   }
 
@@ -169,25 +174,25 @@ class History {
       h(
         "a",
         { class: "button", href: formatLink(["playbooks", this.dataset], { at: revision }) },
-        "Bullets as of here",
+        t("history.bullets_as_of_here"),
       ),
       newest
         ? null
         : h(
             "button",
             { type: "button", onclick: () => this.compare(revision, this.revisions[0].revision) },
-            "Changes since then",
+            t("common.changes_since_then"),
           ),
       newest
         ? null
-        : h("button", { type: "button", class: "danger", onclick: () => this.restore(revision) }, "Restore…"),
+        : h("button", { type: "button", class: "danger", onclick: () => this.restore(revision) }, t("history.restore")),
     );
   }
 
   compare(from, to) {
     noteQuery({ from, to, revision: "" });
     const found = h("div", null);
-    this.show(this.renderHead(`Revision ${from} → ${to}`), found);
+    this.show(this.renderHead(t("history.revision", { from, to })), found);
     loadPart(
       found,
       this.signal,
@@ -198,16 +203,16 @@ class History {
 
   async restore(revision) {
     const answer = await askPerson({
-      title: `Restore revision ${revision}?`,
-      text: "Its bullets become current again, as a new revision. The present bullets stay in the history.",
-      fields: [{ name: "reason", label: "Why", kind: "text" }],
-      confirm: "Restore",
+      title: t("history.restore_revision", { revision }),
+      text: t("history.its_bullets_become_current_again"),
+      fields: [{ name: "reason", label: t("common.why"), kind: "text" }],
+      confirm: t("common.restore"),
       danger: true,
     });
     if (!answer) return;
     const done = await runChange(
       () => restoreRevision(this.dataset, revision, answer.reason),
-      ({ revision: made }) => `Revision ${revision} is current again, as revision ${made}.`,
+      ({ revision: made }) => t("history.revision_is_current_again_as", { revision, made }),
     );
     if (done) openRoute(["playbooks", this.dataset, "history"], { revision: done.revision });
   }
@@ -221,15 +226,19 @@ class History {
   bindKeys() {
     bindKeys(
       [
-        { keys: "j", what: "next revision", run: () => this.list.move(1) },
-        { keys: "k", what: "previous revision", run: () => this.list.move(-1) },
+        { keys: "j", what: t("history.next_revision"), run: () => this.list.move(1) },
+        { keys: "k", what: t("history.previous_revision"), run: () => this.list.move(-1) },
         {
           keys: "s",
-          what: "pick the revision; two are compared",
+          what: t("history.pick_the_revision_two_are"),
           run: () => this.chosen && this.pick(this.chosen.revision),
         },
-        { keys: "R", what: "restore the revision", run: () => this.chosen && this.restore(this.chosen.revision) },
-        { keys: "Escape", what: "close the revision", run: () => this.side.isConnected && this.close() },
+        {
+          keys: "R",
+          what: t("history.restore_the_revision"),
+          run: () => this.chosen && this.restore(this.chosen.revision),
+        },
+        { keys: "Escape", what: t("history.close_the_revision"), run: () => this.side.isConnected && this.close() },
       ],
       this.signal,
     );
@@ -239,7 +248,7 @@ class History {
 const renderRow = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }, isPicked) => [
   h(
     "span",
-    { class: `pick ${isPicked ? "picked" : ""}`, "data-mark": true, title: "Pick two revisions to compare them" },
+    { class: `pick ${isPicked ? "picked" : ""}`, "data-mark": true, title: t("history.pick_two_revisions_to_compare") },
     isPicked ? "✓" : "",
   ),
   h("span", { class: "mono muted row-revision" }, revision),
@@ -254,7 +263,7 @@ function renderRefused({ operations }) {
   const lost = operations.filter(({ applied }) => !applied);
   if (!lost.length) return null;
   return [
-    h("h3", null, "Changes that were not applied"),
+    h("h3", null, t("history.changes_that_were_not_applied")),
     h(
       "ul",
       { class: "plain" },

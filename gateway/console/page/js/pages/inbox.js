@@ -7,8 +7,9 @@ import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
 import { loadPart, renderEmptyState, renderFailure } from "../states.js";
+import { t } from "../texts.js";
 
-export const formatTitle = () => "Inbox";
+export const formatTitle = () => t("common.inbox");
 
 export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
@@ -25,8 +26,8 @@ export function openPage({ signal }) {
       },
     );
   read();
-  bindKeys([{ keys: "u", what: "read the inbox again", run: read }], signal);
-  return [renderHead("Inbox", aside), body];
+  bindKeys([{ keys: "u", what: t("inbox.read_the_inbox_again"), run: read }], signal);
+  return [renderHead(t("common.inbox"), aside), body];
 }
 
 /** Returns what waits for a person in one line, for the overview; empty while it is read and when nothing waits. */
@@ -49,21 +50,18 @@ function describeItems({ questions, reviews, jobs }) {
     changes ? formatPlural(changes, "change") : "",
     letters ? formatPlural(letters, "dead letter") : "",
   ].filter(Boolean);
-  return `Waiting for a person: ${parts.join(", ")}.`;
+  return t("inbox.waiting_for_a_person", { value: parts.join(", ") });
 }
 
 function renderInbox(found, retry) {
   const failures = found.errors.map((error) => renderFailure(error, retry));
   if (!countItems(found) && !failures.length)
-    return renderEmptyState(
-      "Nothing needs you",
-      "Questions of executions, changes for review and trajectories that could not be learned appear here.",
-    );
+    return renderEmptyState(t("inbox.nothing_needs_you"), t("inbox.questions_of_executions_changes_for"));
   return [
     failures,
-    renderSection("Questions", found.questions.map(renderQuestion)),
-    renderSection("Changes for review", found.reviews.map(renderReview)),
-    renderSection("Dead letters", found.jobs.map(renderDeadLetters)),
+    renderSection(t("inbox.questions"), found.questions.map(renderQuestion)),
+    renderSection(t("inbox.changes_for_review"), found.reviews.map(renderReview)),
+    renderSection(t("common.dead_letters"), found.jobs.map(renderDeadLetters)),
   ];
 }
 

@@ -7,16 +7,17 @@ import { formatEnum } from "../format.js";
 import { renderChip, renderFacts, renderHead, renderState, renderTabList, renderTime } from "../parts.js";
 import { renderSnippet } from "../snippets.js";
 import { loadPart, renderEmptyState, runChange } from "../states.js";
+import { t } from "../texts.js";
 
 const PAGE = 200;
 const SCOPES = {
-  ACCESS_SCOPE_READ: "Read: search, playbooks, answers",
-  ACCESS_SCOPE_LEARN: "Learn: trajectories, votes, outcomes",
-  ACCESS_SCOPE_REVIEW: "Review: decide on pending changes",
-  ACCESS_SCOPE_ADMIN: "Admin: keys, policies, deletions",
+  ACCESS_SCOPE_READ: t("keys.read_search_playbooks_answers"),
+  ACCESS_SCOPE_LEARN: t("keys.learn_trajectories_votes_outcomes"),
+  ACCESS_SCOPE_REVIEW: t("keys.review_decide_on_pending_changes"),
+  ACCESS_SCOPE_ADMIN: t("keys.admin_keys_policies_deletions"),
 };
 
-export const formatTitle = () => "Keys and audit log";
+export const formatTitle = () => t("keys.keys_and_audit_log");
 
 export function openPage({ signal }) {
   const keys = h("div", null);
@@ -38,14 +39,14 @@ export function openPage({ signal }) {
     (page) => renderAudit(page, signal),
   );
   return [
-    renderHead("Keys and audit log"),
+    renderHead(t("keys.keys_and_audit_log")),
     h(
       "div",
       { class: "scroll" },
       caller,
-      renderTabList("Keys and audit log", [
-        ["API keys", [keys]],
-        ["Audit log", [audit]],
+      renderTabList(t("keys.keys_and_audit_log"), [
+        [t("keys.api_keys"), [keys]],
+        [t("keys.audit_log"), [audit]],
       ]),
     ),
   ];
@@ -54,34 +55,35 @@ export function openPage({ signal }) {
 function renderCaller({ name, tenant, scopes, expires_at: expires, credentials_required: isRequired }) {
   return h(
     "section",
-    { class: "card", "aria-label": "You" },
-    h("h2", null, "You"),
+    { class: "card", "aria-label": t("keys.you") },
+    h("h2", null, t("keys.you")),
     renderFacts([
-      ["Name", name],
-      ["Tenant", tenant],
-      ["Scopes", h("span", { class: "chips" }, scopes.map(renderScope))],
-      ["Signed in until", renderTime(expires)],
+      [t("keys.name"), name],
+      [t("keys.tenant"), tenant],
+      [t("keys.scopes"), h("span", { class: "chips" }, scopes.map(renderScope))],
+      [t("keys.signed_in_until"), renderTime(expires)],
     ]),
-    isRequired
-      ? null
-      : h(
-          "p",
-          { class: "muted" },
-          "This gateway requires no credentials: anyone who reaches it can read and change everything.",
-        ),
+    isRequired ? null : h("p", { class: "muted" }, t("keys.this_gateway_requires_no_credentials")),
   );
 }
 
 const renderScope = (scope) => renderChip(formatEnum(scope, "ACCESS_SCOPE_"));
 
 function renderKeys({ keys }, reload) {
-  const add = h("button", { type: "button", class: "primary", onclick: () => createNewKey(reload) }, "Create a key…");
-  if (!keys.length)
-    return renderEmptyState("No API keys", "Each agent and each person should have a key of its own.", add);
+  const add = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => createNewKey(reload) },
+    t("keys.create_a_key"),
+  );
+  if (!keys.length) return renderEmptyState(t("keys.no_api_keys"), t("keys.each_agent_and_each_person"), add);
   const rows = keys.map((key) => renderKeyRow(key, reload));
   return [
     h("div", { class: "actions" }, add),
-    renderRows("API keys", ["Name", "Scopes", "State", "Last used", "Created", ""], rows),
+    renderRows(
+      t("keys.api_keys"),
+      [t("keys.name"), t("keys.scopes"), t("common.state"), t("keys.last_used"), t("keys.created"), ""],
+      rows,
+    ),
   ];
 }
 
@@ -90,7 +92,7 @@ function renderKeyRow(key, reload) {
   const revoke = h(
     "button",
     { type: "button", class: "danger", onclick: () => revokeAfterConfirmation(key, reload) },
-    "Revoke…",
+    t("keys.revoke_2_2"),
   );
   return h(
     "tr",
@@ -98,7 +100,7 @@ function renderKeyRow(key, reload) {
     h("th", { scope: "row" }, key.label, key.tenant ? h("span", { class: "muted" }, ` ${key.tenant}`) : null),
     h("td", null, h("span", { class: "chips" }, key.scopes.map(renderScope))),
     h("td", null, renderState(key.revoked_at ? "revoked" : isEnded ? "expired" : "active")),
-    h("td", null, renderTime(key.last_used_at) ?? "never"),
+    h("td", null, renderTime(key.last_used_at) ?? t("keys.never")),
     h("td", null, renderTime(key.created_at), h("span", { class: "muted" }, ` ${key.created_by}`)),
     h("td", null, isEnded ? null : revoke),
   );
@@ -112,19 +114,19 @@ async function createNewKey(reload) {
     value: name === "ACCESS_SCOPE_READ" || name === "ACCESS_SCOPE_LEARN",
   }));
   const answer = await askPerson({
-    title: "Create an API key",
-    text: "The text of the key is shown once.",
+    title: t("keys.create_an_api_key"),
+    text: t("keys.the_text_of_the_key"),
     fields: [
       {
         name: "label",
-        label: "Name of its user or deployment",
+        label: t("keys.name_of_its_user_or"),
         required: true,
         pattern: "[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}",
       },
-      { name: "expires", label: "Ends on (optional)", kind: "date" },
+      { name: "expires", label: t("keys.ends_on_optional"), kind: "date" },
       ...scopes,
     ],
-    confirm: "Create",
+    confirm: t("keys.create"),
   });
   if (!answer) return;
   const made = await runChange(() =>
@@ -140,13 +142,17 @@ async function createNewKey(reload) {
 }
 
 function showKeyText({ key, text }) {
-  const close = h("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "I have stored it");
+  const close = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => dialog.close() },
+    t("keys.i_have_stored_it"),
+  );
   const dialog = h(
     "dialog",
     { "aria-labelledby": "key-title" },
-    h("h2", { id: "key-title" }, `Key ${key.label}`),
-    h("p", null, "Copy the text now: it is not shown again."),
-    renderSnippet("API key", text),
+    h("h2", { id: "key-title" }, t("keys.key", { label: key.label })),
+    h("p", null, t("keys.copy_the_text_now_it")),
+    renderSnippet(t("keys.api_key"), text),
     h("div", { class: "actions" }, close),
   );
   openDialog(dialog);
@@ -154,23 +160,27 @@ function showKeyText({ key, text }) {
 
 async function revokeAfterConfirmation({ id, label }, reload) {
   const answer = await askPerson({
-    title: `Revoke ${label}?`,
-    text: "Calls with this key are refused within seconds. This cannot be undone.",
-    confirm: "Revoke",
+    title: t("keys.revoke", { label }),
+    text: t("keys.calls_with_this_key_are"),
+    confirm: t("keys.revoke_2"),
     danger: true,
   });
-  if (answer && (await runChange(() => revokeKey(id), `${label} is revoked.`))) await reload();
+  if (answer && (await runChange(() => revokeKey(id), t("keys.is_revoked", { label })))) await reload();
 }
 
 function renderAudit(page, signal) {
   if (!page.audit_records.length)
-    return renderEmptyState(
-      "No audit records",
-      "Calls that change something are recorded here when the gateway requires credentials.",
-    );
+    return renderEmptyState(t("keys.no_audit_records"), t("keys.calls_that_change_something_are"));
   const rows = h("tbody", null, page.audit_records.map(renderRecord));
-  const names = ["When", "Who", "Call", "Names", "Status", "Correlation id"];
-  return [renderRows("Audit log", names, rows), renderMoreButton(rows, page.next_page_token, signal)];
+  const names = [
+    t("common.when"),
+    t("keys.who"),
+    t("keys.call"),
+    t("keys.names"),
+    t("common.status"),
+    t("keys.correlation_id"),
+  ];
+  return [renderRows(t("keys.audit_log"), names, rows), renderMoreButton(rows, page.next_page_token, signal)];
 }
 
 function renderMoreButton(rows, token, signal) {
@@ -181,7 +191,7 @@ function renderMoreButton(rows, token, signal) {
     rows.append(...page.audit_records.map(renderRecord));
     button.replaceWith(renderMoreButton(rows, page.next_page_token, signal) ?? "");
   };
-  const button = h("button", { type: "button", onclick: readNext }, "Show more");
+  const button = h("button", { type: "button", onclick: readNext }, t("common.show_more"));
   return button;
 }
 
@@ -203,7 +213,9 @@ const renderRecord = ({ ended_at: ended, principal, tenant, method, names, code,
   );
 
 function renderRows(label, names, rows) {
-  const heads = names.map((name) => h("th", { scope: "col" }, name || h("span", { class: "hidden-label" }, "Actions")));
+  const heads = names.map((name) =>
+    h("th", { scope: "col" }, name || h("span", { class: "hidden-label" }, t("keys.actions"))),
+  );
   return h(
     "div",
     { class: "wide", role: "region", "aria-label": label, tabindex: "0" },

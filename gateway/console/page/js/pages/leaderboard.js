@@ -9,18 +9,22 @@ import { bindKeys } from "../keys.js";
 import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
 import { openRoute, formatLink } from "../router.js";
 import { renderEmptyState, renderFailure, loadPart, reportError } from "../states.js";
+import { t, translateWord } from "../texts.js";
 
 const KEY = "hansei.rounds";
 const MAX_RECENT = 12;
 const PAGE = 100;
-const NUMBERS = new Set(["Rounds", "Estimated mean", "± standard error"]);
-const ORDERS = { RANKING_ORDER_MAX_SCORE: "Highest score", RANKING_ORDER_SHRUNKEN: "Estimated mean" };
+const NUMBERS = new Set([t("leaderboard.rounds"), t("leaderboard.estimated_mean"), t("leaderboard.standard_error")]);
+const ORDERS = {
+  RANKING_ORDER_MAX_SCORE: t("leaderboard.highest_score"),
+  RANKING_ORDER_SHRUNKEN: t("leaderboard.estimated_mean"),
+};
 
-export const formatTitle = () => "Leaderboard";
+export const formatTitle = () => t("common.leaderboard");
 
 export function openPage({ params: { id }, query, signal }) {
   const view = new Leaderboard(id, query, signal);
-  return [renderHead("Leaderboard", view.aside), view.renderChooser(), view.show()];
+  return [renderHead(t("common.leaderboard"), view.aside), view.renderChooser(), view.show()];
 }
 
 const listRecent = () => {
@@ -42,8 +46,8 @@ class Leaderboard {
     this.body = h("div", { class: "scroll" });
     bindKeys(
       [
-        { keys: "/", what: "open an execution of rounds", run: () => this.input.focus() },
-        { keys: "n", what: "let teams compete", run: () => openRoute(["leaderboard"]) },
+        { keys: "/", what: t("leaderboard.open_an_execution_of_rounds"), run: () => this.input.focus() },
+        { keys: "n", what: t("leaderboard.let_teams_compete_2"), run: () => openRoute(["leaderboard"]) },
       ],
       signal,
     );
@@ -54,8 +58,8 @@ class Leaderboard {
       class: "grow",
       required: true,
       value: this.id ?? "",
-      placeholder: "Execution of rounds",
-      "aria-label": "Execution of rounds",
+      placeholder: t("leaderboard.execution_of_rounds"),
+      "aria-label": t("leaderboard.execution_of_rounds"),
       list: "recent-rounds",
       autocomplete: "off",
     });
@@ -69,7 +73,7 @@ class Leaderboard {
       { class: "toolbar" },
       this.input,
       suggestions,
-      h("button", null, "Open"),
+      h("button", null, t("leaderboard.open")),
       this.id ? this.renderOrder() : null,
     );
     form.addEventListener("submit", (event) => {
@@ -82,7 +86,7 @@ class Leaderboard {
   renderOrder() {
     const choice = h(
       "select",
-      { "aria-label": "Order", onchange: () => openRoute(["leaderboard", this.id], { order: choice.value }) },
+      { "aria-label": t("common.order"), onchange: () => openRoute(["leaderboard", this.id], { order: choice.value }) },
       Object.entries(ORDERS).map(([name, text]) =>
         h("option", { value: name, selected: name === this.query.order }, text),
       ),
@@ -110,7 +114,10 @@ class Leaderboard {
 
   draw() {
     if (!this.rows.length)
-      return renderEmptyState("Unknown execution of rounds", "Nothing was submitted under this id.");
+      return renderEmptyState(
+        t("leaderboard.unknown_execution_of_rounds"),
+        t("leaderboard.nothing_was_submitted_under_this"),
+      );
     storeRecent(this.id);
     this.aside.textContent = `${formatPlural(this.rows.length, "team")}, ${formatPlural(this.rounds.length, "round")}`;
     return [this.renderTable(), renderComparison(this.rounds), this.rows.map((row) => this.renderTeam(row))];
@@ -120,16 +127,16 @@ class Leaderboard {
     const estimated = this.rows.some((row) => row.shrunken_score !== undefined);
     const names = [
       "#",
-      "Team",
-      "Highest score",
-      "Rounds",
-      ...(estimated ? ["Estimated mean", "± standard error"] : []),
-      "Score by round",
+      t("leaderboard.team"),
+      t("leaderboard.highest_score"),
+      t("leaderboard.rounds"),
+      ...(estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : []),
+      t("leaderboard.score_by_round"),
     ];
     const rows = this.rows.map((row) => this.renderRank(row, estimated));
     return h(
       "div",
-      { class: "wide", role: "region", "aria-label": "Ranking", tabindex: "0" },
+      { class: "wide", role: "region", "aria-label": t("leaderboard.ranking"), tabindex: "0" },
       h(
         "table",
         { class: "table" },
@@ -170,14 +177,14 @@ class Leaderboard {
     const rounds = this.filterRounds(row);
     const best = rounds.find(({ final_submission: final }) => final);
     const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
-    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", exitReason), rounds.map(renderRound));
+    return h("section", { class: "team" }, h("h2", null, row.team_name, " ", exitReason), rounds.map(renderRound));
   }
 
   renderEmpty() {
     const recentIds = listRecent();
     const list = recentIds.length
       ? [
-          h("h3", null, "Recently opened"),
+          h("h2", null, t("leaderboard.recently_opened")),
           h(
             "ul",
             { class: "plain" },
@@ -193,16 +200,16 @@ class Leaderboard {
     const teams = h("textarea", {
       rows: 4,
       required: true,
-      value: "Short: Answer in three sentences.\nSteps: Answer as numbered steps.",
+      value: t("leaderboard.short_answer_in_three_sentences"),
     });
-    const run = h("button", { class: "primary" }, "Start");
+    const run = h("button", { class: "primary" }, t("common.start"));
     const progress = h("div", { "aria-live": "polite" });
     const form = h(
       "form",
       { class: "narrow" },
-      h("h2", null, "Let teams compete"),
-      h("label", { class: "field" }, "Prompt", prompt),
-      h("label", { class: "field" }, "Teams, one a line, as “name: instruction”", teams),
+      h("h2", null, t("leaderboard.let_teams_compete")),
+      h("label", { class: "field" }, t("leaderboard.prompt"), prompt),
+      h("label", { class: "field" }, t("leaderboard.teams_one_a_line_as"), teams),
       h("div", { class: "actions" }, run),
       progress,
     );
@@ -221,7 +228,15 @@ class Leaderboard {
         if (data.result) return openRoute(["leaderboard", data.execution_id]);
         const { team_name: name, round: done } = data.round_finished;
         progress.prepend(
-          h("p", null, `${name}: round ${done.round_number} scored ${formatScore(done.evaluation_score)}`),
+          h(
+            "p",
+            null,
+            t("leaderboard.round_scored", {
+              name,
+              round_number: done.round_number,
+              evaluation_score: formatScore(done.evaluation_score),
+            }),
+          ),
         );
       }
     } catch (error) {
@@ -245,7 +260,7 @@ function drawColumns(rounds) {
   const summary = rounds.map((entry) => formatScore(entry.score)).join(", ");
   return h(
     "span",
-    { class: "columns", role: "img", "aria-label": `Scores by round: ${summary}`, title: summary },
+    { class: "columns", role: "img", "aria-label": t("leaderboard.scores_by_round", { summary }), title: summary },
     rounds.map((entry) =>
       h("span", { class: entry.final_submission ? "best" : "", style: { height: `${Math.max(4, entry.score)}%` } }),
     ),
@@ -276,13 +291,15 @@ function renderRound({
     h(
       "summary",
       { class: "card-head" },
-      h("b", null, `Round ${key.round_number}`),
+      h("b", null, t("leaderboard.round", { round_number: key.round_number })),
       renderBar(total / 100, "", formatScore(total)),
-      best ? renderChip("best", "state-good") : null,
+      best ? renderChip(translateWord("best"), "state-good") : null,
       h("span", { class: "muted end" }, renderTime(time)),
     ),
     h("p", { class: "text" }, text),
     metrics.length ? h("table", { class: "table" }, h("tbody", null, metrics)) : null,
-    judgement?.reasoning ? h("p", { class: "muted text" }, `Judge: ${judgement.reasoning}`) : null,
+    judgement?.reasoning
+      ? h("p", { class: "muted text" }, t("leaderboard.judge", { reasoning: judgement.reasoning }))
+      : null,
   );
 }

@@ -16,15 +16,16 @@ import { EXAMPLE } from "../trajectories.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
 import { runChange, renderFailure, reportError, showToast } from "../states.js";
+import { t } from "../texts.js";
 
-export const formatTitle = ({ dataset }) => `Learn into ${dataset}`;
+export const formatTitle = ({ dataset }) => t("learn.learn_into", { dataset });
 
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Learning(dataset, signal);
   if (query.job) view.showJob(query.job);
   return [
-    renderHead(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, "Learn")),
+    renderHead(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, t("common.learn"))),
     view.renderPage(),
   ];
 }
@@ -34,16 +35,16 @@ class Learning {
     Object.assign(this, { dataset, signal, job: null });
     this.sources = new Sources(dataset, signal, (trajectories) => this.update(trajectories));
     this.truth = h("input", { autocomplete: "off" });
-    this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
-    this.what = h("span", null, "Learn");
+    this.truthField = h("label", { class: "field" }, t("learn.correct_answer_if_known"), this.truth);
+    this.what = h("span", null, t("common.learn"));
     this.send = h("button", { class: "primary" }, this.what, renderKey("Ctrl ↵"));
     this.progress = h("div", { class: "narrow" });
     this.jobs = new Jobs(dataset, signal);
     bindKeys(
       [
-        { keys: "/", what: "type a trajectory", run: () => this.sources.text.focus() },
-        { keys: "f", what: "choose files", run: () => this.sources.picker.click() },
-        { keys: "c", what: "cancel the job", run: () => this.job?.cancel() },
+        { keys: "/", what: t("learn.type_a_trajectory"), run: () => this.sources.text.focus() },
+        { keys: "f", what: t("learn.choose_files_2"), run: () => this.sources.picker.click() },
+        { keys: "c", what: t("learn.cancel_the_job"), run: () => this.job?.cancel() },
       ],
       signal,
     );
@@ -57,7 +58,7 @@ class Learning {
       "div",
       { class: "split learn" },
       h("div", { class: "scroll" }, this.renderForm(), this.progress, this.jobs.element),
-      h("section", { class: "detail", "aria-label": "Feed" }, feed.element),
+      h("section", { class: "detail", "aria-label": t("common.feed") }, feed.element),
     );
   }
 
@@ -65,23 +66,18 @@ class Learning {
     const choose = h(
       "button",
       { type: "button", onclick: () => this.sources.picker.click() },
-      "Choose files… ",
+      t("learn.choose_files"),
       renderKey("f"),
     );
     const example = h(
       "button",
       { type: "button", class: "quiet", onclick: () => this.sources.show(JSON.stringify(EXAMPLE, null, 2)) },
-      "Fill in an example",
+      t("learn.fill_in_an_example"),
     );
     const form = h(
       "form",
       { class: "narrow drop" },
-      h(
-        "p",
-        { class: "muted" },
-        "Paste trajectories of an agent, or drop files here, in their original format: OpenAI, Anthropic or LangChain " +
-          "messages, Claude Code, Codex, SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
-      ),
+      h("p", { class: "muted" }, t("learn.paste_trajectories_of_an_agent")),
       this.sources.element,
       this.truthField,
       h("div", { class: "actions" }, this.send, choose, this.sources.format, example),
@@ -110,7 +106,10 @@ class Learning {
   /** Adapts the button and the fields to the trajectories that were found. */
   update(trajectories) {
     const many = trajectories.length > 1;
-    fillElement(this.what, many ? `Learn from ${formatCount(trajectories.length)} trajectories` : "Learn");
+    fillElement(
+      this.what,
+      many ? t("learn.learn_from_trajectories", { length: formatCount(trajectories.length) }) : t("common.learn"),
+    );
     this.truthField.hidden = many;
     this.truth.placeholder = trajectories.length === 1 ? trajectories[0].ground_truth : "";
   }
@@ -120,7 +119,10 @@ class Learning {
     try {
       const trajectories = await this.sources.trajectories();
       if (!trajectories?.length)
-        return showToast(trajectories ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
+        return showToast(
+          trajectories ? t("learn.there_is_no_trajectory_yet") : t("learn.some_of_this_cannot_be"),
+          "bad",
+        );
       await (trajectories.length === 1 ? this.learnOne(trajectories[0]) : this.submitMany(trajectories));
     } finally {
       this.send.disabled = false;

@@ -19,6 +19,7 @@ import { formatLink, openRoute } from "../router.js";
 import { renderSnippets } from "../snippets.js";
 import { loadPart } from "../states.js";
 import { renderOpenItems } from "./inbox.js";
+import { t } from "../texts.js";
 
 const PAGE = 1000;
 /** Bullets whose votes are compared. */
@@ -26,11 +27,12 @@ const MOST_BULLETS = 5000;
 const MOST_REVISIONS = 200;
 const MOST_EFFECTS = 200;
 
-export const formatTitle = () => "Overview";
+export const formatTitle = () => t("common.overview");
 
 export async function openPage({ query, signal }) {
   const { datasets } = await listDatasets(signal);
-  if (!datasets.length) return [renderHead("Welcome to hansei"), h("div", { class: "scroll" }, renderFirstRun(signal))];
+  if (!datasets.length)
+    return [renderHead(t("overview.welcome_to_hansei")), h("div", { class: "scroll" }, renderFirstRun(signal))];
   const names = datasets.map(({ name }) => name);
   const dataset = [query.dataset, lastDataset.name].find((name) => names.includes(name)) ?? names[0];
   const body = h("div", { class: "overview" });
@@ -42,10 +44,15 @@ export async function openPage({ query, signal }) {
       (found) => renderParts(dataset, found),
     );
   read();
-  bindKeys([{ keys: "u", what: "read the overview again", run: read }], signal);
-  const snippets = h("details", { class: "more connect" }, h("summary", null, "Connect an agent"), renderSnippets());
+  bindKeys([{ keys: "u", what: t("overview.read_the_overview_again"), run: read }], signal);
+  const snippets = h(
+    "details",
+    { class: "more connect" },
+    h("summary", null, t("common.connect_an_agent")),
+    renderSnippets(),
+  );
   return [
-    renderHead("Overview", renderChoice(names, dataset)),
+    renderHead(t("common.overview"), renderChoice(names, dataset)),
     h("div", { class: "scroll" }, renderOpenItems(signal), body, snippets),
   ];
 }
@@ -55,7 +62,7 @@ function renderChoice(names, present) {
   const choice = h(
     "select",
     {
-      "aria-label": "Dataset",
+      "aria-label": t("common.dataset"),
       onchange: () => ((lastDataset.name = choice.value), openRoute(["overview"], { dataset: choice.value })),
     },
     options,
@@ -87,7 +94,7 @@ async function tryRead(reading, signal) {
 }
 
 function renderParts(dataset, { overview, lift, bullets, revisions, effects }) {
-  const history = h("a", { href: formatLink(["playbooks", dataset, "history"]) }, "All revisions");
+  const history = h("a", { href: formatLink(["playbooks", dataset, "history"]) }, t("overview.all_revisions"));
   return [
     renderTotals(overview, lift, bullets),
     h("div", { class: "panels" }, renderOutcomes(overview, lift), renderGrowth(revisions, history)),

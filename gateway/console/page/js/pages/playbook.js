@@ -12,16 +12,17 @@ import { renderConfidence, renderHead, renderState, renderVotes } from "../parts
 import { openRoute, formatLink, noteQuery } from "../router.js";
 import { renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const FIRST = 200;
 const NEXT = 1000;
 
 const ORDERS = {
-  playbook: ["Playbook order", null],
-  helpful: ["Most helpful", (a, b) => b.helpful - a.helpful],
-  harmful: ["Most harmful", (a, b) => b.harmful - a.harmful],
-  confidence: ["Least confident", (a, b) => a.confidence_score - b.confidence_score],
-  changed: ["Last changed", (a, b) => b.updated_revision - a.updated_revision],
+  playbook: [t("playbook.playbook_order"), null],
+  helpful: [t("playbook.most_helpful"), (a, b) => b.helpful - a.helpful],
+  harmful: [t("playbook.most_harmful"), (a, b) => b.harmful - a.harmful],
+  confidence: [t("playbook.least_confident"), (a, b) => a.confidence_score - b.confidence_score],
+  changed: [t("playbook.last_changed"), (a, b) => b.updated_revision - a.updated_revision],
 };
 
 export const formatTitle = ({ dataset }) => dataset;
@@ -35,7 +36,11 @@ export function openPage({ params: { dataset }, query, signal }) {
     () => view.loadFirstPage(),
     () => view.draw(),
   );
-  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, "Bullets")), view.renderNotice(), view.body];
+  return [
+    renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.bullets"))),
+    view.renderNotice(),
+    view.body,
+  ];
 }
 
 class View {
@@ -43,7 +48,7 @@ class View {
     Object.assign(this, { dataset, query, signal, all: [], shown: [], revision: 0 });
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Bullet" });
+    this.side = h("section", { class: "detail", "aria-label": t("common.bullet") });
   }
 
   /** Returns whether the page shows the newest revision. */
@@ -54,12 +59,12 @@ class View {
   renderNotice() {
     if (this.current) return null;
     const { at, time } = this.query;
-    const point = at ? `revision ${at}` : new Date(time).toLocaleString();
+    const point = at ? t("playbook.revision", { at }) : new Date(time).toLocaleString();
     return h(
       "div",
       { class: "notice" },
-      `This is the playbook as of ${point}. `,
-      h("a", { href: formatLink(["playbooks", this.dataset]) }, "Back to now"),
+      t("playbook.this_is_the_playbook_as", { point }),
+      h("a", { href: formatLink(["playbooks", this.dataset]) }, t("playbook.back_to_now")),
     );
   }
 
@@ -95,7 +100,7 @@ class View {
   draw() {
     if (!this.all.length) return this.renderEmpty();
     this.list = new VirtualList({
-      label: "Bullets",
+      label: t("common.bullets"),
       row: renderRow,
       onSelect: (bullet) => this.showBullet(bullet),
     });
@@ -107,7 +112,11 @@ class View {
         this.signal.aborted ||
         fillElement(
           this.aside,
-          `Only ${formatCount(this.all.length)} of ${formatCount(this.total)} could be read: ${error.message}`,
+          t("playbook.only_of_could_be_read", {
+            length: formatCount(this.all.length),
+            total: formatCount(this.total),
+            message: error.message,
+          }),
         ),
     );
     this.start();
@@ -118,28 +127,28 @@ class View {
     const learn = h(
       "a",
       { class: "button primary", href: formatLink(["learn", this.dataset]) },
-      "Learn from a trajectory",
+      t("common.learn_from_a_trajectory"),
     );
     const buttons = [learn, this.renderAddButton(), this.current ? renderDatasetMenu(this.dataset, this.signal) : null];
-    return renderEmptyState("No bullets", "Nothing has been learned here at this point.", ...buttons);
+    return renderEmptyState(t("playbook.no_bullets"), t("playbook.nothing_has_been_learned_here"), ...buttons);
   }
 
   renderToolbar() {
     const sections = h(
       "select",
-      { "aria-label": "Section", onchange: () => this.filterBullets() },
-      h("option", { value: "" }, "All sections"),
+      { "aria-label": t("common.section"), onchange: () => this.filterBullets() },
+      h("option", { value: "" }, t("playbook.all_sections")),
     );
     const order = h(
       "select",
-      { "aria-label": "Order", onchange: () => this.filterBullets() },
+      { "aria-label": t("common.order"), onchange: () => this.filterBullets() },
       Object.entries(ORDERS).map(([name, [text]]) => h("option", { value: name }, text)),
     );
     const filter = h("input", {
       type: "search",
       class: "grow",
-      placeholder: "Filter bullets",
-      "aria-label": "Filter bullets",
+      placeholder: t("playbook.filter_bullets"),
+      "aria-label": t("playbook.filter_bullets"),
       value: this.query.q ?? "",
       oninput: () => this.filterBullets(),
     });
@@ -154,7 +163,7 @@ class View {
 
   renderAddButton() {
     if (!this.current) return null;
-    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, "Add a lesson…");
+    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, t("playbook.add_a_lesson"));
   }
 
   renderTimeChooser() {
@@ -168,16 +177,16 @@ class View {
     const form = h(
       "form",
       { class: "as-of" },
-      h("label", null, "As of revision", at),
-      h("label", null, "or time", time),
-      h("button", null, "Show"),
+      h("label", null, t("playbook.as_of_revision"), at),
+      h("label", null, t("playbook.or_time"), time),
+      h("button", null, t("playbook.show")),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const point = at.value ? { at: at.value } : time.value ? { time: new Date(time.value).toISOString() } : {};
       openRoute(["playbooks", this.dataset], point);
     });
-    return h("details", { class: "more" }, h("summary", null, "As of…"), form);
+    return h("details", { class: "more" }, h("summary", null, t("playbook.as_of")), form);
   }
 
   /** Shows the bullets that pass the filter, in the order chosen. */
@@ -194,8 +203,8 @@ class View {
     const some =
       found.length === this.total
         ? formatPlural(this.total, "bullet")
-        : `${formatCount(found.length)} of ${formatPlural(this.total, "bullet")}`;
-    fillElement(this.aside, `${some} · revision ${this.revision}`);
+        : t("playbook.of", { length: formatCount(found.length), total: formatPlural(this.total, "bullet") });
+    fillElement(this.aside, t("playbook.revision_2", { some, revision: this.revision }));
     noteQuery({ q: this.filter.value });
   }
 
@@ -205,8 +214,8 @@ class View {
     const present = this.sections.value;
     fillElement(
       this.sections,
-      h("option", { value: "" }, "All sections"),
-      names.map((name) => h("option", { value: name, selected: name === present }, name || "no section")),
+      h("option", { value: "" }, t("playbook.all_sections")),
+      names.map((name) => h("option", { value: name, selected: name === present }, name || t("playbook.no_section"))),
     );
   }
 
@@ -236,11 +245,15 @@ class View {
   bindKeys() {
     bindKeys(
       [
-        { keys: "j", what: "next bullet", run: () => this.list.move(1) },
-        { keys: "k", what: "previous bullet", run: () => this.list.move(-1) },
-        { keys: "/", what: "filter bullets", run: () => this.filter.focus() },
-        { keys: "Escape", what: "close the bullet", run: () => this.side.isConnected && this.close() },
-        { keys: "h", what: "history of the playbook", run: () => openRoute(["playbooks", this.dataset, "history"]) },
+        { keys: "j", what: t("playbook.next_bullet"), run: () => this.list.move(1) },
+        { keys: "k", what: t("playbook.previous_bullet"), run: () => this.list.move(-1) },
+        { keys: "/", what: t("playbook.filter_bullets_2"), run: () => this.filter.focus() },
+        { keys: "Escape", what: t("playbook.close_the_bullet"), run: () => this.side.isConnected && this.close() },
+        {
+          keys: "h",
+          what: t("playbook.history_of_the_playbook"),
+          run: () => openRoute(["playbooks", this.dataset, "history"]),
+        },
       ],
       this.signal,
     );

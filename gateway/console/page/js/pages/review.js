@@ -7,25 +7,26 @@ import { askPerson } from "../dialog.js";
 import { drawDiff } from "../diff.js";
 import { fillElement, h } from "../dom.js";
 import { listBulletRevisions, decideChanges, diffRevisions, listPendingChanges } from "../endpoints.js";
-import { formatPlural, formatEnum } from "../format.js";
+import { formatPlural, formatEnum, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderDelta as deltaChip, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
 import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 1000;
 const RISK = { DELTA_TYPE_DELETE: 2, DELTA_TYPE_UPDATE: 1, DELTA_TYPE_ADD: 0 };
 const SHOWN = {
-  waiting: ["Waiting", ["PENDING_STATE_WAITING"]],
+  waiting: [t("common.waiting"), ["PENDING_STATE_WAITING"]],
   decided: [
-    "Decided",
+    t("review.decided"),
     ["PENDING_STATE_APPROVED", "PENDING_STATE_REJECTED", "PENDING_STATE_EXPIRED", "PENDING_STATE_STALE"],
   ],
 };
 
-export const formatTitle = ({ dataset }) => `Review ${dataset}`;
+export const formatTitle = ({ dataset }) => t("review.review", { dataset });
 
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
@@ -35,7 +36,7 @@ export function openPage({ params: { dataset }, query, signal }) {
     renderHead(
       dataset,
       [queue.count, renderDatasetChoice("review", dataset, signal)],
-      renderDatasetTabs(dataset, "Review"),
+      renderDatasetTabs(dataset, t("common.review")),
     ),
     queue.renderToolbar(),
     queue.body,
@@ -47,7 +48,7 @@ class Queue {
     Object.assign(this, { dataset, showing, signal, all: [], picked: new Set() });
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Change" });
+    this.side = h("section", { class: "detail", "aria-label": t("review.change") });
     this.bindKeys();
   }
 
@@ -83,13 +84,23 @@ class Queue {
     this.approveAll = h(
       "button",
       { type: "button", class: "primary", onclick: () => this.approve() },
-      "Approve ",
+      t("review.approve"),
       renderKey("a"),
     );
-    this.rejectAll = h("button", { type: "button", onclick: () => this.reject() }, "Reject… ", renderKey("x"));
+    this.rejectAll = h(
+      "button",
+      { type: "button", onclick: () => this.reject() },
+      t("review.reject_2_2"),
+      renderKey("x"),
+    );
     const decisions =
       this.showing === "waiting" ? h("span", { class: "end decisions" }, this.approveAll, this.rejectAll) : null;
-    return h("div", { class: "toolbar" }, h("nav", { class: "tabs", "aria-label": "Changes" }, views), decisions);
+    return h(
+      "div",
+      { class: "toolbar" },
+      h("nav", { class: "tabs", "aria-label": t("common.changes") }, views),
+      decisions,
+    );
   }
 
   draw() {
@@ -97,7 +108,7 @@ class Queue {
     if (!this.all.length) return this.renderEmpty();
     const onOpen = (proposal) => this.showProposal(proposal);
     this.list = new VirtualList({
-      label: "Changes",
+      label: t("common.changes"),
       row: (proposal) => this.renderRow(proposal),
       onSelect: onOpen,
       onMark: () => this.pick(),
@@ -110,11 +121,8 @@ class Queue {
   renderEmpty() {
     this.list = null;
     if (this.showing === "decided")
-      return renderEmptyState("No decisions yet", "Approved and rejected changes appear here with their reasons.");
-    return renderEmptyState(
-      "No pending changes",
-      "Changes appear here when the policy of the dataset requires a review.",
-    );
+      return renderEmptyState(t("review.no_decisions_yet"), t("review.approved_and_rejected_changes_appear"));
+    return renderEmptyState(t("review.no_pending_changes"), t("review.changes_appear_here_when_the"));
   }
 
   renderRow(proposal) {
@@ -132,7 +140,7 @@ class Queue {
         proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id,
       ),
       this.showing === "decided"
-        ? renderState(formatEnum(proposal.state, "PENDING_STATE_"))
+        ? renderState(readEnum(proposal.state, "PENDING_STATE_"))
         : h("span", { class: "muted line wide-only waits" }, proposal.review_reason),
       h("span", { class: "muted when" }, renderTime(proposal.created_at)),
     ];
@@ -140,7 +148,7 @@ class Queue {
 
   showSelection() {
     const many = this.picked.size
-      ? `${this.picked.size} of ${this.all.length} picked`
+      ? t("review.of_picked", { size: this.picked.size, length: this.all.length })
       : formatPlural(this.all.length, "change");
     this.count.textContent = many;
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
@@ -167,28 +175,40 @@ class Queue {
         { class: "detail-head" },
         deltaChip(proposal.delta.type),
         proposal.delta.bullet_id ? h("span", { class: "mono" }, proposal.delta.bullet_id) : null,
-        h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
+        h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, t("common.close")),
       ),
       renderProposal(proposal),
       renderFacts([
-        ["Reason for review", proposal.review_reason],
-        ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
-        ["Section", proposal.delta.section || proposal.current_bullet?.section],
-        ["By", proposal.author],
-        ["Learned from", renderSources(this.dataset, proposal)],
-        ["Proposed", h("span", null, renderTime(proposal.created_at), ` against revision ${proposal.base_revision}`)],
-        ["Expires", renderTime(proposal.expires_at)],
+        [t("review.reason_for_review"), proposal.review_reason],
+        [t("common.reasoning"), proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
+        [t("common.section"), proposal.delta.section || proposal.current_bullet?.section],
+        [t("common.by"), proposal.author],
+        [t("common.learned_from"), renderSources(this.dataset, proposal)],
         [
-          "Decided",
+          t("review.proposed"),
+          h(
+            "span",
+            null,
+            renderTime(proposal.created_at),
+            t("review.against_revision", { base_revision: proposal.base_revision }),
+          ),
+        ],
+        [t("review.expires"), renderTime(proposal.expires_at)],
+        [
+          t("review.decided"),
           proposal.decided_by &&
             h(
               "span",
               { class: "text" },
-              `${formatEnum(proposal.state, "PENDING_STATE_")} by ${proposal.decided_by}${proposal.decision_reason ? `: ${proposal.decision_reason}` : ""}`,
+              t("review.by", {
+                state: formatEnum(proposal.state, "PENDING_STATE_"),
+                decided_by: proposal.decided_by,
+                decision_reason: proposal.decision_reason ? `: ${proposal.decision_reason}` : "",
+              }),
             ),
         ],
       ]),
-      h("h3", null, "Changes since then"),
+      h("h2", null, t("common.changes_since_then")),
       since,
     ];
   }
@@ -228,12 +248,12 @@ class Queue {
   async reject() {
     const ids = this.targets;
     if (!ids.length) return;
-    const fields = [{ name: "reason", label: "Why", kind: "long", required: true }];
+    const fields = [{ name: "reason", label: t("common.why"), kind: "long", required: true }];
     const answer = await askPerson({
-      title: `Reject ${formatPlural(ids.length, "change")}`,
-      text: "The reason is stored with the change.",
+      title: t("review.reject", { length: formatPlural(ids.length, "change") }),
+      text: t("review.the_reason_is_stored_with"),
       fields,
-      confirm: "Reject",
+      confirm: t("review.reject_2"),
       danger: true,
     });
     if (answer) await this.submit("DECISION_REJECT", ids, answer.reason);
@@ -256,13 +276,13 @@ class Queue {
   bindKeys() {
     bindKeys(
       [
-        { keys: "j", what: "next change", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous change", run: () => this.list?.move(-1) },
-        { keys: "s", what: "pick the change, for several at once", run: () => this.pick() },
-        { keys: "S", what: "pick all or none", run: () => this.pickAll() },
-        { keys: "a", what: "approve", run: () => this.showing === "waiting" && this.approve() },
-        { keys: "x", what: "reject with a reason", run: () => this.showing === "waiting" && this.reject() },
-        { keys: "Escape", what: "close the change", run: () => this.side.isConnected && this.close() },
+        { keys: "j", what: t("review.next_change"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("review.previous_change"), run: () => this.list?.move(-1) },
+        { keys: "s", what: t("review.pick_the_change_for_several"), run: () => this.pick() },
+        { keys: "S", what: t("review.pick_all_or_none"), run: () => this.pickAll() },
+        { keys: "a", what: t("review.approve_2"), run: () => this.showing === "waiting" && this.approve() },
+        { keys: "x", what: t("review.reject_with_a_reason"), run: () => this.showing === "waiting" && this.reject() },
+        { keys: "Escape", what: t("review.close_the_change"), run: () => this.side.isConnected && this.close() },
       ],
       this.signal,
     );
@@ -295,7 +315,7 @@ function renderProposal({ delta, current_bullet: current }) {
   if (!current)
     return [
       h("p", { class: "text lead" }, delta.content),
-      h("p", { class: "bad" }, "Its bullet does not exist any more."),
+      h("p", { class: "bad" }, t("review.its_bullet_does_not_exist")),
     ];
   if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, current.content));
   return drawDiff(current.content, delta.content);
@@ -315,14 +335,12 @@ function renderTarget(dataset, { delta, base_revision: base }, found) {
     return h(
       "p",
       { class: "muted" },
-      delta.bullet_id
-        ? "The bullet has not changed since this was proposed."
-        : "The playbook has not changed since this was proposed.",
+      delta.bullet_id ? t("review.the_bullet_has_not_changed") : t("review.the_playbook_has_not_changed"),
     );
   const all = h(
     "a",
     { href: formatLink(["playbooks", dataset, "history"], { from: base }) },
-    `everything since revision ${base}`,
+    t("review.everything_since_revision", { base }),
   );
-  return [renderChanges(dataset, found), h("p", null, "See ", all, ".")];
+  return [renderChanges(dataset, found), h("p", null, t("review.see"), all, ".")];
 }

@@ -8,11 +8,12 @@ import { bindKeys } from "../keys.js";
 import { renderBar, renderChip, renderConfidence, renderHead, renderVotes } from "../parts.js";
 import { formatLink, noteQuery } from "../router.js";
 import { renderEmptyState, renderFailure, renderLoading, reportError } from "../states.js";
+import { t } from "../texts.js";
 
 const TYPING_MS = 200;
 const DEFAULTS = { k: "10", alpha: "0.5", confidence: "0.3" };
 
-export const formatTitle = ({ dataset }) => `Search ${dataset}`;
+export const formatTitle = ({ dataset }) => t("search.search", { dataset });
 
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
@@ -22,7 +23,7 @@ export function openPage({ params: { dataset }, query, signal }) {
     renderHead(
       dataset,
       [view.aside, renderDatasetChoice("search", dataset, signal)],
-      renderDatasetTabs(dataset, "Search"),
+      renderDatasetTabs(dataset, t("common.search")),
     ),
     view.toolbar,
     view.results,
@@ -39,8 +40,8 @@ class Search {
       type: "search",
       class: "grow",
       value: query.q ?? "",
-      placeholder: "Search query",
-      "aria-label": "Query",
+      placeholder: t("search.search_query"),
+      "aria-label": t("common.query"),
       oninput: changed,
     });
     this.k = h("input", { type: "number", min: "1", max: "1000", value: query.k ?? DEFAULTS.k, oninput: changed });
@@ -50,7 +51,7 @@ class Search {
       max: "1",
       step: "0.05",
       value: query.alpha ?? DEFAULTS.alpha,
-      "aria-label": "Weight of vectors",
+      "aria-label": t("search.weight_of_vectors"),
       oninput: changed,
     });
     this.alphaText = h("output", { class: "number" });
@@ -62,26 +63,31 @@ class Search {
       value: query.confidence ?? DEFAULTS.confidence,
       oninput: changed,
     });
-    this.section = h("input", { value: query.section ?? "", placeholder: "all", oninput: changed, class: "short" });
+    this.section = h("input", {
+      value: query.section ?? "",
+      placeholder: t("search.all"),
+      oninput: changed,
+      class: "short",
+    });
     this.toolbar = this.renderForm();
     bindKeys(
       [
-        { keys: "/", what: "type a query", run: () => this.text.focus() },
-        { keys: "j", what: "next result", run: () => this.move(1) },
-        { keys: "k", what: "previous result", run: () => this.move(-1) },
+        { keys: "/", what: t("search.type_a_query"), run: () => this.text.focus() },
+        { keys: "j", what: t("search.next_result"), run: () => this.move(1) },
+        { keys: "k", what: t("search.previous_result"), run: () => this.move(-1) },
       ],
       signal,
     );
   }
 
   renderForm() {
-    const weights = h("label", null, "BM25", this.alpha, "vectors", this.alphaText);
+    const weights = h("label", null, "BM25", this.alpha, t("search.vectors"), this.alphaText);
     const parts = [
       this.text,
       weights,
-      h("label", null, "Results", this.k),
-      h("label", null, "Minimum confidence", this.confidence),
-      h("label", null, "Section", this.section),
+      h("label", null, t("search.results"), this.k),
+      h("label", null, t("search.minimum_confidence"), this.confidence),
+      h("label", null, t("common.section"), this.section),
     ];
     const form = h("form", { class: "toolbar", role: "search" }, parts);
     form.addEventListener("submit", (event) => (event.preventDefault(), this.scheduleSearch(0)));
@@ -138,28 +144,25 @@ class Search {
     this.aside.textContent = "";
     fillElement(
       this.results,
-      renderEmptyState("Search the lessons", "Every result shows its scores by vectors and by words. Press / to type."),
+      renderEmptyState(t("search.search_the_lessons"), t("search.every_result_shows_its_scores")),
     );
   }
 
   draw({ results, revision, embedding_model: model, approximate, nothing_matched: isMiss, similarity_limit: limit }) {
-    const how = `${model}${approximate ? ", preselected" : ""}`;
-    this.aside.textContent = `${formatPlural(results.length, "result")} · revision ${revision} · ${how}`;
+    const how = `${model}${approximate ? t("search.preselected") : ""}`;
+    this.aside.textContent = t("search.revision", { length: formatPlural(results.length, "result"), revision, how });
     if (!results.length)
       return fillElement(
         this.results,
-        renderEmptyState(
-          "Nothing found",
-          "No bullet passes these filters. A lower minimum confidence or another section may help.",
-        ),
+        renderEmptyState(t("search.nothing_found"), t("search.no_bullet_passes_these_filters")),
       );
     const highest = Math.max(...results.map((result) => result.raw_cosine)).toFixed(2);
     const similarity =
       limit < 1
-        ? `, and the highest similarity, ${highest}, is below ${limit.toFixed(2)}`
-        : ", whose script the embedding model does not know";
+        ? t("search.and_the_highest_similarity_is", { highest, limit: limit.toFixed(2) })
+        : t("search.whose_script_the_embedding_model");
     fillElement(this.results, [
-      isMiss ? h("p", { role: "status" }, `Nothing matches: no bullet has a word of the query${similarity}.`) : null,
+      isMiss ? h("p", { role: "status" }, t("search.nothing_matches_no_bullet_has", { similarity })) : null,
       h(
         "ol",
         { class: "results" },
@@ -216,26 +219,35 @@ function renderBreakdown(result, alpha) {
   const matched = terms
     .toSorted((a, b) => b.score - a.score)
     .map(({ term, score: share }) =>
-      h("span", { class: "chip", title: `adds ${formatScore(share)} to BM25` }, term, h("b", null, formatScore(share))),
+      h(
+        "span",
+        { class: "chip", title: t("search.adds_to_bm25", { share: formatScore(share) }) },
+        term,
+        h("b", null, formatScore(share)),
+      ),
     );
   return [
     h(
       "dl",
       { class: "breakdown" },
       part(
-        "Combined",
+        t("search.combined"),
         combined,
         `${formatScore(alpha)} · ${formatScore(vector)} + ${formatScore(1 - alpha)} · ${formatScore(bm25)}`,
         "combined",
       ),
-      part("Vector", vector, `similarity ${Number(cosine).toFixed(3)} (cosine), scaled over the candidates`),
-      part("BM25", bm25, `raw ${formatScore(raw)}, scaled over the candidates`),
+      part(
+        t("search.vector"),
+        vector,
+        t("search.similarity_cosine_scaled_over_the", { cosine: Number(cosine).toFixed(3) }),
+      ),
+      part("BM25", bm25, t("search.raw_scaled_over_the_candidates", { raw: formatScore(raw) })),
     ),
     h(
       "p",
       { class: "terms" },
-      h("span", { class: "muted" }, "Matched"),
-      matched.length ? matched : h("span", { class: "muted" }, "no word of the query"),
+      h("span", { class: "muted" }, t("search.matched")),
+      matched.length ? matched : h("span", { class: "muted" }, t("search.no_word_of_the_query")),
     ),
   ];
 }

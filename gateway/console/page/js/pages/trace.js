@@ -4,12 +4,13 @@ import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { askPerson } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import { listBullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
-import { formatCount, formatPlural, shortenText, formatEnum } from "../format.js";
+import { formatCount, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderFacts, renderHead, renderState, renderTime } from "../parts.js";
 import { openRoute, formatLink, noteQuery } from "../router.js";
 import { runChange, loadPart, renderEmptyState } from "../states.js";
 import { drawStep, renderLongText } from "../trace.js";
+import { t } from "../texts.js";
 
 /** Steps in the document at once; buttons show the others. */
 const WINDOW = 200;
@@ -17,18 +18,18 @@ const WINDOW = 200;
 const MOST = 200;
 const LINE = 160;
 const MISSING = {
-  ARCHIVE_NOT_FOUND: "Not in the archive",
-  TRAJECTORY_NOT_FOUND: "Not in the archive",
-  TRAJECTORY_DELETED: "Deleted",
+  ARCHIVE_NOT_FOUND: t("trace.not_in_the_archive"),
+  TRAJECTORY_NOT_FOUND: t("trace.not_in_the_archive"),
+  TRAJECTORY_DELETED: t("trace.deleted"),
 };
 
-export const formatTitle = ({ id }) => `Trajectory ${id}`;
+export const formatTitle = ({ id }) => t("trace.trajectory", { id });
 
 export function openPage({ params: { dataset, id }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Trace(dataset, id, query, signal);
   view.load();
-  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, "Trajectories")), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.trajectories"))), view.body];
 }
 
 class Trace {
@@ -45,10 +46,10 @@ class Trace {
     const back = () => openRoute(["trajectories", this.dataset]);
     bindKeys(
       [
-        { keys: "j", what: "next step", run: () => this.move(1) },
-        { keys: "k", what: "previous step", run: () => this.move(-1) },
-        { keys: "e", what: "next error", run: () => this.moveToError() },
-        { keys: "Escape", what: "back to the trajectories", run: back },
+        { keys: "j", what: t("trace.next_step"), run: () => this.move(1) },
+        { keys: "k", what: t("trace.previous_step"), run: () => this.move(-1) },
+        { keys: "e", what: t("trace.next_error"), run: () => this.moveToError() },
+        { keys: "Escape", what: t("trace.back_to_the_trajectories"), run: back },
       ],
       this.signal,
     );
@@ -106,20 +107,26 @@ class Trace {
       { class: "narrow" },
       this.renderHead(summary),
       renderLongText(trajectory.query, "text lead"),
-      this.wanted >= this.steps.length ? h("p", { class: "bad" }, `There is no step ${this.wanted}.`) : null,
+      this.wanted >= this.steps.length
+        ? h("p", { class: "bad" }, t("trace.there_is_no_step", { wanted: this.wanted }))
+        : null,
       this.renderFacts(summary, trajectory, lessons),
-      renderText("Ground truth", truth),
-      renderText("Test report", report),
-      h("h3", null, "Steps"),
+      renderText(t("trace.ground_truth"), truth),
+      renderText(t("trace.test_report"), report),
+      h("h2", null, t("common.steps")),
       this.list,
       trajectory.generated_answer
-        ? [h("h3", null, "Answer"), renderLongText(trajectory.generated_answer, "text card")]
+        ? [h("h2", null, t("common.answer")), renderLongText(trajectory.generated_answer, "text card")]
         : null,
     );
   }
 
   renderMissing({ reason, message }) {
-    const all = h("a", { class: "button", href: formatLink(["trajectories", this.dataset]) }, "Show all trajectories");
+    const all = h(
+      "a",
+      { class: "button", href: formatLink(["trajectories", this.dataset]) },
+      t("common.show_all_trajectories"),
+    );
     return renderEmptyState(MISSING[reason], message, all);
   }
 
@@ -127,28 +134,28 @@ class Trace {
     return h(
       "div",
       { class: "detail-head" },
-      h("a", { href: formatLink(["trajectories", this.dataset]) }, "All trajectories"),
-      renderState(formatEnum(status, "TRAJECTORY_STATUS_") || "unknown"),
-      h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, "Delete…"),
+      h("a", { href: formatLink(["trajectories", this.dataset]) }, t("trace.all_trajectories")),
+      renderState(readEnum(status, "TRAJECTORY_STATUS_") || "unknown"),
+      h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, t("trace.delete")),
     );
   }
 
   renderFacts(summary, trajectory, lessons) {
     const { errors, learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited } = summary;
     return renderFacts([
-      ["Trajectory", h("span", { class: "mono" }, this.id)],
-      ["Task", trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
-      ["Reward", summary.reward],
-      ["Signal", formatEnum(trajectory.signal, "SIGNAL_STRENGTH_")],
-      ["Broke off with", trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
-      ["Agents", summary.agents.join(", ")],
-      ["Tools", summary.tools.join(", ")],
-      ["Ran", renderTime(summary.created_at)],
-      ["Stored", renderTime(summary.stored_at)],
-      ["Errors", errors.length ? this.renderErrors(errors) : null],
-      ["Learned", this.renderLessons(learned, lessons)],
-      ["Served", this.renderLessons(served, lessons)],
-      ["Cited", this.renderLessons(cited, lessons)],
+      [t("common.trajectory"), h("span", { class: "mono" }, this.id)],
+      [t("common.task"), trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
+      [t("trace.reward"), summary.reward],
+      [t("trace.signal"), formatEnum(trajectory.signal, "SIGNAL_STRENGTH_")],
+      [t("trace.broke_off_with"), trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
+      [t("common.agents"), summary.agents.join(", ")],
+      [t("trace.tools"), summary.tools.join(", ")],
+      [t("trace.ran"), renderTime(summary.created_at)],
+      [t("trace.stored"), renderTime(summary.stored_at)],
+      [t("trace.errors"), errors.length ? this.renderErrors(errors) : null],
+      [t("common.learned"), this.renderLessons(learned, lessons)],
+      [t("trace.served"), this.renderLessons(served, lessons)],
+      [t("trace.cited"), this.renderLessons(cited, lessons)],
     ]);
   }
 
@@ -175,7 +182,7 @@ class Trace {
 
   renderStepLink(step) {
     const query = { content: this.content, step };
-    return h("a", { href: formatLink(["trajectories", this.dataset, this.id], query) }, `step ${step}`);
+    return h("a", { href: formatLink(["trajectories", this.dataset, this.id], query) }, t("trace.step", { step }));
   }
 
   /** Returns the bullets that rest on single steps: `{step, id, bullet}`. */
@@ -207,7 +214,7 @@ class Trace {
     return h(
       "li",
       null,
-      h("button", { type: "button", onclick: () => this.select(step) }, `Show steps ${from} to ${last}`),
+      h("button", { type: "button", onclick: () => this.select(step) }, t("trace.show_steps_to", { from, last })),
     );
   }
 
@@ -254,18 +261,26 @@ class Trace {
 
   async delete() {
     const answer = await askPerson({
-      title: "Delete this trajectory?",
-      text: "All that is stored under its id is erased. What was learned from it stays in the playbook. This cannot be undone.",
-      confirm: "Delete",
+      title: t("trace.delete_this_trajectory"),
+      text: t("trace.all_that_is_stored_under"),
+      confirm: t("common.delete"),
       danger: true,
     });
-    if (answer && (await runChange(() => deleteTrajectory(this.dataset, this.id), "The trajectory is deleted.")))
+    if (
+      answer &&
+      (await runChange(() => deleteTrajectory(this.dataset, this.id), t("trace.the_trajectory_is_deleted")))
+    )
       openRoute(["trajectories", this.dataset]);
   }
 }
 
 function renderText(name, text) {
   if (!text) return null;
-  const summary = h("summary", null, name, h("span", { class: "muted" }, ` ${formatCount(text.length)} characters`));
+  const summary = h(
+    "summary",
+    null,
+    name,
+    h("span", { class: "muted" }, t("trace.characters", { length: formatCount(text.length) })),
+  );
   return h("details", { class: "attachment" }, summary, renderLongText(text, "text mono"));
 }

@@ -3,19 +3,24 @@
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { fillElement, h } from "../dom.js";
 import { listTrajectories } from "../endpoints.js";
-import { formatPlural, formatEnum } from "../format.js";
+import { formatPlural, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { openRoute, formatLink, noteQuery } from "../router.js";
 import { loadPart, renderEmptyState } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 100;
-const STATUSES = { success: "Success", failure: "Failure" };
+const STATUSES = { success: t("common.success"), failure: t("common.failure") };
 /** What a trajectory can have to do with the bullet of the filter. */
-const RELATIONS = { learned: "Learned bullet", served: "Served bullet", cited: "Cited bullet" };
+const RELATIONS = {
+  learned: t("trajectories.learned_bullet"),
+  served: t("trajectories.served_bullet"),
+  cited: t("trajectories.cited_bullet"),
+};
 
-export const formatTitle = ({ dataset }) => `Trajectories ${dataset}`;
+export const formatTitle = ({ dataset }) => t("trajectories.trajectories", { dataset });
 
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
@@ -26,7 +31,7 @@ export function openPage({ params: { dataset }, query, signal }) {
     renderHead(
       dataset,
       [view.count, renderDatasetChoice("trajectories", dataset, signal)],
-      renderDatasetTabs(dataset, "Trajectories"),
+      renderDatasetTabs(dataset, t("common.trajectories")),
     ),
     tools,
     view.body,
@@ -40,22 +45,26 @@ class Trajectories {
     this.body = h("div", { class: "split alone" });
     bindKeys(
       [
-        { keys: "j", what: "next trajectory", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous trajectory", run: () => this.list?.move(-1) },
-        { keys: "Enter, o", what: "open it", run: () => this.list?.open() },
-        { keys: "/", what: "find an error", run: () => this.error.focus() },
+        { keys: "j", what: t("trajectories.next_trajectory"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("trajectories.previous_trajectory"), run: () => this.list?.move(-1) },
+        { keys: "Enter, o", what: t("common.open_it"), run: () => this.list?.open() },
+        { keys: "/", what: t("trajectories.find_an_error"), run: () => this.error.focus() },
       ],
       signal,
     );
   }
 
   renderToolbar() {
-    this.status = this.createSelect("Status", { "": "Any status", ...STATUSES }, this.query.status);
-    this.tool = this.createInput("Tool", this.query.tool, "short");
-    this.error = this.createInput("Error contains", this.query.error, "grow");
+    this.status = this.createSelect(
+      t("common.status"),
+      { "": t("trajectories.any_status"), ...STATUSES },
+      this.query.status,
+    );
+    this.tool = this.createInput(t("trajectories.tool"), this.query.tool, "short");
+    this.error = this.createInput(t("trajectories.error_contains"), this.query.error, "grow");
     const relation = Object.keys(RELATIONS).find((name) => this.query[name]) ?? "learned";
-    this.bullet = this.createInput("Bullet id", this.query[relation], "short");
-    this.relation = this.createSelect("Relation to the bullet", RELATIONS, relation);
+    this.bullet = this.createInput(t("trajectories.bullet_id"), this.query[relation], "short");
+    this.relation = this.createSelect(t("trajectories.relation_to_the_bullet"), RELATIONS, relation);
     return h("div", { class: "toolbar filters" }, this.status, this.tool, this.error, this.relation, this.bullet);
   }
 
@@ -116,23 +125,23 @@ class Trajectories {
   }
 
   draw({ trajectories: found, next_page_token: next }) {
-    const rest = next || this.query.page ? " on this page" : "";
+    const rest = next || this.query.page ? t("trajectories.on_this_page") : "";
     fillElement(this.count, found.length ? formatPlural(found.length, "trajectory") + rest : "");
     this.list = null;
     if (!found.length) return this.renderEmpty();
     const onOpen = ({ trajectory_id: id, content_hash: content }) =>
       openRoute(["trajectories", this.dataset, id], { content });
-    this.list = new VirtualList({ label: "Trajectories", row: renderRow, onOpen });
+    this.list = new VirtualList({ label: t("common.trajectories"), row: renderRow, onOpen });
     this.list.show(found, ({ content_hash: hash }) => hash);
     return h("div", null, this.list.element, this.renderPages(next));
   }
 
   renderPages(next) {
     const address = (page) => formatLink(["trajectories", this.dataset], { ...this.query, page });
-    const first = this.query.page ? h("a", { class: "button", href: address("") }, "First page") : null;
-    const further = next ? h("a", { class: "button", href: address(next) }, "Next page") : null;
+    const first = this.query.page ? h("a", { class: "button", href: address("") }, t("trajectories.first_page")) : null;
+    const further = next ? h("a", { class: "button", href: address(next) }, t("trajectories.next_page")) : null;
     return first || further
-      ? h("nav", { class: "toolbar pages", "aria-label": "Pages of the list" }, first, further)
+      ? h("nav", { class: "toolbar pages", "aria-label": t("trajectories.pages_of_the_list") }, first, further)
       : null;
   }
 
@@ -141,23 +150,26 @@ class Trajectories {
       const all = h(
         "a",
         { class: "button", href: formatLink(["trajectories", this.dataset]) },
-        "Show all trajectories",
+        t("common.show_all_trajectories"),
       );
-      return renderEmptyState("No trajectory found", "No trajectory in the archive passes all filters.", all);
+      return renderEmptyState(
+        t("trajectories.no_trajectory_found"),
+        t("trajectories.no_trajectory_in_the_archive"),
+        all,
+      );
     }
-    const text =
-      "Every trajectory that is learned or reported with the outcome of a session is stored here a moment later.";
+    const text = t("trajectories.every_trajectory_that_is_learned");
     const learn = h(
       "a",
       { class: "button primary", href: formatLink(["learn", this.dataset]) },
-      "Learn from a trajectory",
+      t("common.learn_from_a_trajectory"),
     );
-    return renderEmptyState("No trajectories", text, learn);
+    return renderEmptyState(t("trajectories.no_trajectories"), text, learn);
   }
 }
 
 const renderRow = ({ trajectory_id: id, status, query, errors, steps, created_at: created }) => [
-  h("span", { class: "row-state" }, renderState(formatEnum(status, "TRAJECTORY_STATUS_") || "unknown")),
+  h("span", { class: "row-state" }, renderState(readEnum(status, "TRAJECTORY_STATUS_") || "unknown")),
   h("span", { class: "line" }, query || h("span", { class: "mono" }, id)),
   h("span", { class: "muted line wide-only row-error" }, errors.length ? formatSignature(errors[0]) : ""),
   h("span", { class: "row-count" }, formatPlural(steps, "step")),
