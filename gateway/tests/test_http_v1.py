@@ -249,7 +249,8 @@ async def test_the_gateway_says_what_it_runs_with(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path))
     async with client_of(Peers()) as client:
         facts = (await client.get("/v1/about")).json()
-    assert (facts["llm_provider"], facts["llm_model"], facts["data_directory"]) == ("openai", "small-model", str(tmp_path))
+    assert (facts["llm_provider"], facts["llm_model"]) == ("openai", "small-model")
+    assert facts["data_directory"] == str(tmp_path)
     assert facts["version"]
 
 

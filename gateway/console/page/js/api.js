@@ -40,7 +40,7 @@ export async function fetchAll(ask, items, most = Infinity) {
 }
 
 /** A UUID for a change, so that a repeated request changes nothing. */
-export const newRequestId = () => crypto.randomUUID();
+export const createRequestId = () => crypto.randomUUID();
 
 async function sendJson(verb, path, query, body, signal) {
   const response = await sendRequest(verb, path, query, body, signal, {});

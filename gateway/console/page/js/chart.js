@@ -64,12 +64,13 @@ function listTicks(bottom, top) {
 const DAY_MS = 86_400_000;
 
 /**
- * Lines over time. `series` are `{name, kind, points: [{at, y, low, high}]}` with `at` in milliseconds, oldest first; a
- * point without `low` has no interval. `format` writes a value of y, `most` is the least top of the axis.
+ * Lines over days or revisions. `series` are `{kind, points: [{at, y, low, high}]}`, oldest first, with `at` in
+ * milliseconds unless `formatAt` writes it; a point without `low` has no interval. `format` writes a value of y, `most` is
+ * the least top of the axis, `span` the least width of the chart.
  */
-export function drawTimeChart({ series, label, format, most = 0 }) {
+export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, formatAt = formatDay }) {
   const points = series.flatMap((line) => line.points);
-  const [from, to] = findDays(points.map(({ at }) => at));
+  const [from, to] = findEnds(points.map(({ at }) => at), span);
   const top = chooseTop(Math.max(most, ...points.map(({ y, high }) => high ?? y)));
   const x = (at) => LEFT + ((WIDTH - LEFT - RIGHT) * (at - from)) / (to - from);
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
@@ -89,13 +90,13 @@ export function drawTimeChart({ series, label, format, most = 0 }) {
         ? line.map(({ at, y: value }) => s("circle", { class: `mark ${kind}`, cx: x(at), cy: y(value), r: 3 }))
         : null,
     ]),
-    drawDates(from, to),
+    drawEnds(from, to, formatAt),
   );
 }
 
 /** Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, the lowest part first. */
 export function drawDayBars({ days, label }) {
-  const [from, to] = findDays(days.map(({ at }) => at));
+  const [from, to] = findEnds(days.map(({ at }) => at), DAY_MS);
   const slots = Math.round((to - from) / DAY_MS) + 1;
   const width = (WIDTH - LEFT - RIGHT) / slots;
   const top = chooseTop(Math.max(...days.map(({ parts }) => parts.reduce((sum, { value }) => sum + value, 0))));
@@ -113,14 +114,14 @@ export function drawDayBars({ days, label }) {
         return value ? s("rect", { class: `stack ${kind}`, ...size }) : null;
       });
     }),
-    drawDates(from, to),
+    drawEnds(from, to, formatDay),
   );
 }
 
-/** The first and the last time to show, at least a day apart. */
-function findDays(times) {
-  const from = Math.min(...times);
-  return [from, Math.max(from + DAY_MS, ...times)];
+/** The first and the last position to show, at least `span` apart. */
+function findEnds(positions, span) {
+  const from = Math.min(...positions);
+  return [from, Math.max(from + span, ...positions)];
 }
 
 /** The top of an axis that begins at zero: 1, 2 or 5 times a power of ten. */
@@ -137,9 +138,9 @@ function drawScale(top, y, format) {
   ]);
 }
 
-const drawDates = (from, to) => [
-  s("text", { class: "tick", x: LEFT, y: HEIGHT - 10 }, formatDay(from)),
-  s("text", { class: "tick end", x: WIDTH - RIGHT, y: HEIGHT - 10 }, formatDay(to)),
+const drawEnds = (from, to, write) => [
+  s("text", { class: "tick", x: LEFT, y: HEIGHT - 10 }, write(from)),
+  s("text", { class: "tick end", x: WIDTH - RIGHT, y: HEIGHT - 10 }, write(to)),
 ];
 
 /** The names of lines or parts beside their colours. */

@@ -5,7 +5,7 @@ import {
   fetchAll,
   followStream,
   getJson,
-  newRequestId,
+  createRequestId,
   postJson,
   postFile,
   putJson,
@@ -16,7 +16,7 @@ import { session } from "./session.js";
 const addressDataset = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
 const addressTrajectory = (dataset, id) => `${addressDataset(dataset)}/trajectories/${encodeURIComponent(id)}`;
 const addressExecution = (id) => `/v1/executions/${encodeURIComponent(id)}`;
-const createChange = (fields) => ({ request_id: newRequestId(), ...fields });
+const createChange = (fields) => ({ request_id: createRequestId(), ...fields });
 /** A change of a playbook; with sign-in the gateway names its author. */
 const createEdit = (fields) => createChange({ author: session.signedIn ? "" : "console", ...fields });
 

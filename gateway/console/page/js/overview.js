@@ -1,6 +1,6 @@
 /** The parts of the overview: totals, charts and tables, each with its numbers as text. */
 
-import { drawDayBars, drawTimeChart, renderLegend } from "./chart.js";
+import { drawDayBars, drawLineChart, renderLegend } from "./chart.js";
 import { h } from "./dom.js";
 import { formatPoints, isCompared } from "./effects.js";
 import { formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
@@ -118,7 +118,7 @@ export function renderOutcomes(overview, lift) {
     ]),
     series.length
       ? [
-          drawTimeChart({
+          drawLineChart({
             series,
             label: t("overview.success_rate_by_day", { value: sentences.join(" ") }),
             format: formatPercent,
@@ -138,7 +138,7 @@ const countUnknown = ({ trajectories, succeeded, failed }) => Number(trajectorie
 export function renderGrowth(revisions, link) {
   const points = revisions
     .toReversed()
-    .map(({ committed_at: time, bullets_after: bullets }) => ({ at: Date.parse(time), y: Number(bullets) }));
+    .map(({ revision, bullets_after: bullets }) => ({ at: Number(revision), y: Number(bullets) }));
   if (!points.length) return null;
   const first = points[0];
   const last = points.at(-1);
@@ -150,10 +150,12 @@ export function renderGrowth(revisions, link) {
   });
   return renderPanel(
     t("overview.growth_of_the_playbook"),
-    drawTimeChart({
-      series: [{ kind: "with", name: "Bullets", points }],
+    drawLineChart({
+      series: [{ kind: "with", points }],
       label: t("overview.bullets_by_revision", { text }),
       format: formatCount,
+      span: 1,
+      formatAt: (revision) => t("common.revision_2", { revision }),
     }),
     h("p", { class: "muted" }, text, " ", link),
   );
