@@ -62,8 +62,8 @@ def test_japanese_texts_are_japanese() -> None:
 
 def test_every_text_is_used_and_every_used_text_exists() -> None:
     used = {key for path in list_scripts() for key in _KEY.findall(path.read_text(encoding="utf-8"))}
-    known = {key for key in read_catalogue("en") if not key.startswith(_COMPUTED)}
-    assert used == known
+    present = {key for key in read_catalogue("en") if not key.startswith(_COMPUTED)}
+    assert used == present
 
 
 def test_no_text_is_outside_the_catalogues() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor
 
-from gateway.http.about import About
 from gateway.http.app import ServiceStatus
 from gateway.http.bindings import list_bindings
+from gateway.http.gateway_facts import About
 from tests.contract import contracts
 
 ROOT = Path(__file__).parents[2]

@@ -70,7 +70,10 @@ const DAY_MS = 86_400_000;
  */
 export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, formatAt = formatDay }) {
   const points = series.flatMap((line) => line.points);
-  const [from, to] = findEnds(points.map(({ at }) => at), span);
+  const [from, to] = findEnds(
+    points.map(({ at }) => at),
+    span,
+  );
   const top = chooseTop(Math.max(most, ...points.map(({ y, high }) => high ?? y)));
   const x = (at) => LEFT + ((WIDTH - LEFT - RIGHT) * (at - from)) / (to - from);
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
@@ -96,7 +99,10 @@ export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, 
 
 /** Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, the lowest part first. */
 export function drawDayBars({ days, label }) {
-  const [from, to] = findEnds(days.map(({ at }) => at), DAY_MS);
+  const [from, to] = findEnds(
+    days.map(({ at }) => at),
+    DAY_MS,
+  );
   const slots = Math.round((to - from) / DAY_MS) + 1;
   const width = (WIDTH - LEFT - RIGHT) / slots;
   const top = chooseTop(Math.max(...days.map(({ parts }) => parts.reduce((sum, { value }) => sum + value, 0))));

@@ -140,7 +140,7 @@ export function renderGrowth(revisions, link) {
     .toReversed()
     .map(({ revision, bullets_after: bullets }) => ({ at: Number(revision), y: Number(bullets) }));
   if (!points.length) return null;
-  const first = points[0];
+  const first = { at: points[0].at - 1, y: Number(revisions.at(-1).bullets_before) };
   const last = points.at(-1);
   const change = formatSigned(last.y - first.y);
   const text = t("overview.now_in_the_last", {
@@ -151,7 +151,7 @@ export function renderGrowth(revisions, link) {
   return renderPanel(
     t("overview.growth_of_the_playbook"),
     drawLineChart({
-      series: [{ kind: "with", points }],
+      series: [{ kind: "with", points: [first, ...points] }],
       label: t("overview.bullets_by_revision", { text }),
       format: formatCount,
       span: 1,
@@ -191,12 +191,12 @@ const rankBullets = (bullets, count) =>
     .slice(0, TOP);
 
 function renderTopBullet(dataset, bullet, effect) {
-  const known = effect && isCompared(effect);
+  const isMeasured = effect && isCompared(effect);
   return h(
     "li",
     null,
     h("a", { class: "line", href: formatLink(["playbooks", dataset], { bullet: bullet.id }) }, bullet.content),
-    known
+    isMeasured
       ? h("span", { class: "muted number" }, t("common.points", { difference: formatPoints(effect.difference) }))
       : null,
     renderVotes(bullet),

@@ -104,6 +104,7 @@ class View {
       row: renderRow,
       onSelect: (bullet) => this.showBullet(bullet),
     });
+    this.list.element.classList.add("lessons");
     this.bindKeys();
     const tools = this.renderToolbar();
     this.filterBullets();
@@ -265,11 +266,11 @@ const isMatch = ({ id, content, section, source_trajectory: source }, text) =>
 
 function renderRow(bullet) {
   return [
-    h("span", { class: "mono muted row-id" }, bullet.id),
-    h("span", { class: "line" }, bullet.content),
+    h("span", { class: "line lesson" }, bullet.content),
     bullet.state === "BULLET_STATE_RETIRED" ? renderState("retired") : null,
     h("span", { class: "line wide-only section" }, bullet.section),
     renderVotes(bullet),
     renderConfidence(bullet.confidence_score),
+    h("span", { class: "mono muted row-id wide-only" }, bullet.id),
   ];
 }

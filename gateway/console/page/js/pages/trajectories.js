@@ -61,11 +61,21 @@ class Trajectories {
       this.query.status,
     );
     this.tool = this.createInput(t("trajectories.tool"), this.query.tool, "short");
+    this.agent = this.createInput(t("common.agent"), this.query.agent, "short");
     this.error = this.createInput(t("trajectories.error_contains"), this.query.error, "grow");
     const relation = Object.keys(RELATIONS).find((name) => this.query[name]) ?? "learned";
     this.bullet = this.createInput(t("trajectories.bullet_id"), this.query[relation], "short");
     this.relation = this.createSelect(t("trajectories.relation_to_the_bullet"), RELATIONS, relation);
-    return h("div", { class: "toolbar filters" }, this.status, this.tool, this.error, this.relation, this.bullet);
+    return h(
+      "div",
+      { class: "toolbar filters" },
+      this.status,
+      this.agent,
+      this.tool,
+      this.error,
+      this.relation,
+      this.bullet,
+    );
   }
 
   createInput(label, value = "", kind) {
@@ -85,6 +95,7 @@ class Trajectories {
     const relations = Object.keys(RELATIONS).map((name) => [name, ""]);
     this.query = {
       status: this.status.value,
+      agent: this.agent.value.trim(),
       tool: this.tool.value.trim(),
       error: this.error.value.trim(),
       ...Object.fromEntries(relations),
@@ -105,9 +116,10 @@ class Trajectories {
   }
 
   async read() {
-    const { status, tool, error, learned, served, cited, page } = this.query;
+    const { status, agent, tool, error, learned, served, cited, page } = this.query;
     const request = {
       status: status in STATUSES ? `TRAJECTORY_STATUS_${status.toUpperCase()}` : "",
+      agent,
       tool,
       error,
       learned_bullet_id: learned,
