@@ -20,7 +20,7 @@ from chassis.server.progress import CallsInProgress
 from gateway.access.rpc.guard import AccessGuard
 from gateway.console.files import Console
 from gateway.contract import Contract, load_comments
-from gateway.http import hooks, reports, workflow
+from gateway.http import gateway_facts, hooks, reports, workflow
 from gateway.http import otlp as otlp_routes
 from gateway.http.auth import Authentication
 from gateway.http.bindings import Binding, list_bindings
@@ -107,6 +107,9 @@ def create_app(
     bindings, authentication = list_bindings(contract.methods()), Authentication(guard)
     calls = ContractCalls(contract, methods, authentication)
     app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
+    app.include_router(
+        gateway_facts.build_routes(lambda: gateway_facts.describe_gateway(shows_paths=not authentication.is_required))
+    )
     app.include_router(workflow.build_routes(calls))
     app.include_router(reports.build_routes(calls))
     app.include_router(hooks.build_routes(calls, call_check or GuardedCalls(calls)))

@@ -8,7 +8,12 @@ import chassis
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.settings import BadSetting
-from hansei.evidence.v1 import archive_service_pb2_grpc, evidence_service_pb2_grpc, guard_service_pb2_grpc
+from hansei.evidence.v1 import (
+    archive_service_pb2_grpc,
+    evidence_service_pb2_grpc,
+    guard_service_pb2_grpc,
+    overview_service_pb2_grpc,
+)
 from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from libs.storage.timestamps import utc_now
@@ -17,6 +22,7 @@ from services.evidence.adapters.bodies import ObjectStore, compress, decompress
 from services.evidence.adapters.guards_feed import GuardsFeed
 from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import GrpcBulletSearch
+from services.evidence.adapters.sql.archive_days import OverviewRepository
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.guard_trial_repository import GuardTrialRepository
@@ -25,6 +31,7 @@ from services.evidence.rpc.convert.archive import decode_run
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
 from services.evidence.rpc.servicer.guards import GuardServicer
+from services.evidence.rpc.servicer.overview import OverviewServicer
 from services.evidence.settings import EvidenceSettings
 from services.evidence.usecases.archive import Archive
 from services.evidence.usecases.backtest_archive import BacktestArchive
@@ -104,6 +111,10 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
                 ArchiveServicer(archive, report_servings, count_stored=metrics.count_stored_trajectory),
             ),
             chassis.Registration(guard_service_pb2_grpc.add_GuardServiceServicer_to_server, guard_servicer),
+            chassis.Registration(
+                overview_service_pb2_grpc.add_OverviewServiceServicer_to_server,
+                OverviewServicer(OverviewRepository(store.database)),
+            ),
         ],
         start=start,
         close=close,

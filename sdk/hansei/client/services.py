@@ -14,6 +14,7 @@ from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.evidence.v1 import guard_service_pb2 as guards
+from hansei.evidence.v1 import overview_service_pb2 as overview
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -242,6 +243,12 @@ class GuardServiceClient(ServiceClient[M]):
     store_backtest = bind_unary(guards.StoreBacktestRequest, guards.StoreBacktestResponse)
 
 
+class OverviewServiceClient(ServiceClient[M]):
+    """Count the archived trajectories of a dataset by day and agent."""
+
+    get = bind_unary(overview.GetOverviewRequest, overview.GetOverviewResponse)
+
+
 class AllServices(Generic[M]):
     """The services on one channel, which the clients have as attributes."""
 
@@ -266,3 +273,4 @@ class AllServices(Generic[M]):
         self.evidence = EvidenceServiceClient[M](channel)
         self.archive = ArchiveServiceClient[M](channel)
         self.guards = GuardServiceClient[M](channel)
+        self.overview = OverviewServiceClient[M](channel)

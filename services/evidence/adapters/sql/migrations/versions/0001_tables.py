@@ -110,6 +110,7 @@ def _create_archive() -> None:
         sa.Column("deleted_at", sa.BigInteger),
         sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("summary", sa.Text),
+        sa.Column("repeats_error", sa.Boolean, nullable=False),
         sa.Column("object_key", sa.Text),
         sa.Column("body", sa.LargeBinary),
         *(sa.Column(name, sa.BigInteger) for name in ("pack_number", "pack_start", "pack_length")),
@@ -133,6 +134,17 @@ def _create_archive() -> None:
         sa.Column("value", sa.Text, primary_key=True),
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
         sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "archive_day",
+        sa.Column("dataset_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("has_bullets", sa.Boolean, primary_key=True),
+        sa.Column("agent", sa.Text, primary_key=True),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("trajectories", "succeeded", "failed", "with_errors", "with_repeated_errors", "steps")
+        ),
     )
     op.create_table(
         "archive_object",
