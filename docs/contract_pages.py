@@ -59,6 +59,7 @@ def render_pages() -> dict[str, str]:
 
 @cache
 def load_sources() -> tuple[PageSource, ...]:
+    """Return the pages of the contract with their comments."""
     protos = sorted(str(path.relative_to(ROOT / "protos")) for path in (ROOT / "protos").glob("hansei/*/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"
@@ -170,9 +171,7 @@ def _format_row(
     rules = _format_rules(field)
     if rules:
         comments.append(f"`{rules}`")
-    return (
-        f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
-    )
+    return f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
 
 
 def _format_rules(field: FieldDescriptorProto) -> str:
@@ -220,6 +219,7 @@ def _build_anchor(heading: str) -> str:
 
 
 def format_cell(text: str) -> str:
+    """Return a text for a cell of a table."""
     return text.replace("|", "\\|")
 
 

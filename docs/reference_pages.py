@@ -110,9 +110,10 @@ def _render_http() -> str:
     lines = [
         "# HTTP",
         "",
-        "Every method with a path, from the contract. Bodies and responses are the JSON of the messages on the linked page;",
-        "`{name}` is a field of the request, and fields of a GET are query parameters. Streams are server-sent events. The",
-        "gateway describes all of them at `/openapi.json`. Send `authorization: Bearer KEY` if it asks for one.",
+        "Every method with a path, from the contract. Bodies and responses are the JSON of the messages on the linked",
+        "page; `{name}` is a field of the request, and fields of a GET are query parameters. Streams are server-sent",
+        "events. The gateway describes all of them at `/openapi.json`. Send `authorization: Bearer KEY` if it asks",
+        "for one.",
         "",
         "| method and path | call | what |",
         "|---|---|---|",
