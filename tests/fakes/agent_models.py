@@ -1,8 +1,7 @@
 """A server with scripted replies that speaks two protocols: Messages of Anthropic, and Responses of OpenAI.
 
 A reply is a text, or a call as a pair of tool and arguments. The number of tool results in a request determines which
-reply is sent, so that repeated requests get the same one. Replies are streamed; a client of the Responses protocol may
-also ask for the whole response at once.
+reply is sent, so that repeated requests get the same one. Replies are streamed, or sent as a whole.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def serve_agent_model() -> Iterator[AgentModel]:
                 return self._send("application/json", b'{"input_tokens": 1}')
             model.requests.append(body)
             if not body.get("stream"):
-                return self._send("application/json", json.dumps(events[-1][1]["response"]).encode())
+                return self._send("application/json", json.dumps(_join_events(events)).encode())
             lines = (f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n" for kind, data in events)
             return self._send("text/event-stream", "".join(lines).encode())
 
@@ -81,6 +80,16 @@ def serve_agent_model() -> Iterator[AgentModel]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _join_events(events: Events) -> dict[str, Any]:
+    """Return the whole reply whose events these are."""
+    first, last = events[0][1], events[-1][1]
+    if "response" in last:
+        return dict(last["response"])
+    block, delta = events[1][1]["content_block"], events[2][1]["delta"]
+    text = {"text": delta["text"]} if "text" in delta else {"input": json.loads(delta["partial_json"])}
+    return {**first["message"], "content": [{**block, **text}], "stop_reason": events[4][1]["delta"]["stop_reason"]}
 
 
 def _write_message(model: AgentModel, body: dict[str, Any]) -> Events:

@@ -16,7 +16,8 @@ from services.reflector.domain.trajectory import Role, ToolCall
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "system", "system": "system"}
 _CALL, _OUTPUT = "_call", "_call_output"
 _TERMINAL = re.compile(
-    r"(?:Chunk ID: .*\n)?Wall time: .*\nProcess (?:exited with code (-?\d+)|running with .*)\n(?:.*\n)??Output:\n"
+    r"(?:Chunk ID: .*\n|Exit code: (-?\d+)\n)?Wall time: .*\n"
+    r"(?:Process (?:exited with code (-?\d+)|running with .*)\n)?(?:.*\n)??Output:\n"
 )
 """The head that Codex writes before the output of a command, with its exit code."""
 _FAILURES = ("An error occurred while running the tool.", "apply_patch verification failed")
@@ -107,8 +108,11 @@ def _read_output(item: Record) -> tuple[str, int]:
     if isinstance(value, dict):
         return join_content(Record(value, item.field_path("output"))), int(value.get("success") is False)
     text = join_content(item, "output")
-    if head := _TERMINAL.match(text):
-        return text[head.end() :], int(head[1] or 0)
+    code = 0
+    while head := _TERMINAL.match(text):  # A tool that the terminal runs writes a head of its own.
+        text, code = text[head.end() :], code or int(head[1] or head[2] or 0)
+    if code:
+        return text, code
     if not text.startswith('{"output"'):
         return text, 0
     try:
@@ -116,5 +120,5 @@ def _read_output(item: Record) -> tuple[str, int]:
     except (ValueError, RecursionError):
         return text, 0
     metadata = parsed.get("metadata")
-    code = metadata.get("exit_code") if isinstance(metadata, dict) else 0
-    return to_json_text(parsed.get("output")), code if isinstance(code, int) else 0
+    exit_code = metadata.get("exit_code") if isinstance(metadata, dict) else 0
+    return to_json_text(parsed.get("output")), exit_code if isinstance(exit_code, int) else 0
