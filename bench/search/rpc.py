@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import uvloop  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
-from bench.load import Measured, measure  # noqa: E402
+from bench.load import Measurement, measure  # noqa: E402
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, Corpus, create_corpus  # noqa: E402
 from bench.search.server import run_server, write_snapshot  # noqa: E402
@@ -84,12 +84,12 @@ async def _compare(
     search: Call, pid: int, echo: Call, echo_pid: int, callers: int, kernel: float | None
 ) -> dict[str, Any]:
     """Return medians over the rounds; times in microseconds. Without a `kernel` there is no floor."""
-    rounds: list[tuple[Measured, Measured]] = []
+    rounds: list[tuple[Measurement, Measurement]] = []
     for _ in range(ROUNDS):
         echoed = await measure("echo", echo, pid=echo_pid, callers=callers, calls=CALLS, warm_up=5)
         rounds.append((await measure("search", search, pid=pid, callers=callers, calls=CALLS, warm_up=5), echoed))
 
-    def median(value: Callable[[Measured, Measured], float]) -> float:
+    def median(value: Callable[[Measurement, Measurement], float]) -> float:
         return float(np.median([value(searched, echoed) for searched, echoed in rounds]))
 
     cpu, echo_cpu = (1000 * median(lambda s, e, at=at: (s, e)[at].cpu_ms) for at in (0, 1))  # type: ignore[misc]

@@ -67,7 +67,7 @@ message GreetResponse { repeated GreetRequest requests = 1; double warmth = 2; }
 
 
 def compile_proto(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
-    """A pool of descriptors with a proto and what it imports."""
+    """Return a pool of descriptors with a proto and its imports."""
     (folder / "greeter.proto").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{ROOT / 'third_party'}"]
     command += ["--include_imports", f"--descriptor_set_out={folder / 'set'}", "greeter.proto"]
@@ -85,7 +85,7 @@ def contract_of(folder: Path, text: str = PROTO) -> Contract:
 
 
 class Greeter:
-    """Answers with what it was asked."""
+    """Answers with its request."""
 
     def __init__(self, contract: Contract) -> None:
         (self.service,) = contract.services["greeter"]
@@ -114,7 +114,7 @@ class Greeter:
 
 
 @dataclass(frozen=True)
-class Front:
+class GreeterGateway:
     """A gateway before a greeter: a client of its HTTP, and where its gRPC is."""
 
     client: httpx.AsyncClient
@@ -122,7 +122,7 @@ class Front:
 
 
 @asynccontextmanager
-async def front(contract: Contract) -> AsyncIterator[Front]:
+async def front(contract: Contract) -> AsyncIterator[GreeterGateway]:
     backend = grpc.aio.server()
     backend.add_generic_rpc_handlers((Greeter(contract).handlers(),))
     port = backend.add_insecure_port("127.0.0.1:0")
@@ -143,7 +143,7 @@ async def front(contract: Contract) -> AsyncIterator[Front]:
             serve(service) as running,
             httpx.AsyncClient(transport=transport, base_url="http://gateway") as client,
         ):
-            yield Front(client, running.address)
+            yield GreeterGateway(client, running.address)
     finally:
         await peers.close()
         await backend.stop(0)

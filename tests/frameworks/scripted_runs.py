@@ -17,7 +17,7 @@ RUNS: dict[str, list[int | str]] = {"corrected": [0, 2, ANSWER], "gave up": [0, 
 
 
 class ScriptedMemory(AgentMemory):
-    """Knows one lesson, refuses to invert zero, and records what is reported."""
+    """Serves one lesson, refuses to invert zero, and records reports."""
 
     def __init__(self) -> None:
         self.tasks: list[str] = []

@@ -16,7 +16,7 @@ from agent_framework import Agent, BaseChatClient, ChatResponse, Content, Functi
 from hansei.client.adapters import agent_framework as adapter
 
 
-class Scripted(FunctionInvocationLayer[Any], BaseChatClient[Any]):
+class ScriptedModel(FunctionInvocationLayer[Any], BaseChatClient[Any]):
     """Replies as told, and records the instructions."""
 
     def __init__(self, replies: Sequence[int | str]) -> None:
@@ -40,13 +40,13 @@ def invert(x: int) -> float:
     return 1 / x
 
 
-async def run_agent(model: Scripted, *providers: Any) -> Any:
+async def run_agent(model: ScriptedModel, *providers: Any) -> Any:
     agent = Agent(model, instructions="Be brief.", tools=[invert], context_providers=list(providers))
     return await agent.run(TASK)
 
 
 async def test_an_agent_uses_the_memory() -> None:
-    memory, model = ScriptedMemory(), Scripted([0, 2, ANSWER])
+    memory, model = ScriptedMemory(), ScriptedModel([0, 2, ANSWER])
     adapter.report(memory, TASK, await run_agent(model, adapter.PlaybookProvider(memory)), succeeded=True)
     assert model.instructions == [f"Be brief.\n{LESSON}"] * 3
     check_memory(memory, "openai")
@@ -55,5 +55,5 @@ async def test_an_agent_uses_the_memory() -> None:
 @pytest.mark.parametrize("name", RUNS)
 async def test_its_messages_are_reported(name: str) -> None:
     memory = ScriptedMemory()
-    adapter.report(memory, TASK, await run_agent(Scripted(RUNS[name])), succeeded=True)
+    adapter.report(memory, TASK, await run_agent(ScriptedModel(RUNS[name])), succeeded=True)
     check_run(json.dumps(memory.reports[0][0]).encode(), name, "openai")

@@ -21,7 +21,7 @@ from crewai.tools import tool
 from hansei.client.adapters import crewai as adapter
 
 
-class Scripted(BaseLLM):
+class ScriptedModel(BaseLLM):
     """Replies as told in the form that CrewAI asks for, and records the first message of each call."""
 
     def __init__(self, replies: Sequence[int | str]) -> None:
@@ -45,7 +45,7 @@ def invert(x: int) -> float:
     return 1 / x
 
 
-def run_crew(memory: adapter.CrewMemory, model: Scripted) -> CrewOutput:
+def run_crew(memory: adapter.CrewMemory, model: ScriptedModel) -> CrewOutput:
     tools = memory.guard_tools([invert])
     agent = Agent(role="Solver", goal="Solve", backstory="Terse", llm=model, tools=tools, max_iter=5)
     with memory:
@@ -59,7 +59,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_agent_uses_the_memory() -> None:
-    scripted, model = ScriptedMemory(), Scripted([0, 2, ANSWER])
+    scripted, model = ScriptedMemory(), ScriptedModel([0, 2, ANSWER])
     memory = adapter.CrewMemory(scripted)
     memory.report(run_crew(memory, model), succeeded=True)
     assert len(model._prompts) == 3
@@ -68,8 +68,8 @@ def test_an_agent_uses_the_memory() -> None:
 
 
 def test_its_hook_ends_with_the_block() -> None:
-    scripted, model = ScriptedMemory(), Scripted([ANSWER])
-    run_crew(adapter.CrewMemory(scripted), Scripted([ANSWER]))
+    scripted, model = ScriptedMemory(), ScriptedModel([ANSWER])
+    run_crew(adapter.CrewMemory(scripted), ScriptedModel([ANSWER]))
     agent = Agent(role="Solver", goal="Solve", backstory="Terse", llm=model)
     Crew(agents=[agent], tasks=[Task(description=TASK, expected_output="a number", agent=agent)]).kickoff()
     assert LESSON not in model._prompts[0]
@@ -79,5 +79,5 @@ def test_its_hook_ends_with_the_block() -> None:
 def test_its_calls_are_reported(name: str) -> None:
     scripted = ScriptedMemory()
     memory = adapter.CrewMemory(scripted)
-    memory.report(run_crew(memory, Scripted(RUNS[name])), succeeded=True)
+    memory.report(run_crew(memory, ScriptedModel(RUNS[name])), succeeded=True)
     check_run(json.dumps(scripted.reports[0][0]).encode(), name, "openai")

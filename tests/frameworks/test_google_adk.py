@@ -20,7 +20,7 @@ from google.genai import types
 from hansei.client.adapters import google_adk as adapter
 
 
-class Scripted(BaseLlm):
+class ScriptedModel(BaseLlm):
     """Replies as told, and records the instructions."""
 
     model: str = "scripted"
@@ -40,7 +40,7 @@ def invert(x: int) -> dict[str, Any]:
     return {"error": "x must not be 0"} if x == 0 else {"result": 1 / x}
 
 
-async def run_agent(model: Scripted, *plugins: Any) -> Any:
+async def run_agent(model: ScriptedModel, *plugins: Any) -> Any:
     agent = LlmAgent(name="solver", model=model, tools=[invert], instruction="Be brief.")
     app = App(name="tests", root_agent=agent, plugins=list(plugins))
     async with InMemoryRunner(app=app) as runner:
@@ -48,7 +48,7 @@ async def run_agent(model: Scripted, *plugins: Any) -> Any:
 
 
 async def test_an_agent_uses_the_memory() -> None:
-    memory, model = ScriptedMemory(), Scripted(replies=[0, 2, ANSWER], instructions=[])
+    memory, model = ScriptedMemory(), ScriptedModel(replies=[0, 2, ANSWER], instructions=[])
     adapter.report(memory, TASK, await run_agent(model, adapter.PlaybookPlugin(memory)), succeeded=True)
     assert len(model.instructions) == 3
     assert all(text.startswith("Be brief.") and text.endswith(LESSON) for text in model.instructions)
@@ -58,6 +58,6 @@ async def test_an_agent_uses_the_memory() -> None:
 @pytest.mark.parametrize("name", RUNS)
 async def test_its_events_are_reported(name: str) -> None:
     memory = ScriptedMemory()
-    events = await run_agent(Scripted(replies=list(RUNS[name]), instructions=[]))
+    events = await run_agent(ScriptedModel(replies=list(RUNS[name]), instructions=[]))
     adapter.report(memory, TASK, events, succeeded=True)
     check_run(json.dumps(memory.reports[0][0]).encode(), name, "openai")

@@ -1,7 +1,7 @@
 """Learn the trajectories of a batch one after the other, each exactly once, also when batches run twice.
 
-Only the outcome of each trajectory is stored: Learn returns what its `request_id` has committed (docs/adr/004), so a
-batch that runs again, or twice at once, learns nothing twice.
+Only the outcome of each trajectory is stored: Learn returns the committed result of its `request_id` (docs/adr/004), so
+a batch that runs again, or twice at once, learns nothing twice.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chassis.retry import RetryPolicy
 from gateway.bulk.domain.attempts import (
     AttemptResult,
     Failure,
-    Learned,
     Outage,
     PendingTrajectory,
+    TrajectoryCommit,
     classify_outcome,
 )
 from gateway.bulk.domain.batches import Batch, learn_request_id
@@ -59,7 +59,7 @@ class BatchLearner:
     ) -> None:
         """`record_attempt` gets the result of each attempt and the seconds it took.
 
-        Failures because a service is away use up no attempt for `outage_seconds` after the first of them.
+        Failures because of an unavailable service use up no attempt for `outage_seconds` after the first of them.
         """
         self._chain = chain
         self._store = store
@@ -98,7 +98,7 @@ class BatchLearner:
             is_tolerated = outage.tolerates(outcome, started_at, self._outage_seconds)
             result = classify_outcome(attempt, None if is_tolerated else self._policy.attempts, outcome)
             self._record_attempt(result, self._monotonic() - started_at)
-            if isinstance(outcome, Learned):
+            if isinstance(outcome, TrajectoryCommit):
                 return await self._retry(self._store.save_learned, key, position, outcome)
             if result is AttemptResult.DEAD:
                 return await self._retry(self._store.save_dead_letter, key, position, outcome)
@@ -106,7 +106,7 @@ class BatchLearner:
             failures = outage.failures if is_tolerated else attempt
             await self._pause(self._policy.pause(failures, outcome.retry_after, self._jitter))
 
-    async def _attempt_learn(self, request: gateway.LearnRequest) -> Learned | Failure:
+    async def _attempt_learn(self, request: gateway.LearnRequest) -> TrajectoryCommit | Failure:
         """Make one attempt. An attempt in progress is finished, also when the learner is stopped."""
         if self._stopping.is_set():
             raise Stopping
@@ -126,7 +126,7 @@ class BatchLearner:
                 self._idle.set()
 
     async def _retry(self, work: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result of the store, however long its database is away or full."""
+        """Return the result of the store; wait while its database is unavailable or full."""
         result, _ = await replace(self._policy, attempts=None).run(
             lambda: work(*args, **kwargs),
             lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),
@@ -161,7 +161,7 @@ def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRe
     )
 
 
-def summarize_response(response: gateway.LearnResponse) -> Learned | Failure:
+def summarize_response(response: gateway.LearnResponse) -> TrajectoryCommit | Failure:
     """Return the outcome of a Learn response; without a saved curation it is a transient failure (G-43, G-45)."""
     if not response.HasField("curation"):
         message = "the reflection failed; nothing was learned"
@@ -171,4 +171,4 @@ def summarize_response(response: gateway.LearnResponse) -> Learned | Failure:
         return Failure("ABORTED", "NOT_SAVED", curation.error or "the curation was not saved", is_transient=True)
     edits = sum(operation.applied for operation in curation.operations)
     votes = sum(vote.applied for vote in curation.votes)
-    return Learned(edits, votes, curation.revision, changed=bool(edits or votes or curation.pending))
+    return TrajectoryCommit(edits, votes, curation.revision, changed=bool(edits or votes or curation.pending))

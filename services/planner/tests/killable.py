@@ -1,4 +1,4 @@
-"""A planner process that dies at a chosen point, and a world outside that remembers what was done to it.
+"""A planner process that dies at a chosen point, and a world outside that records the effects on it.
 
 Run in a child process: `live` starts or takes over the execution of a scenario and sends itself SIGKILL at its n-th
 point. Points lie around every write (also between the commit and its answer) and around every effect.
@@ -32,8 +32,8 @@ ID = "0123456789ab"
 _LEASE_SECONDS = 10.0
 
 
-class Points:
-    """Counts the points passed; at the one chosen the process is gone."""
+class KillPoints:
+    """Counts the passed points; at the chosen point the process dies."""
 
     def __init__(self, kill_at: int) -> None:
         self.passed = 0
@@ -65,7 +65,7 @@ class WorldTool:
 
     description = ""
 
-    def __init__(self, name: str, effect: Effect, world: World, point: Points) -> None:
+    def __init__(self, name: str, effect: Effect, world: World, point: KillPoints) -> None:
         self.name = name
         self.effect = effect
         self._world = world
@@ -187,7 +187,7 @@ SCENARIOS = {
 }
 
 
-def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Callable[[], float]) -> Executions:
+def _executions(folder: Path, scenario: Scenario, point: KillPoints, monotonic: Callable[[], float]) -> Executions:
     world = World(folder)
     effects = EFFECTS | {"code_execute": scenario.code}
     tools = [WorldTool(name, effect, world, point) for name, effect in effects.items()]
@@ -214,7 +214,7 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
 
 async def _life(folder: Path, name: str, kill_at: int) -> int:
     """One life of a planner over the scenario's execution, until it has ended; the points it passed."""
-    point, scenario, waited = Points(kill_at), SCENARIOS[name], 0.0
+    point, scenario, waited = KillPoints(kill_at), SCENARIOS[name], 0.0
     commit = GroupCommitWriter._commit
 
     def commit_and_pass(self: GroupCommitWriter, batch: Any) -> None:
@@ -244,7 +244,7 @@ async def _quiet(executions: Executions) -> ExecutionState:
 
 
 async def _answer(executions: Executions, state: ExecutionState) -> None:
-    """A person who says yes, and who knows what an unsafe call did."""
+    """A person who approves, and who knows whether an unsafe call took effect."""
     question = open_question(await executions.read_log(ID))
     request = state.intervention_request
     if request is None:

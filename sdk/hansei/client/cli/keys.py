@@ -77,5 +77,5 @@ def revoke(
 
 
 def audit(client: Client, tenant: Tenant = "", limit: Limit = 20) -> object:
-    """List audit records, newest first: who changed what."""
+    """List audit records, newest first: the caller, the method and the result of each change."""
     return list(client.access.list_audit_records(tenant=tenant, page_size=limit).audit_records)
