@@ -256,7 +256,7 @@ def _compile_logic(operator: str, conditions: list[Evaluate]) -> Evaluate:
             try:
                 value = condition(evaluation)
                 if value is decisive:
-                    return decisive
+                    return bool(decisive)
                 if value is not other:
                     require_bool(value)
             except failures as error:
