@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,6 @@ from libs.guards.association import compute_p_values
 from libs.guards.exact_tests import find_upper_bound, select_discoveries
 from libs.guards.firings import FiringTable, Predicate
 from libs.guards.recorded_run import RecordedRun
-
-PARTS = 5
-"""Parts of the tasks; mining is repeated without each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,6 @@ class MiningPolicy:
     """The limit of the share of passing runs in which any accepted guard fires."""
     largest_added_p_value: float = 0.01
     """The limit of the p-value of a guard on the runs in which no guard that was accepted before fires."""
-    least_stability: float = 0.8
-    """The share of repetitions, each without a part of the tasks, that must accept a guard again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,45 +63,8 @@ def mine_guards(
     3. Each discovery is backtested: the upper bound of its false alarms must be small.
     4. Guards are accepted one by one, the one first that adds most failing runs for each false alarm, as long as it
        adds significantly, and all together raise few false alarms.
-    5. Mining is repeated without each part of the tasks; a guard that other tasks would not have shown is dropped.
     """
     limits = policy or MiningPolicy()
-    result = _mine(runs, table, rows, limits)
-    if not result.guards or not limits.least_stability:
-        return result
-    parts = _divide(runs, rows)
-    repetitions = [
-        (remaining, _mine(runs, table, remaining, limits).guards)
-        for part in range(PARTS)
-        if (remaining := [row for row in rows if parts[row] != part])
-    ]
-    stable = [
-        guard
-        for guard in result.guards
-        if sum(_is_accepted(table, guard, *repetition) for repetition in repetitions)
-        >= limits.least_stability * len(repetitions)
-    ]
-    return replace(result, guards=tuple(stable))
-
-
-def _divide(runs: Sequence[RecordedRun], rows: Sequence[int]) -> dict[int, int]:
-    """Return the part of each row, at random; the runs of a task are in one part. Outcomes play no role."""
-    tasks = sorted(
-        {(runs[row].domain, runs[row].task_id) for row in rows},
-        key=lambda task: sha256(repr(("stability", *task)).encode()).digest(),
-    )
-    part_of = {task: position % PARTS for position, task in enumerate(tasks)}
-    return {row: part_of[runs[row].domain, runs[row].task_id] for row in rows}
-
-
-def _is_accepted(table: FiringTable, guard: MinedGuard, rows: Sequence[int], accepted: Sequence[MinedGuard]) -> bool:
-    """Return whether one of the accepted guards fires in the same of these runs as a guard."""
-    fires = table.fires[rows]
-    return any(np.array_equal(fires[:, guard.column], fires[:, other.column]) for other in accepted)
-
-
-def _mine(runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], limits: MiningPolicy) -> MiningResult:
-    """Return the guards of steps 1 to 4 of `mine_guards`."""
     training = [runs[row] for row in rows]
     fires = table.fires[rows]
     columns = _select_patterns(table.predicates, fires)

@@ -46,7 +46,7 @@ class GrpcPlaybooks:
         )
         return (await self._apply(request_id, dataset, delta, AUTHOR, reason)).revision
 
-    async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision, author: str) -> int:
+    async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision) -> int:
         """Set the mode of a guard; return the revision, 0 if it is pinned, edited or removed. Raises `HanseiError`.
 
         Under a policy of review the change waits for a person; the revision is the present one then.
@@ -68,7 +68,7 @@ class GrpcPlaybooks:
             reasoning=decision.reason,
         )
         request_id = str(uuid.uuid5(uuid.UUID(request_id), str(revision)))
-        response = await self._apply(request_id, dataset, delta, author, decision.reason, revision)
+        response = await self._apply(request_id, dataset, delta, decision.author, decision.reason, revision)
         return 0 if response.conflicts else response.revision
 
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:

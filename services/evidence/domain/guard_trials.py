@@ -92,6 +92,7 @@ class ModeDecision:
     after: GuardMode
     reason: str
     time: datetime
+    author: str = "evidence"
     revision: int = 0
     is_undone: bool = False
 

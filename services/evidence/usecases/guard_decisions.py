@@ -13,7 +13,6 @@ from services.evidence.usecases.check_call import limit_modes
 from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 from services.evidence.usecases.guard_trial_ports import Evaluation, GuardTrialStore, ModeEditor, NumberedDecision
 
-AUTHOR = "evidence"
 MOST_AT_ONCE = 100
 MORE_SESSIONS = 1.1
 """The growth of the passing sessions after which a backtest that allowed too little is run again."""
@@ -52,7 +51,7 @@ class GuardDecisions:
                 _log.warning("guards not evaluated; trying again later", dataset=dataset, error=str(error))
         for dataset, numbered in await self._trials.list_unpublished(MOST_AT_ONCE):
             try:
-                await self._publish(dataset, numbered, AUTHOR)
+                await self._publish(dataset, numbered)
             except HanseiError as error:
                 _log.warning("mode of a guard not changed; trying again later", dataset=dataset, error=str(error))
 
@@ -63,9 +62,9 @@ class GuardDecisions:
         """
         for waiting, numbered in await self._trials.list_unpublished(MOST_AT_ONCE):
             if waiting == dataset and numbered.number == number:
-                await self._publish(dataset, numbered, AUTHOR)
-        undone = await self._trials.undo_decision(dataset, number)
-        return undone, undone.decision.revision or await self._publish(dataset, undone, author)
+                await self._publish(dataset, numbered)
+        undone = await self._trials.undo_decision(dataset, number, author)
+        return undone, undone.decision.revision or await self._publish(dataset, undone)
 
     async def _evaluate(self, dataset: str) -> None:
         result = await self._evaluate_once(dataset)
@@ -103,12 +102,12 @@ class GuardDecisions:
             )
         return result
 
-    async def _publish(self, dataset: str, numbered: NumberedDecision, author: str) -> int:
+    async def _publish(self, dataset: str, numbered: NumberedDecision) -> int:
         decision = numbered.decision
         name = f"{dataset}\n{numbered.number}\n{decision.time.isoformat()}"
         request_id = str(uuid.uuid5(_NAMESPACE, name))
         try:
-            revision = await self._playbooks.set_mode(request_id, dataset, decision, author)
+            revision = await self._playbooks.set_mode(request_id, dataset, decision)
         except NotFound:
             revision = 0  # the dataset was deleted
         await self._trials.set_published(dataset, numbered.number, revision)

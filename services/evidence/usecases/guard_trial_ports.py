@@ -73,7 +73,7 @@ class GuardTrialStore(Protocol):
         """Store in which revision a mode was changed; 0 if the guard had been pinned, edited or removed."""
         ...
 
-    async def undo_decision(self, dataset: str, number: int) -> NumberedDecision:
+    async def undo_decision(self, dataset: str, number: int, author: str) -> NumberedDecision:
         """Add the decision that takes back another one; a repeat returns the same.
 
         Raises DecisionNotFound, DecisionNotCurrent.
@@ -84,6 +84,6 @@ class GuardTrialStore(Protocol):
 class ModeEditor(Protocol):
     """Changes the modes of guards in playbooks."""
 
-    async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision, author: str) -> int:
+    async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision) -> int:
         """Set the mode of a guard; return the revision, 0 if it is pinned, edited or removed. Raises HanseiError."""
         ...

@@ -399,7 +399,7 @@ async def test_evidence_promotes_a_guard_in_a_revision_that_can_be_undone(
         assert by_bullet["gene-00003"].evidence.false_alarms == 210
         decision = await find_decision(guards)
         assert (decision.bullet_id, decision.before, decision.after, decision.undone) == ("gene-00001", 1, 2, False)
-        assert "0 false alarms in 2" in decision.reason
+        assert decision.reason.startswith("false alarms below 2%: 0 false alarms in ")
         history = await playbooks.GetBulletHistory(
             playbook_service_pb2.GetBulletHistoryRequest(dataset="d", bullet_id="gene-00001")
         )

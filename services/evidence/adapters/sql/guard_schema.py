@@ -86,6 +86,7 @@ guard_decision = Table(
     Column("before", Integer, nullable=False),
     Column("after", Integer, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("undone", Boolean, nullable=False),
     Column("revision", BigInteger, nullable=False),

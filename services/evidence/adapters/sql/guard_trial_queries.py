@@ -117,6 +117,7 @@ def insert_decision(connection: Connection, dataset: str, number: int, decision:
         "before": int(decision.before),
         "after": int(decision.after),
         "reason": decision.reason,
+        "author": decision.author,
         "created_at": decision.time,
         "undone": False,
         "revision": 0,
@@ -201,6 +202,7 @@ def _to_decision(row: Row[Any]) -> NumberedDecision:
         GuardMode(row.after),
         row.reason,
         row.created_at,
+        row.author,
         row.revision,
         row.undone,
     )

@@ -134,7 +134,7 @@ class GuardTrialRepository:
             key=dataset,
         )
 
-    async def undo_decision(self, dataset: str, number: int) -> NumberedDecision:
+    async def undo_decision(self, dataset: str, number: int, author: str) -> NumberedDecision:
         """Add the decision that takes back another one; a repeat returns the same.
 
         Raises DecisionNotFound, DecisionNotCurrent.
@@ -154,7 +154,9 @@ class GuardTrialRepository:
             if trial is None or newest != number or trial.target != decision.target:
                 raise DecisionNotCurrent(dataset, number, decision.bullet_id)
             reason = f"decision {number} about the guard was undone"
-            made = ModeDecision(decision.bullet_id, decision.target, decision.after, decision.before, reason, now)
+            made = ModeDecision(
+                decision.bullet_id, decision.target, decision.after, decision.before, reason, now, author
+            )
             queries.update_decision(connection, dataset, number, undone=True)
             queries.insert_decision(connection, dataset, counters.decisions + 1, made)
             queries.put_trial(connection, dataset, undo_decision(trial, decision, now, counters.passed))

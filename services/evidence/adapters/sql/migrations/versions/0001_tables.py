@@ -209,7 +209,7 @@ def _create_guard_tables() -> None:
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("bullet_id", "target")),
         *(sa.Column(name, sa.Integer, nullable=False) for name in ("before", "after")),
-        sa.Column("reason", sa.Text, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("reason", "author")),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("undone", sa.Boolean, nullable=False),
         sa.Column("revision", sa.BigInteger, nullable=False),
