@@ -57,7 +57,7 @@ EXCLUDED_FOLDERS = {"hansei": ("chassis/server",), "hansei-server": ()}
 EXCLUDED_NAMES = ("tests", "__pycache__", "README.md")
 
 SERVICES = re.findall(r"^  (\w+):$", (ROOT / "deploy/services.yaml").read_text(encoding="utf-8"), re.MULTILINE)
-EXTRAS = ("a2a", "bedrock", "google", "multilingual", "onnx", "sudachi")
+EXTRAS = ("bedrock", "google", "multilingual", "onnx", "sudachi")
 
 _NAMES = "|".join(PACKAGES)
 _MODULE = re.compile(rf"({_NAMES})(\.\w+)+")

@@ -30,7 +30,7 @@ DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 OWN = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"hansei", "buf"}
 # Providers and embedders that are not in an image; they are imported only where they are chosen.
-CHOSEN = {"a2a", "onnx", "multilingual", "sudachi", "bedrock", "google"}
+CHOSEN = {"onnx", "multilingual", "sudachi", "bedrock", "google"}
 
 
 def folder(name: str) -> Path:
