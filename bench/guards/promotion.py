@@ -26,7 +26,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class World:
+class AdviceWorld:
     """The rates of a world: firings in passing sessions, mistakes among sessions, and what advice avoids of them."""
 
     false_alarms: float
@@ -35,17 +35,17 @@ class World:
 
 
 WORLDS_BY_NAME = {
-    "useless: false alarms at 2 %, advice without effect": World(0.02, 0.02, 0.0),
-    "useless: false alarms at 3 %, advice without effect": World(0.03, 0.03, 0.0),
-    "half right: false alarms at 1 %, advice without effect": World(0.01, 0.1, 0.0),
-    "loud but helpful: false alarms at 5 %": World(0.05, 0.2, 0.8),
-    "right but ignored: no false alarms, advice without effect": World(0.0, 0.1, 0.0),
-    "right and helpful: no false alarms, advice avoids 80 %": World(0.0, 0.1, 0.8),
-    "nearly right and helpful: false alarms at .1 %": World(0.001, 0.1, 0.8),
+    "useless: false alarms at 2 %, advice without effect": AdviceWorld(0.02, 0.02, 0.0),
+    "useless: false alarms at 3 %, advice without effect": AdviceWorld(0.03, 0.03, 0.0),
+    "half right: false alarms at 1 %, advice without effect": AdviceWorld(0.01, 0.1, 0.0),
+    "loud but helpful: false alarms at 5 %": AdviceWorld(0.05, 0.2, 0.8),
+    "right but ignored: no false alarms, advice without effect": AdviceWorld(0.0, 0.1, 0.0),
+    "right and helpful: no false alarms, advice avoids 80 %": AdviceWorld(0.0, 0.1, 0.8),
+    "nearly right and helpful: false alarms at .1 %": AdviceWorld(0.001, 0.1, 0.8),
 }
 
 
-def simulate(world: World, seed: int) -> list[tuple[int, GuardMode, GuardMode]]:
+def simulate(world: AdviceWorld, seed: int) -> list[tuple[int, GuardMode, GuardMode]]:
     """Return the changes of mode of one guard: the session, the mode before and the mode after."""
     draw = random.Random(seed)
     trial, passed = GuardTrial("b", "true", GuardMode.SHADOW, 0, START, 0), 0
@@ -61,7 +61,7 @@ def simulate(world: World, seed: int) -> list[tuple[int, GuardMode, GuardMode]]:
     return changes
 
 
-def _run_session(world: World, mode: GuardMode, draw: random.Random) -> FiredSession | None:
+def _run_session(world: AdviceWorld, mode: GuardMode, draw: random.Random) -> FiredSession | None:
     """Return a session with a firing, or None for a passing session without one."""
     is_withheld = mode is GuardMode.ADVISE and draw.random() < WITHHELD_SHARE
     if draw.random() < world.mistakes:
@@ -72,7 +72,7 @@ def _run_session(world: World, mode: GuardMode, draw: random.Random) -> FiredSes
     return None
 
 
-def measure(world: World) -> dict[str, Any]:
+def measure(world: AdviceWorld) -> dict[str, Any]:
     """Return how many guards of a world ever reached each mode, with intervals, and where they ended."""
     runs = [simulate(world, seed) for seed in range(WORLDS)]
     reached = {

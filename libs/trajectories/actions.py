@@ -140,12 +140,12 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
             calls.open(step)
             if step.role != "system":
                 since_result.append(step)
-    return _keep_told_codes(calls.sort_by_step(), steps)
+    return _keep_new_codes(calls.sort_by_step(), steps)
 
 
-def _keep_told_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
+def _keep_new_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
     failing = {action.last_step for action in actions if action.error is not None}
-    is_told: dict[str, bool] = {}
+    is_new: dict[str, bool] = {}
 
     def keep(action: ToolUse) -> ToolUse:
         error = action.error
@@ -153,10 +153,10 @@ def _keep_told_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]
             return action
         codes = list_short_codes(error.message)
         for code in codes:
-            if code not in is_told and len(is_told) < _MAX_CODES:
-                is_told[code] = next((step.index for step in steps if _has_text(step, code)), None) in failing
-        told = [code for code in codes if is_told.get(code)]
-        return replace(action, error=replace(error, kind=normalize_message(error.message, told)))
+            if code not in is_new and len(is_new) < _MAX_CODES:
+                is_new[code] = next((step.index for step in steps if _has_text(step, code)), None) in failing
+        new_codes = [code for code in codes if is_new.get(code)]
+        return replace(action, error=replace(error, kind=normalize_message(error.message, new_codes)))
 
     return tuple(map(keep, actions))
 

@@ -11,7 +11,7 @@ from chassis.targets.target import Target
 from services.evidence.usecases.backtest_archive import BacktestArchive
 from services.evidence.usecases.check_call import limit_modes
 from services.evidence.usecases.guard_ports import GuardSource, GuardStore
-from services.evidence.usecases.guard_trial_ports import Evaluation, GuardTrialStore, ModeEditor, NumberedDecision
+from services.evidence.usecases.guard_trial_ports import GuardEvaluation, GuardTrialStore, ModeEditor, NumberedDecision
 
 MOST_AT_ONCE = 100
 MORE_SESSIONS = 1.1
@@ -83,7 +83,7 @@ class GuardDecisions:
         if tested:
             await self._evaluate_once(dataset)
 
-    async def _evaluate_once(self, dataset: str) -> Evaluation:
+    async def _evaluate_once(self, dataset: str) -> GuardEvaluation:
         found = await self._source.find(dataset)
         guards = [guard for guard in found.guards if guard.bullet_id not in found.pinned]
         in_effect = await limit_modes(self._store, dataset, guards, found.pinned)

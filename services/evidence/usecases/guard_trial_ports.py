@@ -18,15 +18,15 @@ class NumberedDecision(NamedTuple):
 
 
 class SessionReport(NamedTuple):
-    """Whether a session had no outcome before, and how many guards fired in it."""
+    """The result of a report: `is_counted` unless the session had an outcome, and the guards that fired in it."""
 
     is_counted: bool
     firings: int
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What an evaluation of the guards of a dataset led to; `candidates` need a stored backtest to leave SHADOW."""
+class GuardEvaluation:
+    """The decisions on the guards of a dataset; `candidates` need a stored backtest to leave SHADOW."""
 
     decisions: tuple[NumberedDecision, ...] = ()
     candidates: tuple[GuardTrial, ...] = ()
@@ -46,7 +46,7 @@ class GuardTrialStore(Protocol):
 
     async def evaluate(
         self, dataset: str, guards: Sequence[CallGuard], backtested: Mapping[str, GuardMode]
-    ) -> Evaluation:
+    ) -> GuardEvaluation:
         """Decide about the modes of guards; each has the mode in effect.
 
         `backtested` are the highest modes that stored backtests allow, by target.

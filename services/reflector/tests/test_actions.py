@@ -94,7 +94,7 @@ def test_executed_code_is_an_action_of_its_author() -> None:
     ]
 
 
-def test_the_kind_of_an_error_has_the_short_codes_that_the_tool_told() -> None:
+def test_the_kind_of_an_error_has_the_short_codes_of_the_tool() -> None:
     def find_kind(request: str, arguments: str, error: str) -> str:
         action = extract_actions(steps(says(request), calls("lock", arguments), returns(f"Error: {error}")))[0]
         assert action.error is not None

@@ -75,8 +75,8 @@ def backtest(
     print_result((result, archive), as_json, "guards.render_backtest")
 
 
-@app.command()
-def mine(
+@app.command(name="mine")
+def mine_guards_of_dataset(
     dataset: Dataset,
     add: Annotated[
         bool, typer.Option("--add", help="Add the guards to the playbook in SHADOW, and store their backtests.")

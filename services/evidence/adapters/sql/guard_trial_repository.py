@@ -21,7 +21,7 @@ from services.evidence.domain.guard_trials import (
     decide_mode,
     undo_decision,
 )
-from services.evidence.usecases.guard_trial_ports import Evaluation, NumberedDecision, SessionReport
+from services.evidence.usecases.guard_trial_ports import GuardEvaluation, NumberedDecision, SessionReport
 
 
 class GuardTrialRepository:
@@ -59,14 +59,14 @@ class GuardTrialRepository:
 
     async def evaluate(
         self, dataset: str, guards: Sequence[CallGuard], backtested: Mapping[str, GuardMode]
-    ) -> Evaluation:
+    ) -> GuardEvaluation:
         """Decide about the modes of guards; each has the mode in effect.
 
         `backtested` are the highest modes that stored backtests allow, by target.
         """
         now = self._clock()
 
-        def run(connection: Connection) -> Evaluation:
+        def run(connection: Connection) -> GuardEvaluation:
             counters = _lock(connection, dataset)
             trials = queries.select_trials(connection, dataset)
             waiting = queries.select_unpublished_bullets(connection, dataset)
@@ -97,7 +97,7 @@ class GuardTrialRepository:
                 queries.put_trial(connection, dataset, apply_decision(trial, after, now, counters.passed))
                 decisions.append(NumberedDecision(number, decision))
             queries.update_dataset(connection, dataset, evaluated=counters.sessions, trials=position, decisions=number)
-            return Evaluation(tuple(decisions), tuple(candidates), counters.passed)
+            return GuardEvaluation(tuple(decisions), tuple(candidates), counters.passed)
 
         return await self._database.write(run, key=dataset)
 
