@@ -114,7 +114,7 @@ async def test_quoted_output_of_tools_waits_for_a_second_source_in_every_mode(
     by_words, lesson = WordSource(), Lesson("r", "e", "c", "a", QUOTING)
     for curator in (
         RuleCurator(by_words),
-        ModelCurator(LLMClient(Answering(add(QUOTING))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
+        ModelCurator(LLMClient(ScriptedModel(add(QUOTING))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
     ):
         reflection = Reflection((lesson,), (), "a", QUERY, signal=signal, model=curator.model)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
