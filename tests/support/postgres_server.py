@@ -7,9 +7,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +111,57 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
             yield server
         finally:
             server.stop()
+
+
+@dataclass(frozen=True)
+class PostgresPair:
+    """A primary server and a standby that has every commit before the primary acknowledges it."""
+
+    primary: PostgresServer
+    standby: PostgresServer
+
+    def get_url(self, database: str) -> str:
+        """Return the URL of a database on whichever of the two servers accepts writes."""
+        hosts = "&".join(f"host=127.0.0.1:{server.port}" for server in (self.primary, self.standby))
+        return f"postgresql://hansei@/{database}?{hosts}&target_session_attrs=read-write"
+
+    def fail_over(self) -> None:
+        """Kill the primary, and promote the standby."""
+        self.primary.stop()
+        self.standby.control("promote")
+
+
+@contextmanager
+def postgres_pair(programs: Path) -> Iterator[PostgresPair]:
+    """A primary and a standby with synchronous streaming replication."""
+    with _folder() as first, _folder() as second:
+        pair = PostgresPair(
+            PostgresServer(programs, first, _free_port()), PostgresServer(programs, second, _free_port())
+        )
+        pair.primary.initialise()
+        pair.primary.start()
+        try:
+            source = ("-h", "127.0.0.1", "-p", str(pair.primary.port), "-U", "hansei")
+            pair.standby.run("pg_basebackup", "-D", str(second / "data"), *source, "-R", "-c", "fast")
+            pair.standby.start()
+            _wait_for_replication(pair.primary)
+            yield pair
+        finally:
+            for server in (pair.primary, pair.standby):
+                with suppress(RuntimeError):  # a test stops servers, or one did not start
+                    server.stop()
+
+
+def _wait_for_replication(primary: PostgresServer) -> None:
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+        query = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+        for _ in range(600):
+            if connection.execute(query).fetchone() == (1,):
+                return
+            time.sleep(0.1)
+    raise RuntimeError("the standby does not replicate")
 
 
 @contextmanager

@@ -26,10 +26,10 @@ async def listen(url: URL, on_commit: Callable[[str, int], None]) -> None:
     """Call `on_commit(dataset, revision)` for every commit of any curator, forever; reconnect after an error."""
     import psycopg  # only PostgreSQL needs it, and the import takes long
 
-    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    _, options = url.get_dialect()().create_connect_args(url)  # a URL may name several servers
 
     async def receive_notices() -> None:
-        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+        async with await psycopg.AsyncConnection.connect(**options, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             async for notice in connection.notifies():
                 dataset, _, revision = notice.payload.partition(" ")
