@@ -2,7 +2,7 @@
 
 Source: https://github.com/open-telemetry/semantic-conventions-genai, `gen_ai.memory.*`, which is in development.
 A playbook is a memory store, a bullet is a memory record. Ids and counts are always recorded; texts only if
-`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` permits it, as for the messages of models.
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` allows it, as for the messages of models.
 """
 
 from __future__ import annotations

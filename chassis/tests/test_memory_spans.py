@@ -66,7 +66,7 @@ def test_a_recall_names_the_served_bullets_without_their_texts(exporter: InMemor
     }
 
 
-def test_a_search_has_the_texts_if_the_environment_allows_them(
+def test_a_search_has_the_texts_if_the_environment_says_so(
     exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CAPTURE_VARIABLE, "SPAN_ONLY")

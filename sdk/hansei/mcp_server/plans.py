@@ -50,7 +50,7 @@ class PlanAnswer(BaseModel):
     options: list[str] = Field(description="The answers that the question offers; any text may be answered.")
 
 
-class _OpenQuestion(BaseModel):
+class _PlanQuestion(BaseModel):
     """The question that a repeated call answers."""
 
     execution_id: str
@@ -59,7 +59,7 @@ class _OpenQuestion(BaseModel):
     answer_token: str
 
     @classmethod
-    def from_execution(cls, execution: Execution) -> _OpenQuestion:
+    def from_execution(cls, execution: Execution) -> _PlanQuestion:
         question = execution.intervention_request
         return cls(
             execution_id=execution.execution_id,
@@ -88,7 +88,7 @@ class PlanTools:
                 if not isinstance(result, AcceptedElicitation):
                     break
                 execution = await self._resume(
-                    _OpenQuestion.from_execution(execution), _build_response(execution, result.data.answer)
+                    _PlanQuestion.from_execution(execution), _build_response(execution, result.data.answer)
                 )
             return _build_plan_answer(execution)
 
@@ -98,7 +98,7 @@ class PlanTools:
             execution = await self._get_execution(execution_id)
             if execution.HasField("intervention_request"):
                 response = _build_response(execution, answer)
-                execution = await self._resume(_OpenQuestion.from_execution(execution), response)
+                execution = await self._resume(_PlanQuestion.from_execution(execution), response)
             return _build_plan_answer(execution)
 
     async def _continue(self, query: str, collection: str, context: Context[Any, Any]) -> Execution:
@@ -110,7 +110,7 @@ class PlanTools:
             async for event in client.planner.execute_plan(plan=plan):
                 execution_id = event.event.execution_id
             return await self._get_execution(execution_id)
-        question = _OpenQuestion.model_validate_json(context.request_state)
+        question = _PlanQuestion.model_validate_json(context.request_state)
         execution = await self._get_execution(question.execution_id)
         reply = (context.input_responses or {}).get(_REPLY)
         if not isinstance(reply, ElicitResult) or reply.action != "accept":
@@ -118,7 +118,7 @@ class PlanTools:
         answer = PlanReply.model_validate(reply.content or {}).answer
         return await self._resume(question, _build_response(execution, answer))
 
-    async def _resume(self, question: _OpenQuestion, response: InterventionResponse) -> Execution:
+    async def _resume(self, question: _PlanQuestion, response: InterventionResponse) -> Execution:
         """Answer a question once, and return the execution when it pauses again or has ended."""
         # A client may repeat a call; the same answer to the same question is given once.
         request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, question.answer_token + response.SerializeToString().hex()))
@@ -153,7 +153,7 @@ def _build_input_request(execution: Execution) -> InputRequiredResult:
         message=_format_question(execution.intervention_request),
         requested_schema=render_elicitation_schema(PlanReply),
     )
-    state = _OpenQuestion.from_execution(execution).model_dump_json()
+    state = _PlanQuestion.from_execution(execution).model_dump_json()
     return InputRequiredResult(input_requests={_REPLY: ElicitRequest(params=params)}, request_state=state)
 
 
