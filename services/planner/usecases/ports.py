@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from chassis.targets.guard import GuardMode
+from chassis.targets.session import ToolCallRequest
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
-from services.planner.domain.events import Effect, Event, Recorded, Started
+from services.planner.domain.events import Effect, Event, ExecutionStarted, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.generation import (
     GeneratedAnswer,
@@ -115,13 +117,15 @@ class StateChange:
     take_lease: bool = False
 
 
-MakeChange = Callable[[ExecutionState, Sequence[Recorded]], StateChange]
+MakeChange = Callable[[ExecutionState, Sequence[RecordedEvent]], StateChange]
 
 
 class ExecutionStore(Protocol):
     """Stores the logs of executions. Every write is one transaction; `now` is the writer's clock."""
 
-    async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
+    async def create(
+        self, started: ExecutionStarted, now: datetime, owner: str, key: IdempotencyKey | None
+    ) -> Lease | None:
         """Begin an execution and take its lease; None for a replay. Raises PlanAlreadyExecuted, RequestIdReused."""
 
     async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
@@ -153,7 +157,7 @@ class ExecutionStore(Protocol):
         RequestIdReused, and the errors of `decision`.
         """
 
-    async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
+    async def read(self, execution_id: str, after: int = 0) -> Sequence[RecordedEvent]:
         """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
     async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
@@ -237,6 +241,40 @@ class Tool(Protocol):
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Perform one call. An exception becomes a failed result."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A tool call that an execution is about to make. `key` names the attempt, `texts` are those of the user."""
+
+    execution_id: str
+    key: str
+    prefix: str
+    request: ToolCallRequest
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LessonDecision:
+    """The decision of guards about a call. `mode` is None if nothing stands against it."""
+
+    mode: GuardMode | None = None
+    lessons: tuple[str, ...] = ()
+
+    @property
+    def lesson(self) -> str:
+        """Return the texts of the lessons as one text."""
+        return " ".join(self.lessons)
+
+
+class CallChecks(Protocol):
+    """The guards of tool calls."""
+
+    async def check(self, call: PlannedCall) -> LessonDecision:
+        """Return the decision about a call. Raises nothing; while guards are unavailable every call is allowed."""
+
+    async def report(self, call: PlannedCall, result: ToolResult) -> None:
+        """Add a call that was made to its session, for the checks of later calls. Raises nothing."""
 
 
 class Answerer(Protocol):

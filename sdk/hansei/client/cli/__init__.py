@@ -16,6 +16,7 @@ from hansei.client.cli import (
     doctor,
     edits,
     evaluation,
+    guard_targets,
     guards,
     hooks,
     jobs,
@@ -82,6 +83,8 @@ app.add_typer(rounds.app, name="rounds")
 app.add_typer(trials.app, name="trials")
 app.add_typer(trajectories.app, name="trajectories")
 app.command()(relearn.relearn)
+command(guards.app, "playbooks.render_edit_result", name="add")(guard_targets.add)
+guards.app.command(name="from-policy")(guard_targets.from_policy)
 app.add_typer(guards.app, name="guards")
 command(app, "trials.effects", reads=True)(trials.effects)
 command(app, "trials.decision", reads=True, empty="There are no decisions.")(trials.decisions)
