@@ -28,7 +28,7 @@ from bench.report import machine, write
 from tests.support import systems
 
 BULLETS = 1_000
-CALLS = 200
+CALLS = 60
 WARM_UP = 5
 DATASET = "bench-1000"
 PROGRAM = str(Path(sys.executable).with_name("hansei"))
