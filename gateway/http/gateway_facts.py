@@ -13,7 +13,7 @@ from chassis.settings import DATA_DIRECTORY_VARIABLE, locate_in_data
 from libs.llm.settings import LLMSettings
 
 
-class About(BaseModel):
+class GatewayFacts(BaseModel):
     """Facts about the running gateway, from its own environment."""
 
     model_config = ConfigDict(
@@ -44,11 +44,11 @@ def find_version() -> str:
     return ""
 
 
-def describe_gateway(*, shows_paths: bool) -> About:
+def describe_gateway(*, shows_paths: bool) -> GatewayFacts:
     """Return the facts, from settings that are read now. Raises BadSetting."""
     settings = LLMSettings()
     folder = os.environ.get(DATA_DIRECTORY_VARIABLE) or os.path.abspath(locate_in_data("data"))
-    return About(
+    return GatewayFacts(
         version=find_version(),
         llm_provider=settings.llm_provider,
         llm_model="" if settings.is_offline else settings.llm_model,
@@ -56,18 +56,18 @@ def describe_gateway(*, shows_paths: bool) -> About:
     )
 
 
-def build_routes(describe: Callable[[], About]) -> APIRouter:
+def build_routes(describe: Callable[[], GatewayFacts]) -> APIRouter:
     """Return the route."""
     router = APIRouter()
 
     @router.get(
         "/v1/about",
-        response_model=About,
+        response_model=GatewayFacts,
         tags=["health"],
         operation_id="Health_GetAbout",
         summary="Get the version, the chat model and the data directory",
     )
-    async def get_about() -> About:
+    async def get_about() -> GatewayFacts:
         """Return facts about the gateway."""
         return describe()
 

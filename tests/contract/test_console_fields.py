@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor
 
 from gateway.http.app import ServiceStatus
 from gateway.http.bindings import list_bindings
-from gateway.http.gateway_facts import About
+from gateway.http.gateway_facts import GatewayFacts
 from tests.contract import contracts
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def list_scripts() -> list[Path]:
 @cache
 def collect_messages() -> dict[str, frozenset[str]]:
     """Return the fields of every message that a method of the contract takes or returns, and of the gateway's own."""
-    found = {model.__name__: frozenset(model.model_fields) for model in (About, ServiceStatus)}
+    found = {model.__name__: frozenset(model.model_fields) for model in (GatewayFacts, ServiceStatus)}
 
     def visit(message: Descriptor) -> None:
         if message.full_name not in found:
