@@ -235,6 +235,9 @@ class GuardServiceClient(ServiceClient[M]):
 
     check_call = bind_unary(guards.CheckCallRequest, guards.CheckCallResponse)
     report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)
+    report_session = bind_unary(guards.ReportSessionRequest, guards.ReportSessionResponse)
+    list_decisions = bind_unary(guards.ListGuardDecisionsRequest, guards.ListGuardDecisionsResponse)
+    undo_decision = bind_unary(guards.UndoGuardDecisionRequest, guards.UndoGuardDecisionResponse)
     list_all = bind_unary(guards.ListGuardsRequest, guards.ListGuardsResponse)
     backtest_target = bind_unary(guards.BacktestTargetRequest, guards.BacktestTargetResponse)
     store_backtest = bind_unary(guards.StoreBacktestRequest, guards.StoreBacktestResponse)

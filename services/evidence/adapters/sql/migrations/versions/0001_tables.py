@@ -181,6 +181,39 @@ def _create_guard_tables() -> None:
         "guard_dataset",
         sa.Column("dataset", sa.Text, primary_key=True),
         sa.Column("assignment_key", sa.LargeBinary, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("sessions", "passed", "evaluated")),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("trials", "decisions")),
+    )
+    op.create_table(
+        "guard_session",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("session_id", sa.Text, primary_key=True),
+        sa.Column("succeeded", sa.Boolean, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("guard_session_created_at", "guard_session", ["created_at"])
+    op.create_table(
+        "guard_trial",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("bullet_id", sa.Text, primary_key=True),
+        sa.Column("target", sa.Text, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("mode", "position")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("since", "passed_before", "alarms", "hits")),
+        sa.Column("effect", sa.Text, nullable=False),
+        sa.Column("is_proven", sa.Boolean, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("earned", "cap")),
+    )
+    op.create_table(
+        "guard_decision",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("bullet_id", "target")),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("before", "after")),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("reason", "author")),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("undone", sa.Boolean, nullable=False),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("published_at", sa.BigInteger),
     )
     op.create_table(
         "guard_backtest",
