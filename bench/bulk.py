@@ -2,7 +2,7 @@
 
 `python -m bench.bulk` writes `bench/results/bulk.json` and the table in `bench/README.md`. Every service runs in one
 process; on PostgreSQL the curator's playbooks and the gateway's jobs are on one server. The job has one dataset, and
-200 lessons that its runs teach again and again. What matters is the ratio of the last tenth to the first.
+200 lessons that its runs teach again and again. The result is the ratio of the last tenth to the first.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def idle_cpu(pid: int) -> float:
 
 
 def interpolate(before: JobProgress, after: JobProgress, learned: int) -> JobProgress:
-    """Return the interpolated state at the moment when so many were learned."""
+    """Return the interpolated state at the time when `learned` trajectories were learned."""
     share = (learned - before.learned) / max(1, after.learned - before.learned)
     seconds = before.seconds + share * (after.seconds - before.seconds)
     return JobProgress(learned, seconds, before.cpu + share * (after.cpu - before.cpu))

@@ -1,4 +1,4 @@
-"""HTTP Search beside gRPC Search: the same queries, at the same gateway, in one run.
+"""Compare HTTP Search with gRPC Search: the same queries, at the same gateway, in one run.
 
 `python -m bench.http` writes `bench/results/http.json` and the table in `bench/README.md`. Both forms of hansei are
 measured: every service in one process, and one process each. The callers of HTTP keep their connections and do

@@ -25,7 +25,7 @@ class Measurement:
     cpu_ms: float
 
     def as_json(self) -> dict[str, object]:
-        """For a results file, rounded to what the clock can tell."""
+        """Return the values for a results file, rounded to the resolution of the clock."""
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 

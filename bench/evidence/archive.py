@@ -1,4 +1,4 @@
-"""Measure what the archive costs: `python -m bench.evidence.archive [FILE...]`.
+"""Measure the costs of the archive: `python -m bench.evidence.archive [FILE...]`.
 
 CPU that storing adds to a Learn and afterwards, bytes of the archive against the JSON of the trajectories, bytes of a
 serving. The trajectories are the recorded examples and those of the files, in any format that the reflector reads.

@@ -191,7 +191,7 @@ def oracle(scenario: Scenario, errors: Floats) -> float:
 
 
 def find_provable(scenario: Scenario, errors: Floats) -> float:
-    """Return what is asked by the lowest candidate that any test can prove with the labels of half of the steps.
+    """Return the share of asked steps of the lowest candidate that any test can prove with labels of half of the steps.
 
     With all steps labelled, a test at level delta needs on average log(1 / delta) / KL(error, alpha) labels above the
     threshold (Wald); executions whose steps have the same result count once.

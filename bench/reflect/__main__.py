@@ -1,4 +1,4 @@
-"""Offline Reflect and Learn as multiples of the echo RPC, and what a long run costs a step.
+"""Offline Reflect and Learn as multiples of the echo RPC, and the cost of a step of a long run.
 
 `python -m bench.reflect` serves the echo, a reflector, and everything in one process, each in a process of its own, and
 calls them in one run: `to_echo` is the median time of a call against that of an echo of 4 kB at one caller,

@@ -2,7 +2,7 @@
 
 `python -m bench.search.rpc`. Two search services, one exact and one that preselects, and the echo run in processes of
 their own; they take up snapshots made here, and follow no playbook. The vectors of queries are cached. Short rounds
-go back and forth between echo and search. CPU is that of the serving process, so what else the machine does changes it
+go back and forth between echo and search. CPU is that of the serving process, so other work of the machine changes it
 little. `floor_per_second` is what one processor would do; callers that wait for each other and threads that work
 side by side make of it less and more. So `rate_to_floor` compares calls a second with those of the echo in the same
 round, less what the scan would take of them.

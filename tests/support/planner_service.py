@@ -30,7 +30,7 @@ NOBODY = "127.0.0.1:1"
 
 
 class Tools(tool_service_pb2_grpc.ToolServiceServicer):
-    """Somebody else's tool service."""
+    """A tool service outside of hansei."""
 
     def __init__(self) -> None:
         self.calls: list[tool_service_pb2.CallToolRequest] = []
@@ -81,6 +81,8 @@ async def running(folder: Path, tools: Tools | None = None, **more: Any) -> Asyn
             "planner_lease_seconds": 1.0,
             "search_addr": NOBODY,
             "curator_addr": NOBODY,
+            "evidence_addr": NOBODY,
+            "planner_guards_dataset": "",
         }
         settings = PlannerSettings(**fields | more)
         peers = Peers(settings.peer_addresses())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from chassis.channels import Peers
 from chassis.policy import Policies, load_policies
@@ -14,7 +14,6 @@ from hansei.client.channels import BlockingChannel
 from hansei.client.conversations import ConversationOptions, Messages, encode_conversation, read_conversation
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
 from hansei.client.errors import Unavailable
-from hansei.client.guards import AsyncSessionGuard, SessionGuard
 from hansei.client.services import AllServices
 from hansei.client.serving import AsyncServing, SearchFallback, Serving
 from hansei.client.tls import TlsChoice, build_credentials
@@ -31,6 +30,9 @@ from hansei.playbook.v1.playbook_service_pb2 import (
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchQuery
 from hansei.search.v1.search_service_pb2 import SearchResponse
+
+if TYPE_CHECKING:
+    from hansei.client.guards import AsyncSessionGuard, SessionGuard
 
 DEFAULT_ADDRESS = "127.0.0.1:50050"
 ADDRESS_VARIABLE = "HANSEI_ADDR"
@@ -218,6 +220,8 @@ class Client(AllServices[BlockingMode]):
 
     def guard(self, dataset: str, session_id: str) -> SessionGuard:
         """Return the guard of a session: `check` a tool call before it is made, `report` it with its result."""
+        from hansei.client.guards import SessionGuard  # the compiler of targets loads slowly
+
         return SessionGuard(self.guards, dataset, session_id)
 
     def ask(
@@ -362,6 +366,8 @@ class AsyncClient(AllServices[AsyncMode]):
 
     def guard(self, dataset: str, session_id: str) -> AsyncSessionGuard:
         """Return the guard of a session; see `Client.guard`."""
+        from hansei.client.guards import AsyncSessionGuard  # the compiler of targets loads slowly
+
         return AsyncSessionGuard(self.guards, dataset, session_id)
 
     async def ask(

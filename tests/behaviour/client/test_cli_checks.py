@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.openai_answers import chat, error
+from tests.fakes.http_wire import WireResponse
+from tests.fakes.openai_answers import ModelRequest, chat, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import Hansei, runner
@@ -250,6 +251,36 @@ def test_mined_guards_are_measured_on_other_tasks(hansei: Hansei, tmp_path: Path
     assert "predicates tried" in shown
 
 
+def answer_from_the_notes(request: ModelRequest) -> WireResponse:
+    """Name the action whose words stand most often in the notes; without notes, the first."""
+    notes = set(re.findall(r"\w+", request.prompt.partition("Notes from earlier work:")[2].partition("Request:")[0]))
+    options = re.findall(r"^([A-D]): (.*\nInput: .*)$", request.prompt, re.MULTILINE)
+    words = {letter: set(re.findall(r"\w+", text)) for letter, text in options}
+    best = max(words, key=lambda letter: len(words[letter] & notes) / len(words[letter]), default="A")
+    return chat(best)(request)
+
+
+def test_the_lift_of_memories_is_measured_with_a_model(hansei: Hansei, tmp_path: Path) -> None:
+    scores = tmp_path / "scores.jsonl"
+    with OpenAIServer(otherwise=answer_from_the_notes) as server:
+        outcome = hansei(
+            "eval", "lift", "--base-url", server.base_url, "--tasks", 12, "--tokens", 60, "--cache", scores, "--json"
+        )
+    assert outcome.code == 0, outcome.err
+    report = outcome.document
+    rows = {row["memory"]: row for row in report["rows"]}
+    assert (report["tasks"], report["tokens"], report["method"]) == (12, 60, "chosen letter")
+    assert rows["hansei, offline"]["right_call"] > rows["no memory"]["right_call"]
+    assert rows["hansei, offline"]["hansei_minus_this_right_call"] == "0"
+    assert len(scores.read_text().splitlines()) > 12
+
+
+def test_a_model_server_that_is_away_ends_the_measurement(hansei: Hansei) -> None:
+    outcome = hansei("eval", "lift", "--base-url", "http://127.0.0.1:9/v1", "--tasks", 1)
+    assert outcome.code == 6
+    assert "the model server http://127.0.0.1:9/v1 failed" in outcome.err
+
+
 def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:
     file = _write_refunds(tmp_path / "runs.jsonl", 2, 3)
     outcome = hansei("guards", "backtest", "call.tool == 'refund' && !called('get_order')", file, "--json")
@@ -264,6 +295,39 @@ def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:
     refused = hansei("guards", "backtest", "call.tool ==", file)
     assert refused.code != 0
     assert "at character 12" in refused.err
+
+
+def test_a_model_writes_targets_from_the_policy_and_is_asked_once_more(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 10, 80)
+    lookup = {"lesson": "Look the order up first.", "target": "call.tool == 'refund' && !called('get_order')"}
+    always = {"lesson": "Never refund.", "target": "call.tool == 'refund'"}
+    broken = {"lesson": "Wait.", "target": "call.tool == 'refund' && today() > 3"}
+    everywhere = {"lesson": "Do nothing twice.", "target": "repeats() > 0"}
+    targets = tmp_path / "targets.json"
+    with OpenAIServer() as model:
+        for name, value in {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "OPENAI_API_KEY": "k"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        replies = ([lookup, broken], [lookup, always, everywhere])
+        model.script(*(chat(json.dumps({"targets": reply})) for reply in replies))
+        outcome = hansei("guards", "from-policy", file, "--out", targets, "--json")
+        assert outcome.code == 0, outcome.err
+        first, second = model.requests
+        assert "Refund order A-1." not in first.messages[1][1]  # the policy is not what users say
+        assert "- refund(id: A-1)" in first.messages[1][1]
+        assert "today() > 3" in second.prompt
+    found = {item["target"]: (item["failed_firing"], item["passed_firing"]) for item in outcome.document["targets"]}
+    assert found == {lookup["target"]: (10, 0), always["target"]: (10, 80)}
+    assert [item["target"] for item in outcome.document["refused"]] == [everywhere["target"]]
+    report = hansei("eval", "guards", file, "--targets", targets, "--json").document
+    assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
+    assert report["by_source"]["unfiltered"]["all"]["false_alarms"] == 1.0
+    assert report["by_source"]["written"]["shop"]["coverage"] == 1.0
+    assert [item["folds"] for item in report["targets"] if item["target"] == always["target"]] == [0]
+    monkeypatch.setenv("LLM_PROVIDER", "offline")
+    assert "no model is configured" in hansei("guards", "from-policy", file).err
 
 
 def test_a_file_of_another_kind_is_refused_for_guards(hansei: Hansei, tmp_path: Path) -> None:

@@ -10,30 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from hansei.client.cli import (
-    config,
-    datasets,
-    doctor,
-    edits,
-    evaluation,
-    guards,
-    hooks,
-    jobs,
-    keys,
-    learn,
-    mcp,
-    plan,
-    playbook,
-    query,
-    relearn,
-    report,
-    rounds,
-    stack,
-    trajectories,
-    trials,
-    validate,
-)
-from hansei.client.cli.command import command
 from hansei.client.cli.options import EXIT_CODES, CommandFailedError
 from hansei.client.cli.root import RootGroup
 
@@ -68,43 +44,9 @@ def hansei(
     """Let agents learn from their trajectories."""
 
 
-app.command("up")(stack.run_services)
-app.command()(stack.demo)
-app.command()(learn.learn)
-command(app, "playbooks.render_edit_result")(edits.remember)
-command(app, "playbooks.render_edit_result")(edits.forget)
-command(app, "playbooks.render_edit_result")(edits.edit)
-command(app, "search_results.render_bullets", reads=True)(query.search)
-command(app, "search_results.render_answer", reads=True, check=query.exit_if_unanswered)(query.ask)
-command(app, "findings.render_validation", reads=True, check=validate.exit_if_invalid)(validate.validate)
-app.add_typer(report.app, name="report")
-app.add_typer(rounds.app, name="rounds")
-app.add_typer(trials.app, name="trials")
-app.add_typer(trajectories.app, name="trajectories")
-app.command()(relearn.relearn)
-app.add_typer(guards.app, name="guards")
-command(app, "trials.effects", reads=True)(trials.effects)
-command(app, "trials.decision", reads=True, empty="There are no decisions.")(trials.decisions)
-command(app, "rounds.render_ranking", reads=True)(rounds.leaderboard)
-command(app, "rounds.render_evaluation", reads=True)(rounds.evaluate)
-command(app, "rounds.render_judgement", reads=True)(rounds.judge)
-app.add_typer(playbook.app, name="playbook")
-app.add_typer(datasets.app, name="dataset")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(plan.app, name="plan")
-app.add_typer(hooks.app, name="hooks")
-app.command("hook")(hooks.show_hook_help)
-app.add_typer(keys.app, name="keys")
-command(app, "access.format_audit_line", local=False, empty="There are no audit records.")(keys.audit)
-app.add_typer(config.app, name="config")
-app.add_typer(evaluation.app, name="eval")
-app.command()(mcp.mcp)
-app.command()(doctor.doctor)
-
-
 @cache
 def root_command() -> Any:
-    """Return the command with all its subcommands; building them takes long, so it happens once."""
+    """Return the command; its subcommands are loaded when they are used."""
     return get_command(app)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
-from hansei.client.cli.options import Address, AsJson, DataDirectory, Local, connect
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Local, UsePager, connect
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -26,6 +26,7 @@ def command(
     list_name: str = "",
     empty: str = "",
     check: Callable[[Any], None] | None = None,
+    pages: bool = False,
 ) -> Callable[[F], F]:
     """Return a decorator that registers a function as a command of `app`.
 
@@ -43,11 +44,13 @@ def command(
         list_name: print a list as one document with this field, instead of one line for each item.
         empty: the text for an empty list.
         check: a function that gets the last message after it is printed, and may end the command.
+        pages: whether a long result is shown in the pager of the terminal.
     """
 
     def register(function: F) -> F:
         def run_command(*, addr: str | None, as_json: bool, local: bool = False, **options: Any) -> None:
             options.pop("data_dir", None)  # its callback has set it
+            has_pager = options.pop("pager", False)
             with connect_with(addr, local, reads=reads) as client:
                 result: Any = function(client, **options)
                 if list_name and as_json:
@@ -55,7 +58,8 @@ def command(
                     return
                 last = None
                 for last in [result] if list_name and result else _build_items(result):
-                    print_result(last, as_json, view, line=isinstance(result, list | Iterator))
+                    is_line = isinstance(result, list | Iterator)
+                    print_result(last, as_json, view, line=is_line, has_pager=has_pager)
                 if last is None and not as_json and empty:
                     typer.echo(empty)
                 if check is not None:
@@ -63,7 +67,7 @@ def command(
 
         run_command.__name__ = function.__name__
         run_command.__doc__ = function.__doc__
-        run_command.__signature__ = _build_signature(function, local)  # type: ignore[attr-defined]
+        run_command.__signature__ = _build_signature(function, local, pages)  # type: ignore[attr-defined]
         run_command.__annotations__ = {}
         app.command(name)(run_command)
         return function
@@ -71,7 +75,7 @@ def command(
     return register
 
 
-def _build_signature(function: Callable[..., object], local: bool) -> inspect.Signature:
+def _build_signature(function: Callable[..., object], local: bool, pages: bool) -> inspect.Signature:
     """Return the parameters of a function without the client, and the common options."""
     hints = get_type_hints(function, localns={"Client": object}, include_extras=True)
     parameters = [
@@ -79,7 +83,8 @@ def _build_signature(function: Callable[..., object], local: bool) -> inspect.Si
         for name, parameter in inspect.signature(function).parameters.items()
         if name != "client"
     ]
-    common: list[tuple[str, Any, Any]] = [("addr", Address, None), ("local", Local, False)]
+    common: list[tuple[str, Any, Any]] = [("pager", UsePager, True)] if pages else []
+    common += [("addr", Address, None), ("local", Local, False)]
     common += [("data_dir", DataDirectory, None), ("as_json", AsJson, False)]
     parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -93,9 +98,9 @@ def _build_items(result: object) -> Any:
     return result if isinstance(result, list | Iterator) else [result]
 
 
-def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -> None:
+def print_result(result: Any, as_json: bool, view: str, *, line: bool = False, has_pager: bool = False) -> None:
     """Print a message as JSON, on one line if `line`, or as its view; a tuple has more arguments of the view."""
-    from hansei.client.cli.output import create_console, print_json
+    from hansei.client.cli.output import create_console, print_json, print_pages
 
     message, *view_arguments = result if isinstance(result, tuple) else (result,)
     if as_json:
@@ -105,5 +110,7 @@ def print_result(result: Any, as_json: bool, view: str, *, line: bool = False) -
     rendered = getattr(import_module(f"hansei.client.cli.show.{module}"), function)(message, *view_arguments)
     if isinstance(rendered, str):
         typer.echo(rendered)
+    elif has_pager:
+        print_pages(rendered)
     else:
         create_console().print(rendered)

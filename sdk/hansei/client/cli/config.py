@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit
 
-app = typer.Typer(help="Configuration files.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def config() -> None:
-    """Configuration files."""
+app = CommandGroup("Configuration files.")
 
 
 @app.command()

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Author, Exit, Reason, fail
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(help="Delete datasets.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def dataset() -> None:
-    """Delete datasets."""
+app = CommandGroup("Delete datasets.")
 
 
 @command(app, "playbooks.render_deletion")

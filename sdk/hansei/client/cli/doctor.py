@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Address, AsJson, Exit, fail
 
 if TYPE_CHECKING:
-    from hansei.client.cli.checks import CheckResult
+    from hansei.client.cli.service_checks import CheckResult
+
+commands = CommandGroup()
 
 
+@commands.command()
 def doctor(
     addr: Address = None,
     server: Annotated[bool, typer.Option(help="Also check the server and the services behind it.")] = True,
@@ -35,8 +39,9 @@ def doctor(
     Makes one small call to each configured chat and embedding model. Shows how to correct each error. Exits with 1 if
     there is one. With --bundle, --json prints the manifest of the bundle, which contains the results.
     """
-    from hansei.client.cli.checks import check_machine, check_server
+    from hansei.client.cli.checks import check_machine
     from hansei.client.cli.output import create_console, print_json
+    from hansei.client.cli.service_checks import check_server
     from hansei.client.cli.show import checks
 
     if log and not bundle:

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, fail
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
+commands = CommandGroup()
+
 BulletId = Annotated[str, typer.Argument(metavar="ID", help="The id of the bullet.")]
 
 
+@command(commands, "playbooks.render_edit_result")
 def remember(
     client: Client,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The lesson.")],
@@ -35,6 +40,7 @@ def remember(
     return client.remember(name, text, section=chosen, author=author, reason=reason), name
 
 
+@command(commands, "playbooks.render_edit_result")
 def forget(
     client: Client, bullet_id: BulletId, dataset: Dataset = None, author: Author = "", reason: Reason = ""
 ) -> object:
@@ -46,6 +52,7 @@ def forget(
     return client.forget(name, bullet_id, author=author, reason=reason), name
 
 
+@command(commands, "playbooks.render_edit_result")
 def edit(
     client: Client,
     bullet_id: BulletId,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, NotFound, OutOfRange, Unavailable, shorten
+from chassis.errors import (
+    BadSetting,
+    DeadlineExceeded,
+    HanseiError,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    Unavailable,
+    shorten,
+)
 from chassis.secrets import remove_secrets
-from chassis.settings import BadSetting
-from hansei.client.cli.options import Exit
+from hansei.client.cli.options import PEER_UNAVAILABLE, Exit
 from hansei.client.cli.output import say
 from hansei.client.server import ServerNotInstalledError
-
-PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 
 
 def report_error(failure: Exception) -> Exit | None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL
 from hansei.client.hooks.handlers import HookOptions, build_handlers, find_program, find_settings_file, get_base
@@ -16,7 +17,8 @@ from hansei.client.hooks.settings_file import SettingsChange, UnreadableSettings
 from hansei.client.hooks.settings_file import install as install_handlers
 from hansei.client.hooks.settings_file import uninstall as uninstall_handlers
 
-app = typer.Typer(name="hooks", no_args_is_help=True, help="Give coding agents their lessons, and learn from them.")
+app = CommandGroup("Give coding agents their lessons, and learn from them.")
+commands = CommandGroup()
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -99,6 +101,7 @@ def status(as_json: AsJson = False) -> None:
         typer.echo(f"{AGENTS[row['agent']].title:12} {row['scope']:8} {state}  ({row['file']})")
 
 
+@commands.command("hook")
 def show_hook_help(
     agent: AgentArgument,
     dataset: Annotated[str, typer.Option("--dataset", help="The dataset.")] = DEFAULT_DATASET,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command, print_result
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import DATASET_VARIABLE, Exit, fail
 from hansei.client.pages import iterate_items
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hansei.client.trajectories import TrajectoryRecord
     from hansei.gateway.v1.bulk_pb2 import Job
 
-app = typer.Typer(help="Jobs of many trajectories, which the server learns in the background.", no_args_is_help=True)
+app = CommandGroup("Jobs of many trajectories, which the server learns in the background.")
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job, as `hansei jobs list` shows it.")]
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(help="API keys of the gateway.", no_args_is_help=True)
+app = CommandGroup("API keys of the gateway.")
+commands = CommandGroup()
 
 
 class Scope(StrEnum):
@@ -76,6 +78,7 @@ def revoke(
     return [client.access.revoke_key(key_id=key_id).key]
 
 
+@command(commands, "access.format_audit_line", local=False, empty="There are no audit records.")
 def audit(client: Client, tenant: Tenant = "", limit: Limit = 20) -> object:
     """List audit records, newest first: the caller, the method and the result of each change."""
     return list(client.access.list_audit_records(tenant=tenant, page_size=limit).audit_records)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import (
     DATASET_VARIABLE,
     STDIO,
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     from hansei.client.learning import LearnOutcome
     from hansei.client.trajectories import TrajectoryRecord
 
+commands = CommandGroup()
+
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj"}
 """The suffixes of the files that are read from a folder; a file that is named may have any."""
 
 
+@commands.command()
 def learn(
     paths: Annotated[list[str], typer.Argument(metavar="FILE|DIR|-...", help="Files, folders, or - for stdin.")],
     dataset: Annotated[

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DATASET_VARIABLE = "HANSEI_DATASET"
 CONNECT_SECONDS = 2.0
+PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
+"""The reason of the error of a server that does not answer."""
 STDIO = "-"
 """The name of stdin or stdout in place of a file."""
 
@@ -73,6 +75,9 @@ DataDirectory = Annotated[
         help="The directory with the data of `hansei up` and --local. [default: that of the platform]",
         callback=_set_data_directory,
     ),
+]
+UsePager = Annotated[
+    bool, typer.Option("--pager/--no-pager", help="Show a result that is longer than the terminal in $PAGER.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, to stdout.")]
 Dataset = Annotated[

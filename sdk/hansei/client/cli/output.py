@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pydoc
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 
 def print_json(document: Message | Mapping[str, Any], *, line: bool = False) -> None:
@@ -34,6 +36,19 @@ def create_console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
+
+
+def print_pages(rendered: RenderableType) -> None:
+    """Print a result; one that is longer than the terminal is shown in the pager that PAGER names, or else in less."""
+    console = create_console()
+    with console.capture() as captured:
+        console.print(rendered)
+    text = captured.get()
+    if not console.is_terminal or not sys.stdin.isatty() or text.count("\n") < console.height:
+        sys.stdout.write(text)
+        return
+    os.environ.setdefault("LESS", "FRX")  # keep colours; end at once if the text fits one screen
+    pydoc.pager(text)
 
 
 def say(message: str) -> None:

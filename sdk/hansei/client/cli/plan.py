@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import STDIO, Exit, fail
 from hansei.client.cli.sources import read_source_text
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hansei.client.client import Client
     from hansei.planner.v1.planner_pb2 import InterventionResponse, Plan
 
-app = typer.Typer(help="Create plans, execute them and follow them.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Create plans, execute them and follow them.")
 
 MOST_ANSWER_HOURS = 366 * 24
 """The limit of the contract for the time that a question waits."""
@@ -160,7 +161,7 @@ def answer(
     client: Client,
     execution: Execution,
     text: Annotated[
-        str, typer.Argument(metavar="[ANSWER]", help="One of the options of the question, or free text.")
+        str, typer.Argument(metavar="ANSWER", help="One of the options of the question, or free text.")
     ] = "",
     action: Annotated[
         AnswerAction | None,
@@ -197,7 +198,7 @@ def answer(
     return (response.event for response in events)
 
 
-@command(app, "plans.render_summary", reads=True, name="list", empty="there are no executions")
+@command(app, "plans.render_summary", reads=True, name="list", empty="There are no executions.")
 def list_executions(
     client: Client,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="The number of executions.")] = 20,

@@ -10,22 +10,21 @@ import typer
 
 from hansei.client.cli import playbook_files
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, connect_or_embed, fail
 from hansei.client.pages import iterate_items, join_pages
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(
-    help="Read, compare, restore, move and review playbooks.", no_args_is_help=True, rich_markup_mode=None
-)
+app = CommandGroup("Read, compare, restore, move and review playbooks.")
 
 AtRevision = Annotated[
     int | None, typer.Option("--revision", "-r", min=0, help="Show this revision. [default: the newest]")
 ]
 
 
-@command(app, "playbooks.render_playbook", reads=True)
+@command(app, "playbooks.render_playbook", reads=True, pages=True)
 def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -> object:
     """Show the bullets of a playbook, section by section."""
     name = choose_dataset(client, dataset)
@@ -34,7 +33,7 @@ def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -
     return join_pages(client.playbooks.get, dataset=name, revision=revision).playbook
 
 
-@command(app, "playbooks.render_revision", reads=True, empty="the playbook has no history yet")
+@command(app, "playbooks.render_revision", reads=True, empty="The playbook has no history yet.")
 def history(
     client: Client,
     bullet: Annotated[str | None, typer.Argument(help="Show only the changes of this bullet, oldest first.")] = None,
@@ -106,7 +105,7 @@ def revoke(
     return response, dry_run
 
 
-@command(app, "playbooks.render_pending_change", empty="no changes are pending")
+@command(app, "playbooks.render_pending_change", empty="No changes are pending.")
 def review(
     client: Client,
     dataset: Dataset = None,

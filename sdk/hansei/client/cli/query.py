@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Dataset, Exit, choose_dataset
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
+commands = CommandGroup()
+
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for, or the question to answer.")]
 MinRevision = Annotated[int, typer.Option(min=0, help="Wait until the index holds this revision of the playbook.")]
 
 
+def exit_if_unanswered(response: Any) -> None:
+    """End the command with 1 if the model gave no answer."""
+    from hansei.client.cli.show import search_results
+
+    if search_results.is_failure(response):
+        raise typer.Exit(Exit.FAILED)
+
+
+@command(commands, "search_results.render_bullets", reads=True)
 def search(
     client: Client,
     query: Query,
@@ -48,6 +61,7 @@ def search(
     )
 
 
+@command(commands, "search_results.render_answer", reads=True, check=exit_if_unanswered)
 def ask(
     client: Client,
     query: Query,
@@ -59,11 +73,3 @@ def ask(
 ) -> object:
     """Answer a question from a playbook."""
     return client.ask(choose_dataset(client, dataset), query, min_revision=min_revision, session_id=session)
-
-
-def exit_if_unanswered(response: Any) -> None:
-    """End the command with 1 if the model gave no answer."""
-    from hansei.client.cli.show import search_results
-
-    if search_results.is_failure(response):
-        raise typer.Exit(Exit.FAILED)

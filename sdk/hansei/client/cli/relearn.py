@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import print_result
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
+commands = CommandGroup()
+
 MODEL_VARIABLE = "HANSEI_LLM_MODEL"
 
 
+@commands.command()
 def relearn(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset with the archive.")],
     into: Annotated[str, typer.Option("--into", metavar="NEW", help="The dataset that learns; it must be new.")],

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Exit
 from hansei.client.cli.sources import read_source_text
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(help="Generate reports about a dashboard.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Generate reports about a dashboard.")
 
 Dashboard = Annotated[
     str, typer.Argument(metavar="DASHBOARD", help='A file with {"trays": {"<name>": [{"id": …}]}}; - for stdin.')

@@ -1,15 +1,109 @@
-"""The root of the command tree: it words the errors of typer."""
+"""The root of the command tree: it loads a command when it is called, and words the errors of typer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
+
+SECTIONS = {
+    "Start": {"up": "stack", "demo": "stack", "open": "overview", "status": "overview", "doctor": "doctor"},
+    "Learn": {
+        "learn": "learn",
+        "hooks": "hooks",
+        "hook": "hooks",
+        "jobs": "jobs",
+        "trajectories": "trajectories",
+        "relearn": "relearn",
+    },
+    "Use what was learned": {
+        "search": "query",
+        "ask": "query",
+        "mcp": "mcp",
+        "guards": "guard_targets",
+        "plan": "plan",
+    },
+    "Playbooks": {
+        "playbook": "playbook",
+        "remember": "edits",
+        "edit": "edits",
+        "forget": "edits",
+        "dataset": "datasets",
+    },
+    "Measure": {"trials": "trials", "effects": "trials", "decisions": "trials", "eval": "evaluation"},
+    "Validate and compare": {
+        "validate": "validate",
+        "report": "report",
+        "rounds": "rounds",
+        "leaderboard": "rounds",
+        "evaluate": "rounds",
+        "judge": "rounds",
+    },
+    "Administer": {"keys": "keys", "audit": "keys", "config": "config"},
+}
+"""The commands by the section of the help, each with its module in `hansei.client.cli`.
+
+A module has its group as `app`, and commands outside a group as `commands`.
+"""
+_WHOLE_TEXT = 1000
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """The commands by name; the module of a command is imported when the command is read."""
+
+    def __init__(self) -> None:
+        self._modules = {name: module for section in SECTIONS.values() for name, module in section.items()}
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def _load(self, name: str) -> Any:
+        module = import_module(f"hansei.client.cli.{self._modules[name]}")
+        if hasattr(module, "commands"):
+            singles = get_group(module.commands).commands
+            if name in singles:
+                return singles[name]
+        group = get_group(module.app)
+        group.name = name
+        return group
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._modules.setdefault(name, "")
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 class RootGroup(TyperGroup):
     """A group whose commands describe wrong values in the words of hansei."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, without importing their modules."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands section by section, each with its whole first sentence."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(_WHOLE_TEXT)) for name in names])
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the chosen command. Raises typer.BadParameter for a wrong value."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import STDIO, Exit, fail
 from hansei.client.cli.sources import read_source_text
 from hansei.client.pages import iterate_items
@@ -14,7 +15,8 @@ from hansei.client.pages import iterate_items
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(help="Let teams answer one prompt in rounds.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Let teams answer one prompt in rounds.")
+commands = CommandGroup()
 
 FILE_MARK = "@"
 """The first character of an argument that names a file instead of the text itself."""
@@ -91,6 +93,7 @@ def show(
     return found or _fail_unknown(execution, team)
 
 
+@command(commands, "rounds.render_ranking", reads=True)
 def leaderboard(
     client: Client,
     execution: Execution,
@@ -106,6 +109,7 @@ def leaderboard(
     return ranking if ranking.rows else _fail_unknown(execution)
 
 
+@command(commands, "rounds.render_evaluation", reads=True)
 def evaluate(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The question that the submission answers.")],
@@ -135,6 +139,7 @@ def evaluate(
     )
 
 
+@command(commands, "rounds.render_judgement", reads=True)
 def judge(
     client: Client,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The finished prompt: text, @FILE, or - for stdin.")],

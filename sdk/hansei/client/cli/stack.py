@@ -8,12 +8,16 @@ from typing import Annotated
 
 import typer
 
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, DataDirectory
 from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
+
+commands = CommandGroup()
 
 HOW_TO_USE_A_MODEL = "rules, no model and no key; to use a model, set OPENAI_API_KEY (or LLM_PROVIDER) and start again"
 
 
+@commands.command("up")
 def run_services(
     address: Annotated[
         str | None,
@@ -32,7 +36,7 @@ def run_services(
     from hansei.client.cli.output import say
     from hansei.client.server import load_server
 
-    commands = load_server()
+    server = load_server()
     provider = choose_llm_provider()
 
     def announce(running_address: str, http_url: str, embedder: str) -> None:
@@ -50,9 +54,10 @@ def run_services(
     os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
-    commands.run_stack(address, announce)
+    server.run_stack(address, announce)
 
 
+@commands.command()
 def demo(
     trajectories: Annotated[
         Path | None, typer.Option(help="A folder of trajectories. [default: the bundled ones]", file_okay=False)

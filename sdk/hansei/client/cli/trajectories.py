@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import STDIO, Dataset, Exit, choose_dataset, fail
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(
-    help="Read and delete the trajectories that were learned or reported.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = CommandGroup("Read and delete the trajectories that were learned or reported.")
 
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _STATUSES = {"success": 1, "failure": 2}

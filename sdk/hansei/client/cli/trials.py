@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Author
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(
-    help="Withhold bullets from some sessions at random, to measure their effects.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = CommandGroup("Withhold bullets from some sessions at random, to measure their effects.")
+commands = CommandGroup()
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
 
@@ -85,6 +83,7 @@ def undo(
     return client.evidence.undo_decision(dataset=dataset, number=number, author=author)
 
 
+@command(commands, "trials.effects", reads=True)
 def effects(
     client: Client,
     dataset: Dataset,
@@ -102,6 +101,7 @@ def effects(
     return {"trials": client.evidence.get_trials(dataset=dataset), "lift": lift, "effects": effects}
 
 
+@command(commands, "trials.decision", reads=True, empty="There are no decisions.")
 def decisions(
     client: Client,
     dataset: Dataset,

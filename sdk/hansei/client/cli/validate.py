@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Exit, fail
 from hansei.client.cli.sources import read_source_text
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
+commands = CommandGroup()
 
+
+def exit_if_invalid(result: Any) -> None:
+    """End the command with 1 if the report has an error."""
+    if not result.ok:
+        raise typer.Exit(Exit.FAILED)
+
+
+@command(commands, "findings.render_validation", reads=True, check=exit_if_invalid)
 def validate(
     client: Client,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The report as JSON; - for stdin.")],
@@ -42,12 +53,6 @@ def validate(
         valid_node_ids=[*(node or ()), *(_iterate_node_ids(dashboard) if dashboard else ())],
         wording=WORDING_LINGUISTIC if linguistic else WORDING_LITERAL,
     ).result
-
-
-def exit_if_invalid(result: Any) -> None:
-    """End the command with 1 if the report has an error."""
-    if not result.ok:
-        raise typer.Exit(Exit.FAILED)
 
 
 def _iterate_node_ids(dashboard: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hansei.client.cli.checks import CheckResult
+from hansei.client.cli.service_checks import CheckResult
 from hansei.client.cli.show.words import BAD, GOOD, label_row
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansei.client.cli.checks import CheckResult
+from hansei.client.cli.service_checks import CheckResult
 from hansei.client.cli.show.checks import build_document
 from hansei.client.cli.support import archive, logs, machine, servers
 from hansei.client.cli.support.archive import BundlePart, OmittedPart

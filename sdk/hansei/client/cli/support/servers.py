@@ -16,7 +16,7 @@ from chassis.deadlines import time_limit
 from chassis.errors import HanseiError
 from chassis.policy import load_policies
 from chassis.settings import ServiceSettings, list_settings
-from hansei.client.cli.checks import SECONDS
+from hansei.client.cli.service_checks import SECONDS
 from hansei.client.cli.support import contracts
 from hansei.client.cli.support.archive import BundlePart, OmittedPart
 from hansei.client.server import ServerNotInstalledError, load_server

@@ -1,0 +1,69 @@
+"""`hansei status` and `hansei open`: the overview in the terminal, and the console in a browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansei.client.cli.command import command
+from hansei.client.cli.groups import CommandGroup
+from hansei.client.cli.options import Exit, fail
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+commands = CommandGroup()
+
+DEFAULT_CONSOLE = "http://127.0.0.1:8080/console/"
+CONNECT_SECONDS = 2.0
+
+
+@command(commands, "status.render_status", reads=True)
+def status(client: Client) -> object:
+    """Show what hansei has learned, whether it helps, and what waits for a person.
+
+    Lists every dataset with its archived trajectories, the share of successes among the newest 1,000 of them with a
+    95 % interval, the measured effect of the playbook if it is on trial, and the newest revision. Below: pending
+    changes, questions of executions and dead letters.
+    """
+    from hansei.client.cli.status import read_status
+
+    return read_status(client)
+
+
+@commands.command("open")
+def open_console(
+    page: Annotated[str, typer.Argument(metavar="PAGE", help="A page of the console, such as playbooks.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(metavar="URL", envvar="HANSEI_CONSOLE_URL", help=f"The console. [default: {DEFAULT_CONSOLE}]"),
+    ] = "",
+    print_only: Annotated[bool, typer.Option("--print", help="Print the address; open no browser.")] = False,
+) -> None:
+    """Open the console in the browser."""
+    import webbrowser
+
+    address = url or DEFAULT_CONSOLE
+    _fail_if_unreachable(address)
+    target = f"{address.rstrip('/')}/#/{page.lstrip('#/')}" if page else address
+    typer.echo(target)
+    if not print_only and not webbrowser.open(target):
+        fail(f"no browser was found; open {target} yourself", Exit.FAILED)
+
+
+def _fail_if_unreachable(address: str) -> None:
+    """End the command if no server answers at the address of the console."""
+    import urllib.error
+    import urllib.request
+
+    try:
+        urllib.request.urlopen(address, timeout=CONNECT_SECONDS).close()  # noqa: S310  the address is the user's own
+    except urllib.error.HTTPError:
+        return  # a server answered, for example with the request to sign in
+    except (OSError, ValueError) as error:
+        reason: Any = getattr(error, "reason", error)
+        fail(
+            f"the console does not answer at {address} ({reason}); start it with `hansei up`, or name it with --url",
+            Exit.UNREACHABLE,
+        )

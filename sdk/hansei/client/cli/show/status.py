@@ -1,0 +1,76 @@
+"""The overview of `hansei status`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, count_noun, format_time
+
+FIRST_STEPS = (
+    "There is no playbook yet. Learn the recorded examples, or your own trajectories:",
+    "  hansei learn examples/trajectories",
+    "  hansei learn ~/.claude/projects --dataset coding",
+)
+
+
+def render_status(overview: Mapping[str, Any]) -> RenderableType:
+    """Show the health, a row for each dataset, and what waits."""
+    problems = overview["problems"]
+    health = Text("all services answer", GOOD) if not problems else Text("some services do not answer", BAD)
+    lines: list[RenderableType] = [Text.assemble(("hansei", "bold"), f" at {overview['address']}: ", health)]
+    lines += [Text(f"  {problem}", BAD) for problem in problems]
+    if not overview["datasets"]:
+        return Group(*lines, Text(), *(Text(line) for line in FIRST_STEPS))
+    return Group(*lines, Text(), _render_table(overview["datasets"]), Text(), *_render_waiting(overview["waiting"]))
+
+
+def _render_table(rows: list[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    table.add_column("dataset", style=ID)
+    for title in ("bullets", "trajectories"):
+        table.add_column(title, justify="right")
+    for title in ("success (95 %)", "effect of the playbook (95 %)", "changed"):
+        table.add_column(title)
+    for row in rows:
+        dataset, trajectories = row["dataset"], row["trajectories"]
+        table.add_row(
+            dataset.name,
+            f"{dataset.bullets:,}",
+            "–" if trajectories is None else f"{trajectories:,}",
+            _format_success(row["success"]),
+            _format_lift(row),
+            format_time(dataset.updated_at) if dataset.HasField("updated_at") else "–",
+        )
+    return table
+
+
+def _format_success(success: Mapping[str, Any] | None) -> str:
+    if success is None:
+        return "–"
+    share = success["successes"] / success["trajectories"]
+    return f"{share:.0%} ({success['lower']:.0%} to {success['upper']:.0%})"
+
+
+def _format_lift(row: Mapping[str, Any]) -> Text:
+    lift = row["lift"]
+    if lift is None:
+        return Text("not measured: hansei trials start " + row["dataset"].name, FAINT)
+    if not (lift.served.sessions and lift.withheld.sessions):
+        return Text(f"{lift.served.sessions + lift.withheld.sessions} sessions so far", FAINT)
+    style = GOOD if lift.lower > 0 else BAD if lift.upper < 0 else ""
+    text = f"{100 * lift.difference:+.0f} points ({100 * lift.lower:+.0f} to {100 * lift.upper:+.0f})"
+    return Text(text if row["trials_running"] else f"{text}, trials stopped", style)
+
+
+def _render_waiting(waiting: list[Mapping[str, Any]]) -> list[RenderableType]:
+    if not waiting:
+        return [Text("Nothing waits for you.", FAINT)]
+    lines: list[RenderableType] = [Text("Waiting for you", "bold")]
+    for item in waiting:
+        lines.append(Text.assemble("  ", (count_noun(item["number"], item["kind"]), CHANGED), f": {item['show']}"))
+    return lines

@@ -1,0 +1,88 @@
+"""Test `hansei status` and `hansei open`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from hansei.client.cli.status import SuccessShare
+from tests.support import systems
+from tests.support.commands import Hansei, copy_runs, dataset, hansei
+
+__all__ = ["dataset", "hansei"]  # fixtures
+
+
+@pytest.fixture(scope="module")
+def console_url() -> Iterator[str]:
+    """Return the address of a page that answers."""
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_status_shows_each_dataset_with_its_success_and_what_waits(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
+    assert hansei("learn", *files).code == 0
+    (row,) = [row for row in hansei("status", "--json").document["datasets"] if row["dataset"]["name"] == dataset]
+    assert row["dataset"]["bullets"] > 0
+    assert row["lift"] is None
+    assert row["trials_running"] is False
+    shown = hansei("status")
+    assert shown.code == 0, shown.err
+    assert "all services answer" in shown.out
+    assert f"hansei trials start {dataset}" in shown.out
+
+
+def test_status_without_a_server_names_the_remedy(hansei: Hansei) -> None:
+    outcome = hansei("status", "--addr", f"127.0.0.1:{systems.free_port()}")
+    assert outcome.code == 3
+    assert "hansei up" in outcome.err
+
+
+def test_status_of_an_empty_place_says_how_to_begin(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path))
+    outcome = hansei("status", "--local")
+    assert outcome.code == 0, outcome.err
+    assert "There is no playbook yet" in outcome.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("successes", "trajectories", "lower", "upper"), [(0, 10, 0.0, 0.278), (5, 10, 0.237, 0.763), (10, 10, 0.722, 1.0)]
+)
+def test_the_interval_of_the_success_share_is_that_of_wilson(
+    successes: int, trajectories: int, lower: float, upper: float
+) -> None:
+    share = SuccessShare.from_counts(successes, trajectories)
+    assert (round(share.lower, 3), round(share.upper, 3)) == (lower, upper)
+
+
+class TestOpen:
+    def test_open_names_the_remedy_if_nothing_answers(self, hansei: Hansei) -> None:
+        outcome = hansei("open", "--url", f"http://127.0.0.1:{systems.free_port()}/console/")
+        assert outcome.code == 3
+        assert "hansei up" in outcome.err
+
+    def test_open_prints_the_address_of_a_page(self, hansei: Hansei, console_url: str) -> None:
+        outcome = hansei("open", "playbooks/devtools", "--url", console_url, "--print")
+        assert outcome.out == f"{console_url}#/playbooks/devtools\n"
+
+    def test_open_starts_a_browser(self, hansei: Hansei, console_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened: list[str] = []
+
+        def open_page(url: str) -> bool:
+            opened.append(url)
+            return True
+
+        monkeypatch.setattr("webbrowser.open", open_page)
+        assert hansei("open", "--url", console_url).code == 0
+        assert opened == [console_url]
