@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup lock lock-images protos protos-check lint contracts test wheels demo up bench docs clean lock-wheels \
-  images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
+  image images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -95,10 +95,11 @@ SERVICES := $(shell sed -n 's/^  \([a-z]*\):$$/\1/p' deploy/services.yaml)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DOCKER ?= docker
 IMAGE_BASE ?= $(shell sed -n 's/^ARG BASE=//p' deploy/Dockerfile)
-# More arguments for builds, such as --network host or --secret id=pip,src=/etc/pip.conf.
+# More arguments for builds, such as --network host. A file deploy/pip.conf is used for pip.
 BUILD_FLAGS ?=
-BUILD := DOCKER_BUILDKIT=1 $(DOCKER) build -f deploy/Dockerfile --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
+BUILD_ARGUMENTS := --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) $(BUILD_FLAGS)
+BUILD := $(DOCKER) build -f deploy/Dockerfile $(BUILD_ARGUMENTS)
 KUSTOMIZE_VERSION := 4.5.4
 # Checks that users of the SDK see the types of every result (tests/install).
 PYRIGHT_VERSION := 1.1.414
@@ -108,7 +109,7 @@ KUBERNETES_VERSIONS := 1.30 1.37
 CHECKED_BY_TESTS := (Certificate|Issuer) with api version cert-manager.io/v1|ServersTransport with api version traefik.io/v1alpha1
 TOOLS := build/deploy-tools
 OVERLAYS := dev production
-DOCKERFILES := deploy/Dockerfile deploy/stand-ins/postgres/Dockerfile
+DOCKERFILES := deploy/Dockerfile deploy/allinone.Dockerfile deploy/stand-ins/postgres/Dockerfile
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --no-header -p 3.11
@@ -123,6 +124,9 @@ lock-images:  ## Pin the packages of each image, at the versions of dev.lock, an
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 	printf 'moto[s3]>=5.1\nflask>=3\nflask-cors>=5\n' | $(COMPILE) - -o requirements/s3-server.lock
 
+image: wheels  ## Build one image with every service, hansei/hansei (needs a container engine)
+	$(DOCKER) build -f deploy/allinone.Dockerfile $(BUILD_ARGUMENTS) -t hansei/hansei:$(VERSION) .
+
 images:  ## Build the image of every service (needs a container engine)
 	for service in $(SERVICES); do \
 	  $(BUILD) --build-arg SERVICE=$$service -t hansei/$$service:$(VERSION) .; done
@@ -132,14 +136,21 @@ images-check: images $(STAMP)  ## Build every image, run it read-only without ca
 
 sbom:  ## Write the packages of each image to build/sbom/, as CycloneDX (needs a container engine)
 	for service in $(SERVICES); do \
-	  $(BUILD) --build-arg SERVICE=$$service --target sbom --output build/sbom/$$service .; done
+	  DOCKER_BUILDKIT=1 $(BUILD) --build-arg SERVICE=$$service --target sbom --output build/sbom/$$service .; done
 
 COMPOSE := $(DOCKER) compose -f deploy/compose.yaml
+PASSWORDS := $(SERVICES:%=%_PASSWORD) postgres_PASSWORD
+
+deploy/.env:  ## Make the passwords and the token of the compose file, unless they exist
+	@umask 077 && $(PYTHON) -c 'import secrets, sys; \
+	  names = sorted({*sys.argv[1:], "gateway_API_TOKEN"} - {"reflector_PASSWORD"}); \
+	  print("\n".join(f"{name.upper()}={secrets.token_hex(24)}" for name in names))' $(PASSWORDS) > $@
+	@echo 'made $@ with new passwords and GATEWAY_API_TOKEN; keep it, the database has these passwords'
 
 compose-v2:
 	@$(DOCKER) compose version >/dev/null || { echo 'nothing was started: `docker compose`, version 2, is missing'; exit 1; }
 
-compose-up: compose-v2 images  ## Start everything with PostgreSQL on this machine (needs a container engine and deploy/.env)
+compose-up: compose-v2 deploy/.env images  ## Start everything with PostgreSQL on this machine (needs a container engine)
 	$(COMPOSE) up --detach --wait
 
 compose-down:  ## Stop it; the volumes stay

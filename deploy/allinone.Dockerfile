@@ -9,14 +9,13 @@ COPY requirements/ requirements/
 # A file of pip settings, for a mirror or a certificate, is used if it exists; only this stage has it.
 COPY deploy/prune.py deploy/pip.con[f] deploy/
 COPY dist/ dist/
-ENV PIP_CONFIG_FILE=/build/deploy/pip.conf \
-    PIP_NO_CACHE_DIR=1
+ENV PIP_CONFIG_FILE=/build/deploy/pip.conf
 RUN python3 -m venv /opt/hansei \
     && for lock in server client minilm; do \
-         /opt/hansei/bin/pip install --disable-pip-version-check --no-compile --no-deps --require-hashes -r "requirements/${lock}.lock" \
+         /opt/hansei/bin/pip install --no-cache-dir --disable-pip-version-check --no-compile --no-deps --require-hashes -r "requirements/${lock}.lock" \
          || exit 1; \
        done \
-    && /opt/hansei/bin/pip install --disable-pip-version-check --no-compile --no-deps dist/*.whl \
+    && /opt/hansei/bin/pip install --no-cache-dir --disable-pip-version-check --no-compile --no-deps dist/*.whl \
     && python3 deploy/prune.py /opt/hansei/lib/python3*/site-packages \
     && chmod -R a+rX /opt/hansei \
     && mkdir /data
@@ -32,7 +31,8 @@ LABEL org.opencontainers.image.title="hansei" \
 COPY --from=build /opt/hansei /opt/hansei
 # A volume here takes the owner over.
 COPY --from=build --chown=10001:10001 /data /data
-# All interfaces are those of the container; which address of the machine reaches them, `docker run -p` says.
+# The interfaces are those of the container; `docker run -p` chooses the address of the machine that reaches them. Callers
+# need GATEWAY_API_TOKEN, or HANSEI_AUTH=off lets everybody in who reaches that address.
 ENV PATH=/opt/hansei/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -46,6 +46,6 @@ USER 10001:10001
 VOLUME /data
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=10s --start-period=120s --retries=4 \
-    CMD ["/opt/hansei/bin/hansei", "search", "health", "--dataset", "health", "--json"]
+    CMD ["/opt/hansei/bin/python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=5)"]
 ENTRYPOINT ["/opt/hansei/bin/hansei"]
 CMD ["up"]

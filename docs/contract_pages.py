@@ -29,7 +29,7 @@ from google.protobuf.descriptor_pb2 import (
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference/contracts"
-_FILE_MESSAGE, _FILE_ENUM, _FILE_SERVICE, _METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
+_FILE_MESSAGE, _FILE_ENUM, FILE_SERVICE, METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
 _MAX_RULE = 160
 
@@ -49,7 +49,7 @@ class PageSource:
 def render_pages() -> dict[str, str]:
     """Return the text of every page by its file name: an overview and a page for each package."""
     packages: dict[str, list[PageSource]] = {}
-    for source in _load_sources():
+    for source in load_sources():
         packages.setdefault(source.file.package, []).append(source)
     return {
         "index.md": _write_overview(packages),
@@ -58,7 +58,8 @@ def render_pages() -> dict[str, str]:
 
 
 @cache
-def _load_sources() -> tuple[PageSource, ...]:
+def load_sources() -> tuple[PageSource, ...]:
+    """Return every proto file of the contract with its comments."""
     protos = sorted(str(path.relative_to(ROOT / "protos")) for path in (ROOT / "protos").glob("hansei/*/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"
@@ -91,7 +92,7 @@ def _write_overview(packages: dict[str, list[PageSource]]) -> str:
         for source in sources:
             for number, service in enumerate(source.file.service):
                 name = f"{package}.{service.name}"
-                what = _format_cell(source.comment(_FILE_SERVICE, number))
+                what = format_cell(source.comment(FILE_SERVICE, number))
                 lines.append(f"| [`{name}`]({package}.md#{_build_anchor(service.name)}) | {what} |")
     return "\n".join(lines) + "\n"
 
@@ -116,7 +117,7 @@ def _write_page(package: str, sources: list[PageSource]) -> str:
 def _write_service(source: PageSource, package: str, number: int, name: str) -> list[str]:
     service = source.file.service[number]
     policies = _load_policies()[f"{package}.{name}"]
-    lines = [f"## {name}", "", source.comment(_FILE_SERVICE, number), ""]
+    lines = [f"## {name}", "", source.comment(FILE_SERVICE, number), ""]
     for position, method in enumerate(service.method):
         policy = policies[method.name]
         seconds = "no time limit" if policy["timeout_seconds"] is None else f"{policy['timeout_seconds']} s"
@@ -129,7 +130,7 @@ def _write_service(source: PageSource, package: str, number: int, name: str) -> 
             "none": "not idempotent",
         }
         facts = f"{seconds}, {kinds[policy['idempotency']]}"
-        lines += [f"### {method.name}", "", source.comment(_FILE_SERVICE, number, _METHOD, position), ""]
+        lines += [f"### {method.name}", "", source.comment(FILE_SERVICE, number, METHOD, position), ""]
         lines += [f"{_format_signature(package, method)} · {facts}", ""]
     return lines
 
@@ -170,9 +171,7 @@ def _format_row(
     rules = _format_rules(field)
     if rules:
         comments.append(f"`{rules}`")
-    return (
-        f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {_format_cell(' '.join(comments))} |"
-    )
+    return f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
 
 
 def _format_rules(field: FieldDescriptorProto) -> str:
@@ -201,7 +200,7 @@ def _name_type(package: str, message: DescriptorProto, field: FieldDescriptorPro
 def _write_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     lines = [f"### {name}", "", source.comment(*path), "", "| value | what |", "|---|---|"]
     for number, value in enumerate(enum.value):
-        lines.append(f"| `{value.name}` | {_format_cell(source.comment(*path, _VALUE, number))} |")
+        lines.append(f"| `{value.name}` | {format_cell(source.comment(*path, _VALUE, number))} |")
     return [*lines, ""]
 
 
@@ -219,7 +218,8 @@ def _build_anchor(heading: str) -> str:
     return re.sub(r"[^\w-]", "", heading.lower())
 
 
-def _format_cell(text: str) -> str:
+def format_cell(text: str) -> str:
+    """Return a text for a cell of a table."""
     return text.replace("|", "\\|")
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from docs.reference_pages import render_pages
 
 ROOT = Path(__file__).parents[1]
 READMES = {
@@ -42,7 +46,9 @@ _FENCED = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the READMEs as pages."""
+    """Add the READMEs and the generated references as pages."""
+    for page, text in render_pages().items():
+        files.append(File.generated(config, page, content=text))
     for source, page in READMES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     config.nav = list_folder_pages(config.nav, files)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.reference_pages import SDK_MODULES
+from hansei.client.cli.examples import EXAMPLES
+
 ROOT = Path(__file__).parents[2]
 BUILD = """
 import sys
@@ -68,7 +71,17 @@ def test_a_page_is_there_for_every_task_service_contract_and_decision(site: Path
         names = {path.stem for path in (ROOT / "docs" / folder).glob("*.md")} - {"index", "README"}
         expected |= {f"{folder}/{name}/index.html" for name in names}
     assert expected <= built
-    assert {"index.html", "operations/index.html", "reference/settings/index.html"} <= built
+    expected = {f"reference/{name}/index.html" for name in ("cli", "sdk", "http", "settings")}
+    assert expected | {"index.html", "operations/index.html"} <= built
+
+
+def test_the_references_have_every_command_and_every_class(site: Path) -> None:
+    text = (site / "reference/cli/index.html").read_text(encoding="utf-8")
+    assert all(f'id="hansei-{name.replace(" ", "-")}"' in text for name in EXAMPLES)
+    classes = (site / "reference/sdk/index.html").read_text(encoding="utf-8")
+    assert all(f'id="{name.lower()}"' in classes for _, names in SDK_MODULES for name in names)
+    paths = (site / "reference/http/index.html").read_text(encoding="utf-8")
+    assert "<code>POST /v1/playbooks/{dataset}/trajectories</code>" in paths
 
 
 def test_browsers_fetch_nothing_from_elsewhere(site: Path) -> None:

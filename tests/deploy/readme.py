@@ -1,4 +1,4 @@
-"""Read the commands of deploy/README.md, and make deploy/.env with them."""
+"""Read the commands of deploy/README.md, and make deploy/.env."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 from tests.support.systems import ROOT
 
 TEXT = (ROOT / "deploy/README.md").read_text(encoding="utf-8")
-# The commands that make deploy/.env, from which compose reads passwords.
-ENVIRONMENT_COMMANDS = (r"install -m 600 \S+ deploy/\.env", r"for service in .*\.env", r"echo .*GATEWAY_API_TOKEN.*")
 
 
 def commands() -> list[str]:
@@ -28,18 +26,13 @@ def commands() -> list[str]:
     return found
 
 
-def makes_the_environment(command: str) -> bool:
-    """Return whether a command helps to make deploy/.env."""
-    return any(re.fullmatch(pattern, command, re.DOTALL) for pattern in ENVIRONMENT_COMMANDS)
-
-
 def environment_of_compose(folder: Path) -> Path:
-    """Make deploy/.env in a folder with the commands, and return its path."""
+    """Make deploy/.env in a folder as `make compose-up` does, and return its path."""
     (folder / "deploy").mkdir()
-    lines = [command for command in commands() if makes_the_environment(command)]
-    subprocess.run(
-        ["sh", "-eu", "-c", "\n".join(lines)], cwd=folder, check=True, timeout=60, env={"PATH": os.environ["PATH"]}
-    )
+    command = ["make", "--silent", "-f", str(ROOT / "Makefile"), "-I", str(ROOT), "deploy/.env"]
+    (folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    (folder / "deploy/services.yaml").symlink_to(ROOT / "deploy/services.yaml")
+    subprocess.run(command, cwd=folder, check=True, timeout=60, env={"PATH": os.environ["PATH"]})
     return folder / "deploy/.env"
 
 

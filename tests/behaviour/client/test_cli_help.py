@@ -66,7 +66,7 @@ def test_each_example_parses(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_help_has_the_examples_and_human_names_of_types(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     text = runner(capfd)(*name.split(), "--help").out
     assert all(f"  {example}\n" in text for example in EXAMPLES[name])
-    assert not re.search(r"<(str|int|float|path|file|bool|directory)\b|[<>]=x|x[<>]=", text)
+    assert not re.search(r"<(str|int|float|path|file|bool|dir|directory)\b|[<>]=x|x[<>]=", text)
 
 
 def test_the_sections_of_the_help_have_every_command_once() -> None:

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from hansei.client.cli.examples import EXAMPLES
 
-_TYPE = re.compile(r" ?<(str|int range|int|float range|float|file|directory|path|datetime|[^<>]*\|[^<>]*)>")
+_TYPE = re.compile(r" ?<(str|int range|int|float range|float|file|directory|dir|path|datetime|[^<>]*\|[^<>]*)>")
 _TYPE_NAMES = {
     "str": "TEXT",
     "int": "NUMBER",
@@ -20,6 +20,7 @@ _TYPE_NAMES = {
     "float range": "NUMBER",
     "file": "FILE",
     "directory": "DIR",
+    "dir": "DIR",
     "path": "PATH",
 }
 _DATE_TIME = "%Y-%m-%d"

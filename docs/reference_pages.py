@@ -1,0 +1,138 @@
+"""Write the references of the command line, of the SDK and of HTTP, from the code and the contract, as Markdown.
+
+`docs/site.py` adds them to the site at each build, so they cannot be outdated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from google.api import annotations_pb2
+from google.protobuf.descriptor_pb2 import MethodDescriptorProto
+
+from docs.contract_pages import FILE_SERVICE, METHOD, format_cell, load_sources
+
+SDK_MODULES = (
+    ("hansei.client.client", ("Client", "AsyncClient")),
+    ("hansei.client.serving", ("Serving",)),
+    ("hansei.client.adapters.agent_memory", ("AgentMemory", "ToolVerdict")),
+    ("hansei.client.guards", ("SessionGuard",)),
+    ("hansei.client.openai", ("AgentSession",)),
+    ("hansei.client.langchain", ("PlaybookRetriever", "TrajectoryRecorder")),
+    ("hansei.client.tls", ("Tls",)),
+    ("hansei.client.errors", ()),
+)
+"""The public classes by module; of a module without names, all classes."""
+_WIDTH = 100
+
+
+def render_pages() -> dict[str, str]:
+    """Return the text of each page by its path in the site."""
+    return {
+        "reference/cli.md": _render_cli(),
+        "reference/sdk.md": _render_sdk(),
+        "reference/http.md": _render_http(),
+    }
+
+
+def _render_cli() -> str:
+    import typer
+
+    from hansei.client.cli import root_command
+
+    root = root_command()
+    lines = ["# Command line", "", "The text of `--help` of every command.", ""]
+    for name, command in _list_commands(root):
+        context = typer.Context(command, info_name=f"hansei {name}", terminal_width=_WIDTH, max_content_width=_WIDTH)
+        lines += [f"## hansei {name}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _list_commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        full = f"{prefix} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from _list_commands(command, full)
+        else:
+            yield full, command
+
+
+def _render_sdk() -> str:
+    lines = ["# Python SDK", "", "The public classes of `hansei.client`, from their docstrings.", ""]
+    for module_name, names in SDK_MODULES:
+        module = import_module(module_name)
+        lines += [f"## {module_name}", ""]
+        classes = [getattr(module, name) for name in names] or list(_list_errors(module))
+        for found in classes:
+            lines += _render_class(found)
+    return "\n".join(lines)
+
+
+def _list_errors(module: Any) -> Iterator[type]:
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Exception):
+            yield value
+
+
+def _render_class(found: type) -> Iterator[str]:
+    yield from (f"### {found.__name__}", "", _format_docstring(found), "")
+    if issubclass(found, Exception):
+        return
+    for name, member in vars(found).items():
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if name.startswith("_") or not inspect.getdoc(function):
+            continue
+        if isinstance(function, property):
+            yield from (f"#### {found.__name__}.{name}", "", _format_docstring(function), "")
+        elif inspect.isfunction(function):
+            yield from (f"#### {found.__name__}.{name}", "", "```text", _format_signature(name, function), "```", "")
+            yield from (_format_docstring(function), "")
+
+
+def _format_signature(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    parameters = [parameter for key, parameter in signature.parameters.items() if key not in ("self", "cls")]
+    return f"{name}{signature.replace(parameters=parameters)}".replace("'", "")
+
+
+def _format_docstring(found: Any) -> str:
+    """Return a docstring as Markdown: names of parameters under `Args:` become a list."""
+    text = inspect.getdoc(found) or ""
+    text = re.sub(r"^(Args|Raises|Returns|Yields):\n", r"\n**\1**\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"^    (\w+): ", r"- `\1`: ", text, flags=re.MULTILINE)
+
+
+def _render_http() -> str:
+    lines = [
+        "# HTTP",
+        "",
+        "Every method with a path, from the contract. Bodies and responses are the JSON of the messages on the linked",
+        "page; `{name}` is a field of the request, and fields of a GET are query parameters. Streams are server-sent",
+        "events. The gateway describes them at `/openapi.json`. Send `authorization: Bearer KEY` if it needs one.",
+        "",
+        "| method and path | call | what |",
+        "|---|---|---|",
+    ]
+    for source in load_sources():
+        package = source.file.package
+        for number, service in enumerate(source.file.service):
+            for position, method in enumerate(service.method):
+                what = format_cell(source.comment(FILE_SERVICE, number, METHOD, position)).split(". ")[0].rstrip(".")
+                call = f"[{service.name}.{method.name}](contracts/{package}.md#{method.name.lower()})"
+                lines += [f"| `{path}` | {call} | {what} |" for path in _list_paths(method)]
+    return "\n".join([*lines, ""])
+
+
+def _list_paths(method: MethodDescriptorProto) -> Iterator[str]:
+    """Yield the HTTP method and the path of each rule of a method."""
+    if not method.options.HasExtension(annotations_pb2.http):
+        return
+    rule = method.options.Extensions[annotations_pb2.http]
+    for binding in (rule, *rule.additional_bindings):
+        kind = binding.WhichOneof("pattern")
+        if kind:
+            yield f"{kind.upper()} {getattr(binding, kind)}"
