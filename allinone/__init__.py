@@ -1,1 +1,1 @@
-"""Every service in one process, on one port: what a fresh machine runs."""
+"""Every service in one process, on one port, as `hansei up` runs them."""

@@ -1,6 +1,6 @@
 """Offer the servers' code to the client's commands; `hansei.client.server` is the only importer.
 
-Functions import what they need when they are called, so that a command loads only its own part.
+Functions import their modules when they are called, so that a command loads only its own part.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
 
 
 def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
-    """Mine guards from recorded runs and measure them on other runs, beside trivial rules."""
+    """Mine guards from recorded runs and measure them on other runs, compared with trivial rules."""
     from allinone.recorded_runs import read_runs
     from libs.guards.evaluation import evaluate_guards
 

@@ -1,1 +1,1 @@
-"""Measurements: ratios against a peer or a floor within one run, because machines are shared."""
+"""Measurements: ratios against a baseline or a floor within one run, because machines are shared."""

@@ -83,7 +83,7 @@ class HanseiError(Exception):
 
 
 class InvalidArgument(HanseiError, ValueError):
-    """The request breaks a rule, whatever the state of the service."""
+    """The request breaks a rule that does not depend on the state of the service."""
 
     code = "INVALID_ARGUMENT"
     reason = "INVALID_REQUEST"

@@ -20,7 +20,7 @@ SUFFIX = "_policy.json"
 _REQUIRED = {"timeout_seconds", "idempotency", "retry"}
 _OPTIONAL = ("scope", "shared", "creates", "longest_seconds")
 Idempotency = Literal["read", "request_id", "natural", "none"]
-"""`natural`: a repeat finds what the first call stored, and changes nothing."""
+"""`natural`: a repeated call finds the stored result of the first call, and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

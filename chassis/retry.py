@@ -53,7 +53,7 @@ class RetryPolicy:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: Callable[[], float] = random.random,
     ) -> tuple[T, int]:
-        """Return what `work` returned and the number of attempts. Raises the error of the last attempt.
+        """Return the result of `work` and the number of attempts. Raises the error of the last attempt.
 
         `before_pause` is called with the number of the failed attempt, the pause and the error.
         """
@@ -71,7 +71,7 @@ class RetryPolicy:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def run_blocking(self, work: Callable[[], T], retry_on: Predicate) -> T:
-        """Return what `work` returned, without an event loop. Raises the error of the last attempt."""
+        """Return the result of `work`, without an event loop. Raises the error of the last attempt."""
         return Retrying(
             retry=retry_if_exception(retry_on),
             stop=self._stop(time.monotonic),

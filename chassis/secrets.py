@@ -1,4 +1,4 @@
-"""Secrets in texts and documents, found by their name or form: what logs and transcripts must not hold.
+"""Secrets in texts and documents, found by their name or form, so that logs and transcripts hold none.
 
 This module imports nothing but the standard library: a hook of an agent starts with each prompt.
 """

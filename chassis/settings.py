@@ -124,7 +124,7 @@ def list_leaf_fields(model: type, parents: FieldPath = ()) -> Iterator[tuple[Fie
 
 
 def _read_variables(settings: type[Settings]) -> dict[FieldPath, Reading]:
-    """Return what the environment and `.env` set. Raises BadSetting."""
+    """Return the values that the environment and `.env` set. Raises BadSetting."""
     environments: dict[str, Mapping[str, str | None]] = {"": os.environ}
     if settings.dotenv:
         from dotenv import dotenv_values

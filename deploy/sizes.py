@@ -1,4 +1,4 @@
-"""Measure what the image of a service adds to its base, without a container engine: `python -m deploy.sizes planner`.
+"""Measure the size of an image without its base; needs no container engine: `python -m deploy.sizes planner`.
 
 The script does the steps of `deploy/Dockerfile` in a folder: it installs the lock, copies the code, prunes and
 compiles. Without arguments it measures all services and prints the table of `deploy/README.md`.

@@ -175,7 +175,7 @@ def _format_row(
 
 
 def _format_rules(field: FieldDescriptorProto) -> str:
-    """The shape rules, in one line; long ones and rules in CEL say what they want by their own message."""
+    """The shape rules, in one line; long rules and rules in CEL are shown by their message."""
     rules = validate_pb2.FieldRules()
     rules.CopyFrom(field.options.Extensions[validate_pb2.field])
     messages = [rule.message for rule in rules.cel]

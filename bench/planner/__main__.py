@@ -1,4 +1,4 @@
-"""Measure the planner and its peers: ``python -m bench.planner`` writes results.json and prints the table."""
+"""Measure the planner and its baselines: ``python -m bench.planner`` writes results.json and prints the table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stages(arguments: argparse.Namespace, names: list[str]) -> dict[str, Callabl
         return {name: run_in_process(cpu_per_step, name, arguments.plans) for name in names}
 
     def pauses() -> dict[str, Figures]:
-        counts = dict.fromkeys(names, arguments.peers_paused) | {"hansei": arguments.paused}
+        counts = dict.fromkeys(names, arguments.baselines_paused) | {"hansei": arguments.paused}
         return {name: run_in_process(measure_pauses, name, counts[name]) for name in names}
 
     def kills() -> dict[str, Figures]:
@@ -102,10 +102,10 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4, help="DAGs executed at the same time")
     parser.add_argument("--plans", type=int, default=50)
     parser.add_argument("--paused", type=int, default=100_000)
-    parser.add_argument("--peers-paused", type=int, default=2_000)
+    parser.add_argument("--baselines-paused", type=int, default=2_000)
     parser.add_argument("--scale", type=float, default=3.0, help="1: steps of 20 to 400 ms")
     parser.add_argument("--seed", type=int, default=6)
-    parser.add_argument("--alone", action="store_true", help="measure hansei only, without its peers")
+    parser.add_argument("--alone", action="store_true", help="measure hansei only, without its baselines")
     parser.add_argument("--only", action="append", help="a stage: makespan, steps, pauses or kills")
     parser.add_argument("--into", type=Path, default=RESULTS)
     arguments = parser.parse_args()

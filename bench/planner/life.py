@@ -8,8 +8,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from bench.planner.dbos_peer import Dbos
-from bench.planner.langgraph_peer import LangGraph
+from bench.planner.dbos_baseline import Dbos
+from bench.planner.langgraph_baseline import LangGraph
 from bench.planner.planner_system import PlannerSystem
 from bench.planner.system import EFFECTS, System
 from bench.planner.world import World

@@ -23,7 +23,7 @@ from bench.planner.planner_system import payload_of_a_pause
 from bench.planner.system import Floor, measure_size
 
 RESUMED = 500
-PEERS_RESUMED = 50
+BASELINES_RESUMED = 50
 
 Figures = dict[str, Any]
 
@@ -96,7 +96,7 @@ async def measure_pauses(folder: Path, name: str, count: int) -> Figures:
         measure_size(folder) - bytes_before,
         peak_memory() - memory_before,
     )
-    chosen = random.Random(1).sample(ids, min(RESUMED if name == "hansei" else PEERS_RESUMED, count))
+    chosen = random.Random(1).sample(ids, min(RESUMED if name == "hansei" else BASELINES_RESUMED, count))
     resumed = [await system.resume(durations) for durations in chosen]
     await system.close()
     own = {"storage over payload": stored / count / payload_of_a_pause()} if name == "hansei" else {}

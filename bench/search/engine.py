@@ -1,9 +1,9 @@
 """One hybrid query and one added document, in this engine and in what people use instead.
 
 `python -m bench.search.engine [documents ...]`: default 1000 10000 100000; rows of other sizes stay as they are.
-Everything runs in one process and thread; peers that bring their own threads keep them. Rounds of short batches go back
-and forth between this engine and each peer, and a ratio is the median over the rounds. On a machine that is busy long
-operations are interrupted and short ones are not; so beside what the clock says stands what the processor was used.
+Everything runs in one process and thread, except baselines that start their own threads. Rounds of short batches
+alternate between this engine and each baseline; a ratio is the median over the rounds. A busy machine interrupts long
+operations more than short ones, so the processor time stands beside the time of the clock.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from bench.search import results  # noqa: E402
+from bench.search.baselines import OURS, Engine, list_installed, list_missing  # noqa: E402
 from bench.search.corpus import Corpus, create_corpus  # noqa: E402
-from bench.search.peers import OURS, Engine, list_installed, list_missing  # noqa: E402
 
 QUERIES = 200
 SIZES = (1_000, 10_000, 100_000)
@@ -106,18 +106,18 @@ def measure_engines(size: int) -> Iterator[list[dict[str, Any]]]:
     ours = EngineTimes(OURS, engines.pop(OURS), corpus)
     rows: list[dict[str, Any]] = []
     for name, make in engines.items():
-        peer = EngineTimes(name, make, corpus)
-        ratios = [(*_ratio(ours.query, peer.query), *_ratio(ours.add, peer.add)) for _ in range(ROUNDS)]
-        rows.append(_row(size, peer, [float(np.median(column)) for column in zip(*ratios, strict=True)]))
+        baseline = EngineTimes(name, make, corpus)
+        ratios = [(*_ratio(ours.query, baseline.query), *_ratio(ours.add, baseline.add)) for _ in range(ROUNDS)]
+        rows.append(_row(size, baseline, [float(np.median(column)) for column in zip(*ratios, strict=True)]))
         print(rows[-1], flush=True)
         yield [_row(size, ours, [1.0] * 4), *rows]
-        del peer
+        del baseline
         gc.collect()
 
 
 def _ratio(ours: Callable[[], Duration], theirs: Callable[[], Duration]) -> Duration:
-    before, peer, after = ours(), theirs(), ours()
-    return Duration(2 * peer.wall / (before.wall + after.wall), 2 * peer.cpu / (before.cpu + after.cpu))
+    before, baseline, after = ours(), theirs(), ours()
+    return Duration(2 * baseline.wall / (before.wall + after.wall), 2 * baseline.cpu / (before.cpu + after.cpu))
 
 
 def _row(size: int, engine: EngineTimes, ratios: Sequence[float]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Measurements of the validator, beside its peers."""
+"""Measurements of the validator, beside its baselines."""

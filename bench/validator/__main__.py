@@ -1,7 +1,7 @@
 """Measures the validator beside Guardrails and Instructor in one run, and writes results.json and the README's tables.
 
-python -m venv build/peers && build/peers/bin/pip install -r bench/validator/peers.txt
-python -m bench.validator --peers build/peers/bin/python
+python -m venv build/baselines && build/baselines/bin/pip install -r bench/validator/baselines.txt
+python -m bench.validator --baselines build/baselines/bin/python
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ ROUNDS, WARM_UP = 150, 20
 def main() -> None:
     """Runs all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", required=True, help="a Python in which bench/validator/peers.txt is installed")
+    parser.add_argument(
+        "--baselines", required=True, help="a Python in which bench/validator/baselines.txt is installed"
+    )
     arguments = parser.parse_args()
     results: dict[str, Any] = {
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()},
-        "peers": (HERE / "peers.txt").read_text().splitlines()[1:],
-        "validate": _validate(arguments.peers),
-        "correct": _correct(arguments.peers),
+        "baselines": (HERE / "baselines.txt").read_text().splitlines()[1:],
+        "validate": _validate(arguments.baselines),
+        "correct": _correct(arguments.baselines),
         "prompts": prompt_times(),
         "wording": wording_rows(),
     }
@@ -48,19 +50,24 @@ def main() -> None:
         _write_table(name, results[name])
 
 
-def _validate(peers: str) -> list[dict[str, Any]]:
+def _validate(baselines: str) -> list[dict[str, Any]]:
     text = json.dumps(report(), ensure_ascii=False)
     parsed = json.loads(text)
     assert validate_organizer_report(parsed, IDS).ok
     assert not validate_organizer_report(broken_report(), IDS).ok
     rules = _measure_cpu(lambda: validate_organizer_report(parsed, IDS))
     whole = _measure_cpu(lambda: validate_organizer_report(json.loads(text), IDS))
-    peer = _output([peers, str(HERE / "guardrails_peer.py"), "40"])["cpu_seconds"]
+    baseline = _output([baselines, str(HERE / "guardrails_baseline.py"), "40"])["cpu_seconds"]
     size = len(text.encode())
     return [
-        {"what": "hansei, all rules", "bytes": size, "cpu_us": rules * 1e6, "peer_to_this": peer / rules},
-        {"what": "hansei, parse and all rules", "bytes": size, "cpu_us": whole * 1e6, "peer_to_this": peer / whole},
-        {"what": "Guardrails, the same rules", "bytes": size, "cpu_us": peer * 1e6, "peer_to_this": 1.0},
+        {"what": "hansei, all rules", "bytes": size, "cpu_us": rules * 1e6, "baseline_to_this": baseline / rules},
+        {
+            "what": "hansei, parse and all rules",
+            "bytes": size,
+            "cpu_us": whole * 1e6,
+            "baseline_to_this": baseline / whole,
+        },
+        {"what": "Guardrails, the same rules", "bytes": size, "cpu_us": baseline * 1e6, "baseline_to_this": 1.0},
     ]
 
 
@@ -75,17 +82,17 @@ def _measure_cpu(work: Callable[[], object], rounds: int = 3000, series: int = 5
     return best
 
 
-def _correct(peers: str) -> list[dict[str, Any]]:
+def _correct(baselines: str) -> list[dict[str, Any]]:
     own = [sys.executable, "-m", "bench.validator.own_loop"]
-    peer = [peers, str(HERE / "instructor_peer.py")]
+    baseline = [baselines, str(HERE / "instructor_baseline.py")]
     seconds = {"hansei": [], "Instructor": []}  # type: dict[str, list[float]]
     for _ in range(3):
-        for name, command in (("hansei", own), ("Instructor", peer)):
+        for name, command in (("hansei", own), ("Instructor", baseline)):
             with _model() as base_url:
                 seconds[name].append(_output([*command, base_url, str(ROUNDS), str(WARM_UP)])["cpu_seconds"])
     least = {name: min(series) for name, series in seconds.items()}
     return [
-        {"what": f"{name}, one reask", "client_cpu_ms": value * 1e3, "to_peer": value / least["Instructor"]}
+        {"what": f"{name}, one reask", "client_cpu_ms": value * 1e3, "to_baseline": value / least["Instructor"]}
         for name, value in least.items()
     ]
 

@@ -1,4 +1,4 @@
-"""Client CPU of our correction loop for one report with one reask, in a process of its own like the peer's."""
+"""Client CPU of our correction loop for one report with one reask, in a process of its own like the baseline's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.validator.usecases.run_reports import run_organizer
 async def main() -> None:
     """Prints seconds of CPU per run."""
     base_url, rounds, warm_up = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    logging.disable(logging.CRITICAL)  # the peer writes no log either
+    logging.disable(logging.CRITICAL)  # the baseline writes no log either
     settings = LLMSettings(openai_base_url=base_url, openai_api_key="k", llm_provider="openai")
     model = ConfiguredReportModel(lambda: settings)
     began = 0.0

@@ -33,7 +33,7 @@ class CpuPool:
         """Return the result of `job`, run in a thread with the caller's context variables (deadline, call, span).
 
         Cancelling the caller removes a waiting job from the queue; a running job is not interrupted.
-        Raises `ResourceExhausted` if the queue is full, and what the job raises.
+        Raises `ResourceExhausted` if the queue is full, and the errors of the job.
         """
         if self._jobs >= self._workers + self._queue:
             raise ResourceExhausted(

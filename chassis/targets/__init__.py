@@ -1,1 +1,1 @@
-"""Targets of lessons: predicates over the next tool call of an agent and what came before it in its session."""
+"""Targets of lessons: predicates over the next tool call of an agent and the earlier events of its session."""

@@ -1,4 +1,4 @@
-"""Guards: compiled targets of bullets, with what happens to a call that one of them matches."""
+"""Guards: compiled targets of bullets, each with the mode that decides about a matching call."""
 
 from __future__ import annotations
 

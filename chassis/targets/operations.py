@@ -12,25 +12,42 @@ from chassis.targets.session import MAX_KEY_ARGUMENTS_CHARS, SessionHistory, Too
 from chassis.targets.syntax import MAX_INTEGER
 
 
+def describe_kind(value: Any) -> str:
+    """Return the kind of a value in the words of JSON, for messages."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case dict():
+            return "an object"
+        case _:
+            return "a list"
+
+
 def require_bool(value: Any) -> bool:
     """Return the value of a condition. Raises EvaluationFailed unless it is true or false."""
     if value is True or value is False:
         return value
-    raise EvaluationFailed(f"has a condition of type {type(value).__name__}, must be true or false")
+    raise EvaluationFailed(f"uses {describe_kind(value)} as a condition, must be true or false")
 
 
 def require_object(value: Any) -> dict[str, Any]:
     """Return an object. Raises EvaluationFailed for another value."""
     if isinstance(value, dict):
         return value
-    raise EvaluationFailed(f"reads a field of {type(value).__name__}, must be an object")
+    raise EvaluationFailed(f"reads a field of {describe_kind(value)}, must be an object")
 
 
 def require_text(value: Any) -> str:
     """Return a text. Raises EvaluationFailed for another value."""
     if isinstance(value, str):
         return value
-    raise EvaluationFailed(f"has {type(value).__name__}, must be a text")
+    raise EvaluationFailed(f"uses {describe_kind(value)} as a text")
 
 
 def is_number(value: Any) -> bool:
@@ -60,7 +77,7 @@ def _contains(evaluation: TargetEvaluation, value: Any, container: Any) -> bool:
     if isinstance(container, dict):
         return isinstance(value, str) and value in container
     if not isinstance(container, list):
-        raise EvaluationFailed(f"searches {type(container).__name__}, must be a list or an object")
+        raise EvaluationFailed(f"searches {describe_kind(container)} for a value, must be a list or an object")
     return any(are_equal(evaluation, value, item) for item in container)
 
 
@@ -68,7 +85,7 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[TargetEvaluation,
     def evaluate(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
         if (is_number(left) and is_number(right)) or (isinstance(left, str) and isinstance(right, str)):
             return compare(left, right)
-        raise EvaluationFailed(f"compares {type(left).__name__} with {type(right).__name__}")
+        raise EvaluationFailed(f"compares {describe_kind(left)} with {describe_kind(right)}")
 
     return evaluate
 
@@ -94,10 +111,10 @@ def _take_remainder(left: Any, right: Any) -> Any:
 
 def _calculate(left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
     if not (is_number(left) and is_number(right)):
-        raise EvaluationFailed(f"cannot calculate with {type(left).__name__} and {type(right).__name__}")
+        raise EvaluationFailed(f"calculates with {describe_kind(left)} and {describe_kind(right)}, must be numbers")
     value = operation(left, right)
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise EvaluationFailed("overflows the range of integers")
+        raise EvaluationFailed("computes an integer that is too large")
     return value
 
 
@@ -123,7 +140,7 @@ def _lower(evaluation: TargetEvaluation, text: Any) -> str:
 def _measure(evaluation: TargetEvaluation, value: Any) -> int:
     if isinstance(value, str | list | dict):
         return len(value)
-    raise EvaluationFailed(f"has the size of {type(value).__name__}, must be a text, a list or an object")
+    raise EvaluationFailed(f"takes the size of {describe_kind(value)}, must be a text, a list or an object")
 
 
 def _occurs(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
@@ -145,7 +162,7 @@ def _convert_to_number(evaluation: TargetEvaluation, value: Any) -> float:
     if isinstance(value, str) and len(value) > 40:
         raise EvaluationFailed("converts a text of more than 40 characters to a number")
     if not isinstance(value, str) and not is_number(value):
-        raise EvaluationFailed(f"converts {type(value).__name__} to a number")
+        raise EvaluationFailed(f"converts {describe_kind(value)} to a number")
     return float(value)
 
 

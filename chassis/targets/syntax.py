@@ -176,7 +176,7 @@ class _Parser:
         if self._depth > MAX_NESTING:
             self._refuse(f"is nested deeper than {MAX_NESTING} levels")
         node = self._disjunction()
-        if self._take("?"):
+        if self._take_if_next("?"):
             then = self._expression()
             self._require(":")
             node = self._count(Conditional(node, then, self._expression()))
@@ -185,13 +185,13 @@ class _Parser:
 
     def _disjunction(self) -> Node:
         conditions = [self._conjunction()]
-        while self._take("||"):
+        while self._take_if_next("||"):
             conditions.append(self._conjunction())
         return conditions[0] if len(conditions) == 1 else self._count(Logic("||", tuple(conditions)))
 
     def _conjunction(self) -> Node:
         conditions = [self._binary(0)]
-        while self._take("&&"):
+        while self._take_if_next("&&"):
             conditions.append(self._binary(0))
         return conditions[0] if len(conditions) == 1 else self._count(Logic("&&", tuple(conditions)))
 
@@ -225,10 +225,10 @@ class _Parser:
             length += 1
             if length > MAX_NESTING:
                 self._refuse(f"has more than {MAX_NESTING} fields in a row")
-            if self._take("."):
+            if self._take_if_next("."):
                 name, position = self._name()
-                node = self._method(node, name, position) if self._take("(") else self._count(Field(node, name))
-            elif self._take("["):
+                node = self._method(node, name, position) if self._take_if_next("(") else self._count(Field(node, name))
+            elif self._take_if_next("["):
                 node = self._count(Index(node, self._expression()))
                 self._require("]")
             else:
@@ -260,7 +260,7 @@ class _Parser:
             self._refuse(f"has {text or 'its end'!r} at character {position}, where a value should be")
         if text in _CONSTANTS:
             return self._count(Literal(_CONSTANTS[text]))
-        if not self._take("("):
+        if not self._take_if_next("("):
             return self._count(Name(text, position))
         arguments = self._arguments(")")
         if text != "has":
@@ -271,11 +271,11 @@ class _Parser:
 
     def _arguments(self, end: str) -> tuple[Node, ...]:
         nodes: list[Node] = []
-        if self._take(end):
+        if self._take_if_next(end):
             return ()
         while True:
             nodes.append(self._expression())
-            if self._take(end):
+            if self._take_if_next(end):
                 return tuple(nodes)
             self._require(",")
 
@@ -304,7 +304,7 @@ class _Parser:
         self._next += 1
         return text, position
 
-    def _take(self, mark: str) -> bool:
+    def _take_if_next(self, mark: str) -> bool:
         kind, text, _ = self._tokens[self._next]
         if kind != "mark" or text != mark:
             return False
@@ -312,7 +312,7 @@ class _Parser:
         return True
 
     def _require(self, mark: str) -> None:
-        if not self._take(mark):
+        if not self._take_if_next(mark):
             _, text, position = self._tokens[self._next]
             self._refuse(f"has {text or 'its end'!r} at character {position}, where {mark!r} should be")
 

@@ -10,7 +10,7 @@ A target is true for a call that repeats the mistake of its lesson. Its vocabula
 - `failures()`: the number of earlier calls with the same tool and the same arguments that failed
 - `seen(value)`: the value occurs in a message of the user, in the instructions, or in an earlier result
 - `found(value)`: the value occurs in an earlier result; `said(value)`: it occurs in a message of the user
-- `user_confirmed()`: the last message of the user agrees to what the agent proposed
+- `user_confirmed()`: the last message of the user agrees to the proposal of the agent
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from chassis.errors import shorten
 from chassis.targets.errors import EvaluationFailed, InvalidTarget
 from chassis.targets.evaluation import CHARS_PER_STEP, MAX_STEPS, Evaluate, TargetEvaluation
 from chassis.targets.operations import (
@@ -29,6 +30,7 @@ from chassis.targets.operations import (
     TOOL_FACTS,
     UNARY,
     are_equal,
+    describe_kind,
     is_number,
     require_bool,
     require_object,
@@ -82,10 +84,26 @@ class Target:
         try:
             value = self._evaluate(evaluation)
         except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
-            raise EvaluationFailed(f"{type(error).__name__}: {error}") from error
+            raise EvaluationFailed(_describe_failure(error)) from error
         if value is not True and value is not False:
-            raise EvaluationFailed(f"is {type(value).__name__}, must be true or false")
+            raise EvaluationFailed(f"results in {describe_kind(value)}, must be true or false")
         return value
+
+
+def _describe_failure(error: Exception) -> str:
+    match error:
+        case KeyError():
+            return f"reads the missing field {shorten(repr(error.args[0]))}"
+        case IndexError():
+            return "reads beyond the end of a list"
+        case ZeroDivisionError():
+            return "divides by zero"
+        case RecursionError():
+            return "nests values too deeply"
+        case ValueError():
+            return "converts a text to a number that it does not hold"
+        case _:
+            return "combines values of unsuitable kinds"
 
 
 def _find_tools(node: Node) -> frozenset[str] | None:
@@ -198,7 +216,9 @@ def _compile_index(operand: Evaluate, index: Evaluate) -> Evaluate:
         value, key = operand(evaluation), index(evaluation)
         if isinstance(value, list):
             if not is_number(key) or key < 0 or int(key) != key:
-                raise EvaluationFailed(f"has the index {key!r} for a list")
+                raise EvaluationFailed(
+                    f"uses {shorten(repr(key))} as the index of a list, must be a whole number from 0"
+                )
             return value[int(key)]
         return require_object(value)[key]
 
@@ -209,7 +229,7 @@ def _compile_macro(operand: Evaluate, variable: str, condition: Evaluate, is_all
     def evaluate(evaluation: TargetEvaluation) -> bool:
         items = operand(evaluation)
         if not isinstance(items, list | dict):
-            raise EvaluationFailed(f"goes through {type(items).__name__}, must be a list or an object")
+            raise EvaluationFailed(f"iterates over {describe_kind(items)}, must be a list or an object")
         outer = evaluation.variables
         try:
             for item in items:

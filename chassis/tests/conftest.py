@@ -37,7 +37,7 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 
 async def collect(responses: AsyncIterator[Any], into: list[Any]) -> None:
-    """Append what comes, so that what came before an error is known."""
+    """Append each response, so that a test sees those before an error."""
     async for response in responses:
         into.append(response)
 

@@ -1,4 +1,4 @@
-"""The probe: a service that does whatever a test of the chassis asks of it. Its contract is compiled when imported.
+"""The probe: a service that behaves as its requests say, for tests. Its contract is compiled when imported.
 
 ``python -m chassis.tests.probe`` runs it as a process, with the settings of any service.
 """

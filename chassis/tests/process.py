@@ -18,7 +18,7 @@ from tests.support.shared_resources import CODE, ROOT
 
 @dataclass
 class ProbeProcess:
-    """A running probe: where it listens, and what it has logged so far."""
+    """A running probe: its address, and its log records so far."""
 
     process: Process
     output_reader: asyncio.StreamReader

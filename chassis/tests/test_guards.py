@@ -43,7 +43,9 @@ def test_a_guard_without_a_tool_is_evaluated_for_every_call() -> None:
 def test_a_guard_that_cannot_be_evaluated_does_not_match_and_is_reported() -> None:
     found = find_matches(GUARDS, ToolCallRequest("charge", {"amount": 1}), SessionHistory())
     assert found.matches == ()
-    assert [(guard.bullet_id, reason) for guard, reason in found.failures] == [("other", "KeyError: 'nothing'")]
+    assert [(guard.bullet_id, reason) for guard, reason in found.failures] == [
+        ("other", "reads the missing field 'nothing'")
+    ]
 
 
 def test_only_the_guards_of_a_tool_are_selected() -> None:

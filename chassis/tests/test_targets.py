@@ -1,4 +1,4 @@
-"""Targets: what they can say, how they agree with CEL, and what they refuse."""
+"""Targets: their vocabulary, their agreement with CEL, and refused sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates as files, who may call, and what counts as this machine."""
+"""Certificates from files, allowed callers, and addresses of this machine."""
 
 from __future__ import annotations
 

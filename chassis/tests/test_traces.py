@@ -18,7 +18,7 @@ PARENT = "b7ad6b7169203331"
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2_grpc.MetricsServiceServicer):
-    """Keeps what it is sent."""
+    """Stores the spans that it receives."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Span]] = []

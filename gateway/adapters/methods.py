@@ -31,7 +31,7 @@ class ContractMethods:
         self._contract = contract
         self._own = own
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         """Return the function of a method; it returns an awaitable, or an async iterator for a stream of responses.
 
         If the method takes a stream of requests, the function takes an async iterator.

@@ -34,7 +34,7 @@ class Bulk:
     servicer: BulkServicer
 
     async def open(self) -> None:
-        """Open the database; if it is away, later. Raises SchemaNewer."""
+        """Open the database; if it is unavailable, open it later. Raises SchemaNewer."""
         await self.learning.open()
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ class BulkSettings(Settings):
     """Attempts at a trajectory of a job before it becomes a dead letter."""
 
     bulk_outage_seconds: float = Field(3600.0, ge=0)
-    """Seconds for which failures because a service is away use up no attempt, from the first of them on."""
+    """Seconds, from the first of them on, for which failures because of an unavailable service use up no attempt."""
 
     bulk_retry_base_seconds: float = Field(1.0, gt=0)
     """Upper limit of the first pause between attempts, seconds; it doubles with each attempt. Pauses are random."""

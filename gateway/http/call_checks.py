@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 
 class CallCheck(Protocol):
-    """Checks tool calls against the lessons of a dataset, and keeps what a session did before."""
+    """Checks tool calls against the lessons of a dataset, and caches the earlier calls of a session."""
 
     async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
         """Return the verdict on the call of an event, as far as the caller of `request` may see it.

@@ -18,7 +18,7 @@ from gateway.http.auth import Authentication
 class Methods(Protocol):
     """The methods of the contract as functions."""
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         """Return a function from requests to an awaitable, or an iterator, of serialized responses."""
 
 
@@ -32,7 +32,7 @@ class ContractCalls:
 
     async def unary(self, method: MethodDescriptor, request: Request, message: Any) -> bytes:
         """Return the response to a message, or to the list of messages of a stream. Raises HanseiError."""
-        call = self._methods.function(method)
+        call = self._methods.get_function(method)
         async with self._authentication.authorize(get_path(method), request) as authorization:
             with deadlines.time_limit(self.seconds(method)):
                 if isinstance(message, list):
@@ -44,7 +44,7 @@ class ContractCalls:
 
     async def stream(self, method: MethodDescriptor, request: Request, message: Any) -> AsyncIterator[bytes]:
         """Yield the responses to a message. Raises HanseiError."""
-        call = self._methods.function(method)
+        call = self._methods.get_function(method)
         async with (
             self._authentication.authorize(get_path(method), request) as authorization,
             aclosing(call(await authorization.request(message))) as responses,

@@ -53,7 +53,7 @@ def build_routes(calls: ContractCalls, check: CallCheck) -> APIRouter:
     async def handle_event(
         agent: Agent, request: Request, dataset: Annotated[str, Query(description="The dataset.")]
     ) -> Any:
-        """Return what the agent expects on the standard output of its hook.
+        """Return the reply in the form that the agent expects on the standard output of its hook.
 
         At the start of a session and at a prompt: the bullets that Recall returns, as additional context. Before a
         tool call: the verdict of the guards, which know the prompts and results that were posted before. Other events

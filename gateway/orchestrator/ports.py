@@ -17,7 +17,7 @@ from hansei.validator.v1 import evaluator_service_pb2 as evaluator
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 
 Limit = Callable[[float], AbstractAsyncContextManager[object]]
-"""Ends its block with TimeoutError after so many seconds; `asyncio.timeout` is one."""
+"""Ends its block with TimeoutError after a number of seconds; `asyncio.timeout` is one."""
 
 
 class Playbooks(Protocol):
@@ -48,7 +48,7 @@ class TrajectoryArchive(Protocol):
     """The way to the archive of trajectories."""
 
     async def add(self, request: archive.StoreTrajectoryRequest) -> None:
-        """Store a trajectory for the archive, which gets it later. Never fails: learning goes on without it."""
+        """Store a trajectory for a later delivery to the archive. Raises nothing."""
 
 
 class BulletSearch(Protocol):

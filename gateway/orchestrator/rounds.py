@@ -315,7 +315,10 @@ class _TeamRun:
             await self._save(best, exit_reason)
         except Exception as failure:
             log.error(
-                "final row not saved", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure
+                "final leaderboard row not saved",
+                team=self._team.team_id,
+                execution=self._plan.execution_id,
+                exc_info=failure,
             )
             result.error = f"{error}; " * bool(error) + f"the final row was not saved: {_read_text(failure)}"
         result.status = rounds.ROUNDS_STATUS_COMPLETED

@@ -26,7 +26,7 @@ class GenerationFailed(Unavailable):
 
 @dataclass(slots=True)
 class WorkflowState:
-    """The state of a run: the question, and what each node adds to it (G-33).
+    """The state of a run: the question, and the results of the nodes (G-33).
 
     `playbook` is the head of the dataset: search has the same bullets, so they are not loaded. `min_revision` is the
     lowest revision to answer from, `revision` the one that answered. The outcome of a `session_id` is reported under

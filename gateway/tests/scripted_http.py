@@ -62,7 +62,7 @@ FOUND = search.SearchResponse(
 
 @dataclass
 class Peers:
-    """Every service behind the gateway. `raises` names a method and what it raises; `requests` collects requests."""
+    """Every service behind the gateway. `raises` maps a method to its error; `requests` collects requests."""
 
     raises: dict[str, Exception] = field(default_factory=dict)
     requests: list[Any] = field(default_factory=list)
@@ -107,13 +107,13 @@ class Peers:
         self._record("reflect", request)
         return reflector.ReflectResponse(result=trajectory.ReflectionResult(iteration_count=1))
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
-        """Learning as it is, everything else as scripted: what `answers` has for the method, or an empty message."""
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+        """Run the real Learn; answer every other method from `answers`, or with an empty message."""
         if method.containing_service.name == "GatewayService":
             servicer = GatewayServicer(Learning(self, self), ReflectionWorkflow(self, self, self, self))
-            return ContractMethods(self.channel, CONTRACT, {method.containing_service.full_name: servicer}).function(
-                method
-            )
+            return ContractMethods(
+                self.channel, CONTRACT, {method.containing_service.full_name: servicer}
+            ).get_function(method)
         scripted = self.answers.get(method.name, [GetMessageClass(method.output_type)()])
         if method.name == "Search" and not self.answers:
             scripted = [FOUND]

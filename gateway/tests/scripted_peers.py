@@ -1,4 +1,4 @@
-"""Peers of the chains that answer from a script and keep a journal of what they were asked, in order."""
+"""Peers of the chains that answer from a script and record their calls in order."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Judges:
         return evaluator.EvaluateResponse(result=result, usage=USAGE)
 
     async def DecideRound(self, request: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
-        """By the validator's rules; what its judge would be asked goes into the journal."""
+        """Decide by the validator's rules, and record the prompt of the judge."""
         prompt = request.formatted_prompt if request.HasField("formatted_prompt") else None
         decision = await DecideRound(_Judge(self, request))(
             decode_round_rules(request), request.round_number, prompt, request.model

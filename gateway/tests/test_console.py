@@ -1,4 +1,4 @@
-"""The files of the console and the headers they come with; what they do in a browser is tested in tests/console."""
+"""The files of the console and their headers; tests/console tests the page in a browser."""
 
 from __future__ import annotations
 

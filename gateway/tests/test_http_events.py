@@ -117,7 +117,7 @@ async def test_an_unexpected_failure_reveals_no_text() -> None:
 class Endless(Peers):
     """A feed that tells one thing and then waits for ever."""
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         async def feed(request: Any) -> AsyncIterator[Any]:
             self.opened.set()
             try:
@@ -126,7 +126,7 @@ class Endless(Peers):
             finally:
                 self.left.set()
 
-        return feed if method.name == "WatchPlaybook" else super().function(method)
+        return feed if method.name == "WatchPlaybook" else super().get_function(method)
 
     opened: asyncio.Event
     left: asyncio.Event

@@ -1,4 +1,4 @@
-"""`POST /v1/hooks/{agent}`: what each agent sends, and what it gets, as its documentation has them."""
+"""`POST /v1/hooks/{agent}`: the requests and the replies of each agent, as its documentation has them."""
 
 from __future__ import annotations
 

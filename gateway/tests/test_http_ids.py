@@ -1,4 +1,4 @@
-"""Whatever an id holds that its contract allows, it reaches the method as it is, over every endpoint."""
+"""Every id that the contract allows reaches the method unchanged, over every endpoint."""
 
 from __future__ import annotations
 

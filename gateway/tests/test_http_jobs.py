@@ -133,7 +133,7 @@ async def test_a_job_belongs_to_its_creator_over_http_too(tmp_path: Path, verb: 
 
 
 async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
-    """A head of one's own does not open what stands below it."""
+    """A head with the tenant's own dataset does not permit trajectories of other tenants' datasets."""
     mixed = job_for("acme--d")
     mixed[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "evil--d"
     peers = Peers()

@@ -1,4 +1,4 @@
-"""The text of an error that nobody foresaw is in no answer, whatever kind of endpoint raised it."""
+"""No response of any kind of endpoint has the text of an unexpected error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DASHBOARD: dict[str, Any] = {"trays": {"in_progress": []}}
 class Failing(Peers):
     """Every method, and the look at the services, fails with an error that nobody foresaw."""
 
-    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         async def respond(request: Any) -> bytes:
             raise RuntimeError(SECRET)
 

@@ -54,7 +54,7 @@ async def test_the_reflector_gets_a_report_of_the_ground_truth(fields: dict[str,
 
 
 class SpendingPeers(Peers):
-    """Services whose models cost something; `committed` is what an earlier request committed."""
+    """Services whose models cost something; `committed` is the curation of an earlier request."""
 
     committed: curator.CommittedCuration | None = None
 

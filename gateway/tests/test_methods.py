@@ -1,4 +1,4 @@
-"""Methods of services in this process are called as they are, and answer with bytes whatever form they chose."""
+"""Methods of services in this process are called directly; messages in responses become bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER = pb.SearchResponse(revision=7, embedding_model="m")
 
 
 class Searching:
-    """A servicer that answers what it was made with."""
+    """A servicer that returns the given responses."""
 
     def __init__(self, answer: pb.SearchResponse | bytes) -> None:
         self._answer = answer
@@ -30,7 +30,7 @@ async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse
         raise AssertionError(f"{name} is in this process")
 
     own = {METHOD.containing_service.full_name: Searching(answer)}
-    call = ContractMethods(refuse_channel, load_contract(), own).function(METHOD)
+    call = ContractMethods(refuse_channel, load_contract(), own).get_function(METHOD)
     assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()
 
 

@@ -67,7 +67,7 @@ message GreetResponse { repeated GreetRequest requests = 1; double warmth = 2; }
 
 
 def compile_proto(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
-    """A pool of descriptors with a proto and what it imports."""
+    """Return a pool of descriptors with a proto and its imports."""
     (folder / "greeter.proto").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{ROOT / 'third_party'}"]
     command += ["--include_imports", f"--descriptor_set_out={folder / 'set'}", "greeter.proto"]
@@ -85,7 +85,7 @@ def contract_of(folder: Path, text: str = PROTO) -> Contract:
 
 
 class Greeter:
-    """Answers with what it was asked."""
+    """Answers with its request."""
 
     def __init__(self, contract: Contract) -> None:
         (self.service,) = contract.services["greeter"]

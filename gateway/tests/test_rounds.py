@@ -1,4 +1,4 @@
-"""Rounds that go well: what is asked of whom, in which order, and when a team stops."""
+"""Successful rounds: the order of the calls, and the end of each team."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the gateway, and what is made of them."""
+"""Settings of the gateway, and the objects that are built from them."""
 
 from __future__ import annotations
 

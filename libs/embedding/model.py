@@ -49,7 +49,7 @@ class EmbeddingModel(Protocol):
     thresholds: SimilarityThresholds
 
     async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
-        """Return the vectors of the texts, shape (n, d), float32, of any length. Raises `EmbeddingFailed`.
+        """Return the vectors of the texts, shape (n, d), float32, not normalised. Raises `EmbeddingFailed`.
 
         `queries` says that the texts are searched with; some models embed them differently from documents.
         """

@@ -22,7 +22,7 @@ _IDEOGRAPHS = (
 
 
 class WordPiece:
-    """Encodes a text as numbers of pieces between [CLS] and [SEP]. `vocabulary` lists the pieces in order."""
+    """Encodes a text as token ids between those of [CLS] and [SEP]. `vocabulary` lists the pieces in order."""
 
     def __init__(self, vocabulary: Sequence[str], longest: int) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
@@ -32,7 +32,7 @@ class WordPiece:
         self._cached_pieces: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Return the numbers of the pieces, at most `longest`; the rest of the text is left out."""
+        """Return the token ids of a text, at most `longest`; the rest of the text is left out."""
         limit = self._longest - 2
         pieces: list[int] = []
         # Each word has at least one piece, so the rest of the text need not be read.

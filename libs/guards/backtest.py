@@ -1,4 +1,4 @@
-"""Backtests: what a target would have done in recorded runs."""
+"""Backtests: the firings that a target would have had in recorded runs."""
 
 from __future__ import annotations
 

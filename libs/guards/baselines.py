@@ -17,7 +17,7 @@ LARGEST_FALSE_ALARMS = 0.02
 
 
 def extract_features(run: RecordedRun) -> frozenset[Feature]:
-    """Return what the trivial rules know of a run."""
+    """Return the data of a run that the trivial rules use."""
     return frozenset(_list_features(run))
 
 

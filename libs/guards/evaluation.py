@@ -1,4 +1,4 @@
-"""Measure mined guards on runs that they were not mined from, beside trivial rules."""
+"""Measure mined guards on other runs than they were mined from, and compare them with trivial rules."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class RecordedRun:
 
 @dataclass(slots=True)
 class Replay:
-    """A run that is played call by call: `session` holds what the agent knew before each call."""
+    """A run that is replayed call by call: `session` holds the texts and calls before the current call."""
 
     run: RecordedRun
     session: SessionHistory = field(default_factory=SessionHistory)

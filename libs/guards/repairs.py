@@ -1,6 +1,6 @@
 """Derive targets from failures that an agent repaired inside one trajectory.
 
-A call fails with an error, and later a call of the same tool succeeds. What changed in between is the lesson:
+A call fails with an error, and later a call of the same tool succeeds. The change in between is the lesson:
 
 - another tool succeeded first: that tool is a prerequisite
 - the error names allowed values or a limit: the argument must keep to them
@@ -23,7 +23,7 @@ MAX_DISTANCE = 30
 """Calls between a failure and its repair."""
 MAX_ALLOWED_VALUES = 20
 _COMMANDS = frozenset({"cmd", "code", "command", "input", "query", "script", "source", "sql", "url"})
-"""Arguments that hold a command: the tool alone does not say what the call does, so it has no prerequisite."""
+"""Arguments that hold a command. The tool alone does not identify the operation, so it has no prerequisite."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 _ALLOWED = re.compile(
@@ -62,7 +62,7 @@ def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
     succeeded: set[str] = set()
     for position, (call, unseen) in enumerate(history):
         if call.error:
-            for repair in _repair(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
+            for repair in _find_repairs(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
                 repairs.setdefault(repair.target, repair)
         else:
             succeeded.add(call.request.tool)
@@ -113,7 +113,9 @@ def _read_history(run: RecordedRun) -> _History:
     ]
 
 
-def _repair(call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]) -> Iterator[RepairedFailure]:
+def _find_repairs(
+    call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
+) -> Iterator[RepairedFailure]:
     tool = call.request.tool
     again = next((other for other, _ in later if other.request.key == call.request.key), None)
     if again is not None and again.error == call.error:

@@ -94,11 +94,11 @@ class Attempts:
         """Make one call. The wait for a slot counts towards the caller's deadline, not towards the attempt's."""
         try:
             async with asyncio.timeout(expires - self._clock()), self._slots:
-                return await self._answer(call)
+                return await self._await_reply(call)
         except TimeoutError as error:
             raise ModelDeadlineExceeded(f"model {self._model}: no time left to wait for its answer") from error
 
-    async def _answer(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _await_reply(self, call: Callable[[], Awaitable[T]]) -> T:
         seconds = self._policy.attempt_seconds
         try:
             async with asyncio.timeout(seconds) as limit:

@@ -88,7 +88,9 @@ def build_attempts(settings: ProviderSettings, provider: str, model: str, remain
     """Return the retries for calls of one model."""
     secrets = [key] if (key := settings.get_key(provider)) else []
 
-    def failure(error: Exception) -> ModelUnavailable:
+    def to_unavailable(error: Exception) -> ModelUnavailable:
         return translate_failure(error, model, secrets)
 
-    return Attempts(model, settings.call_policy, failure, concurrency=settings.llm_concurrency, remaining=remaining)
+    return Attempts(
+        model, settings.call_policy, to_unavailable, concurrency=settings.llm_concurrency, remaining=remaining
+    )

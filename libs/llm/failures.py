@@ -28,7 +28,7 @@ _BROKEN_CONNECTION = re.compile(r"(?i)connect|timeout|protocolerror|readerror|wr
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
 _UNKNOWN_PARAMETER = frozenset({400, 422})
 _NO_COMPLAINT = frozenset({401, 403, 404, 408, 429})
-"""Statuses that say nothing about the contents of a request, whatever their text."""
+"""Statuses that never mean that the contents of a request are wrong."""
 _FORMAT = re.compile(r"(?i)response_format|json_schema|json_object|\bgrammar\b")
 _CONTEXT = re.compile(
     r"(?i)context_length_exceeded|exceed_context_size|\b(?:context (?:length|size|window)|prompt is too long"

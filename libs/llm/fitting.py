@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 def limit_chars(budget: int, context_tokens: int | None) -> int:
-    """Return the characters for the data of a prompt: at most `budget`, and what the context has room for."""
+    """Return how many characters of data a prompt may have: `budget`, or fewer if the context is smaller."""
     if context_tokens is None:
         return budget
     return max(MIN_CHARS, min(budget, int(context_tokens * (1 - RESERVED_SHARE) * CHARS_PER_TOKEN)))
@@ -30,7 +30,7 @@ def limit_chars(budget: int, context_tokens: int | None) -> int:
 async def ask_within_context(
     ask: Callable[[int], Awaitable[T]], budget: int, find_context_tokens: Callable[[], Awaitable[int | None]]
 ) -> T:
-    """Return the result of `ask`, which gets the characters for its data: fewer after each refusal of the prompt.
+    """Return the result of `ask`, called with the permitted characters of data: fewer after each refused prompt.
 
     `find_context_tokens` returns the size of the model's context, as far as it is known. Raise PromptTooLong.
     """

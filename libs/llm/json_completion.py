@@ -1,4 +1,4 @@
-"""Completes a JSON object that was cut: what is complete is kept, the rest is dropped."""
+"""Completes a JSON object that was cut: its complete parts are kept, the rest is dropped."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def parse_structured(text: str, shape: type[S]) -> S:
 
 
 def parse_complete_parts(text: str, shape: type[S], parse: Callable[[str, type[S]], S]) -> S | None:
-    """Return the complete parts of a truncated reply as a `shape`, None if they are none."""
+    """Return the complete parts of a truncated reply as a `shape`; None if no part is complete."""
     for candidate in complete_json(text):
         with suppress(ReplyNotStructured):
             return parse(candidate, shape)

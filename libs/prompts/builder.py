@@ -34,7 +34,7 @@ class UserPromptBuilder:
     def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
         """Return the prompt with a query and a submission for an evaluator (B-08). Raises RuntimeError (B-12)."""
         return render(
-            self._template("evaluator_user_prompt", self._choose_language(context.user_query)),
+            self._get_template("evaluator_user_prompt", self._choose_language(context.user_query)),
             {
                 "user_query": context.user_query,
                 "user_prompt": context.user_query,
@@ -54,8 +54,8 @@ class UserPromptBuilder:
     def _choose_language(self, query: str) -> Language:
         return choose_language(self._settings.language, query)
 
-    def _template(self, name: str, language: Language) -> str:
-        """Return a template of the settings, the built-in one in the language of the prompt."""
+    def _get_template(self, name: str, language: Language) -> str:
+        """Return a template of the settings; a built-in template is returned in the language of the prompt."""
         template: str = getattr(self._settings, name)
         is_built_in = any(template == getattr(templates, name) for templates in BUILT_IN_TEMPLATES.values())
         return getattr(BUILT_IN_TEMPLATES[language], name) if is_built_in else template
@@ -66,7 +66,7 @@ class UserPromptBuilder:
         ranking = await _load_ranking(context)
         position, total = _find_position(ranking, context.team_id)
         return render(
-            self._template(name, language),
+            self._get_template(name, language),
             {
                 "user_prompt": context.user_prompt,
                 "user_query": context.user_prompt,

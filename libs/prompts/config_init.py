@@ -22,7 +22,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "judgment_user_prompt": ROUND_VARIABLES,
 }
 
-_CONFIG = """# What this workspace wants the settings of hansei to be. Services read the environment, not this file:
+_CONFIG = """# The settings of hansei for this workspace. Services read the environment, not this file:
 # export each name below as a variable. Prompts are in prompt_builder.toml beside it, which is read as it is.
 
 [environment]
@@ -36,7 +36,7 @@ LEADERBOARD_DB = "data/leaderboard.db"
 
 
 class ConfigInitError(BadSetting):
-    """Nothing was written; the text is what the command prints before it exits with status 1."""
+    """Nothing was written; the command prints the text and exits with status 1."""
 
 
 def build_prompt_builder_toml(language: Language = "ja") -> str:

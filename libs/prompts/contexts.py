@@ -19,7 +19,7 @@ class ImprovementJudgment(BaseModel):
 
 
 class RoundState(BaseModel):
-    """One finished round of a team: what it submitted and how that was scored."""
+    """One finished round of a team: its submission and its scores."""
 
     round_number: int = Field(ge=1)
     submission_content: str

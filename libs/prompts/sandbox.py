@@ -30,9 +30,9 @@ class _Environment(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-def _refuse_if(too_large: bool, what: str) -> None:
+def _refuse_if(too_large: bool, value_name: str) -> None:
     if too_large:
-        raise SecurityError(f"{what} in a prompt template is too large")
+        raise SecurityError(f"{value_name} in a prompt template is too large")
 
 
 def _create_environment() -> _Environment:

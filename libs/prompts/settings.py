@@ -18,7 +18,7 @@ CONFIG_FILE = Path("configs", "prompt_builder.toml")
 _log = get_logger(__name__)
 
 
-def _built_in(language: LanguageSetting) -> BuiltInTemplates:
+def _get_built_in_templates(language: LanguageSetting) -> BuiltInTemplates:
     """Return the templates that settings show; the prompts of `auto` follow the query all the same (B-34)."""
     return BUILT_IN_TEMPLATES["ja" if language == "auto" else language]
 
@@ -32,13 +32,19 @@ class PromptBuilderSettings(Settings):
     language: LanguageSetting = "auto"
     """Language of built-in templates and of labels: `ja`, `en`, or `auto` for the language of the query."""
 
-    team_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).team_user_prompt)
+    team_user_prompt: str = Field(
+        default_factory=lambda data: _get_built_in_templates(data["language"]).team_user_prompt
+    )
     """Template of the prompt that asks a team for a submission."""
 
-    evaluator_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).evaluator_user_prompt)
+    evaluator_user_prompt: str = Field(
+        default_factory=lambda data: _get_built_in_templates(data["language"]).evaluator_user_prompt
+    )
     """Template of the prompt that asks an evaluator for a score."""
 
-    judgment_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).judgment_user_prompt)
+    judgment_user_prompt: str = Field(
+        default_factory=lambda data: _get_built_in_templates(data["language"]).judgment_user_prompt
+    )
     """Template of the prompt that asks a judge whether another round is worthwhile."""
 
     @field_validator("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")

@@ -30,7 +30,7 @@ class Database:
     """A SQLite file or a PostgreSQL server.
 
     Work gets a connection inside a transaction and runs on a thread of the database, because drivers block: it must
-    wait for nothing else. What it raises reaches the caller; errors of drivers become those of `libs.storage.errors`.
+    wait for nothing else. Its errors reach the caller; errors of drivers become those of `libs.storage.errors`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Database:
         self._is_open = self._is_closed = False
 
     async def open(self) -> None:
-        """Bring the schema up to date and start the writer; nothing if it is open. Raises SchemaNewer and its own."""
+        """Migrate the schema and start the writer; do nothing if it is open. Raises SchemaNewer and storage errors."""
         if not self._is_open:
             await self._run_on_reader(lambda: upgrade(self.write_engine, self._migrations))
             if not self._is_open:  # another call may have opened it meanwhile
@@ -99,9 +99,9 @@ class Database:
     ) -> T:
         """Return the result of `work` once it is on disk; nothing of it stays when it raises.
 
-        `key` names what `work` locks: work that is committed together runs in the order of its keys. `on_commit` is
-        called with the result on the caller's loop, also when the caller does not wait any more. `work` may run beside
-        other work in one transaction, and has no part in its end.
+        `key` names the row that `work` locks: units of work that are committed together run in the order of their keys.
+        `on_commit` is called with the result on the caller's loop, also when the caller has stopped waiting. `work` may
+        share its transaction with other units of work, so it must neither commit nor roll back.
         """
         self._require_open()
         return await self._writer.run(work, key, on_commit)

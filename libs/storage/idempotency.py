@@ -123,8 +123,8 @@ class IdempotencyTable:
     ) -> None:
         """Store a response, and the part of the request worth keeping with it, unless there is no key.
 
-        Raises RequestDone when the request was done before, RequestIdReused when its id was used otherwise; then the
-        transaction, or its savepoint, must be rolled back.
+        Raises RequestDone when the request was done before, RequestIdReused when another request used its id; then
+        the transaction, or its savepoint, must be rolled back.
         """
         if key is None:
             return

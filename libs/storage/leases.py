@@ -109,7 +109,7 @@ class Leases:
         return Lease(name, owner, connection.execute(statement.returning(columns.fence)).scalar_one())
 
     def renew(self, connection: Connection, leases: Iterable[Lease], now: datetime, *returned: str) -> dict[str, Any]:
-        """Renew leases; return the rows, of the columns `returned`, of those that are still held, by name."""
+        """Renew leases. Return the columns `returned` of the leases that are still held, by lease name."""
         columns = [self._name, *(self._columns[name] for name in returned)]
         rows: dict[str, Any] = {}
         for lease in leases:
@@ -124,7 +124,7 @@ class Leases:
         connection.execute(update(self._table).where(self.is_held(lease)).values(self.free_values))
 
     def delete(self, connection: Connection, seen: LeaseState) -> None:
-        """Delete the row of a lease that is still as it was `seen`."""
+        """Delete the row of a lease if its owner, fence and heartbeat are still those `seen`."""
         columns = self._columns
         unchanged = (columns.owner == seen.owner, columns.fence == seen.fence, columns.heartbeat == seen.heartbeat)
         connection.execute(self._table.delete().where(self._name == seen.name, *unchanged))
@@ -136,7 +136,7 @@ class Leases:
 
 
 class LeaseMonitor:
-    """Finds leases whose holder is gone: whose heartbeat this process has seen unchanged for a lease's time."""
+    """Finds the leases of dead holders: their heartbeat stayed the same for as long as a lease lasts."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

@@ -53,7 +53,7 @@ class TrajectoryStep(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the agent or tool, or an empty text."""
+        """Return the name of the agent or tool, or an empty text."""
 
     @property
     def content(self) -> str:
@@ -65,7 +65,7 @@ class TrajectoryStep(Protocol):
 
     @property
     def tool_call_id(self) -> str:
-        """Return the call that a result answers, or an empty text."""
+        """Return the id of the call that a result belongs to, or an empty text."""
 
 
 class WrittenCall(NamedTuple):
@@ -125,13 +125,13 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
     since_result: list[TrajectoryStep] = []
     for step in steps:
         if _is_result(step):
-            calls.answer(step, since_result)
+            calls.add_result(step, since_result)
             del since_result[:-1]
         else:
             calls.open(step)
             if step.role != "system":
                 since_result.append(step)
-    return calls.in_order()
+    return calls.sort_by_step()
 
 
 def call_signature(action: ToolUse) -> tuple[str, str]:
@@ -162,7 +162,7 @@ class _Calls:
             self._by_tool.setdefault(call.name, deque()).append(position)
             self._oldest_first.append(position)
 
-    def answer(self, result: TrajectoryStep, before: Sequence[TrajectoryStep]) -> None:
+    def add_result(self, result: TrajectoryStep, before: Sequence[TrajectoryStep]) -> None:
         """Assign `result` to its call, or to a new call of the steps `before` it."""
         none: deque[int] = deque()
         queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._oldest_first)
@@ -174,7 +174,7 @@ class _Calls:
                     return
         self._actions.append(_add_result(_build_code_action(before, result), result))
 
-    def in_order(self) -> tuple[ToolUse, ...]:
+    def sort_by_step(self) -> tuple[ToolUse, ...]:
         return tuple(sorted(self._actions, key=lambda action: action.call_step))
 
 

@@ -42,6 +42,6 @@ def test_another_missing_module_is_an_error_of_its_own() -> None:
 
 
 def _import_without(package: str, module: str) -> str:
-    """Return what an import of `module` prints where `package` cannot be found."""
+    """Return the output of an import of `module` without `package`."""
     command = [sys.executable, "-c", PROGRAM, module, package]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -17,7 +17,7 @@ TASK, LESSON, REFUSAL = "invert something", "Never invert zero.", "zero has no i
 
 
 class ScriptedMemory(AgentMemory):
-    """Knows one lesson, refuses to invert zero, and records what is reported."""
+    """Serves one lesson, refuses to invert zero, and records reports."""
 
     def __init__(self) -> None:
         self.tasks: list[str] = []

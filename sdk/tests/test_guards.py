@@ -1,4 +1,4 @@
-"""Session guards decide locally, ask the server about matches only, and allow every call while it is away."""
+"""Session guards decide locally, ask the server about matches only, and allow every call while it is unavailable."""
 
 from __future__ import annotations
 

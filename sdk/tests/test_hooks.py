@@ -92,7 +92,7 @@ def test_the_response_of_the_gateway_reaches_each_agent(gateway: Gateway, agent:
     assert headers["Content-Type"] == "application/json"
     assert "Authorization" not in headers
     assert body == {key: value for key, value in event.items() if key in body}
-    # What the gateway does not read stays here.
+    # Fields that the gateway does not read are not sent.
     assert not {"transcript_path", "user_email", "model"} & body.keys()
     assert {"hook_event_name"} <= body.keys()
 

@@ -35,7 +35,7 @@ class LLMRetry(_Section):
 
 
 class LLM(_Section):
-    """The model that plans, reasons and evaluates (P-126, P-127); what has no value follows the shared settings."""
+    """The model that plans, reasons and evaluates (P-126, P-127); fields without a value follow the shared settings."""
 
     provider: str = ""
     model: str = ""

@@ -50,7 +50,7 @@ FORBIDDEN_WORDS = word_set("""
 """)
 """Words that no identifier contains."""
 FORBIDDEN_NAMES = {"each", "one", "asked", "kept", "known", "place", "places", "told", "held", "said", "given"}
-"""Names that no variable, parameter or attribute has: they do not say what the value is."""
+"""Names that no variable, parameter or attribute has: they do not describe the value."""
 
 CLAUSE = re.compile(r"(what|whether|who|whom|whose|which|where|how|when|that|why|if|as|until|because)\b", re.IGNORECASE)
 CLAUSE_ID = re.compile(r"[A-Z]+-\d+[a-z]?[.:,)]?$")

@@ -1,4 +1,4 @@
-"""Every file of the wheels can get its names: what `wheels/build.py` refuses is found here, not by who releases."""
+"""`wheels/build.py` can rename the imports of every file, so that no refusal appears first at a release."""
 
 from __future__ import annotations
 

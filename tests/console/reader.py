@@ -1,4 +1,4 @@
-"""Somebody who reads the console, and what the page complained about meanwhile."""
+"""A reader of the console, with the complaints of the browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reader:
         page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
 
     def open(self, address: str) -> None:
-        """Go to an address such as `#/playbooks`, and wait for what it shows."""
+        """Go to an address such as `#/playbooks`, and wait for its contents."""
         self.page.goto(f"{self._url}/console/{address}")
         self.wait_until_loaded()
 
@@ -40,7 +40,7 @@ class Reader:
             self.page.keyboard.press(key)
 
     def sees(self, text: str, times: int | None = None) -> None:
-        """Wait until the page shows a text, somewhere or so many times."""
+        """Wait until the page shows a text, at least once or `count` times."""
         found = self.main.get_by_text(text)
         if times is None:
             expect(found.first).to_be_visible()

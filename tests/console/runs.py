@@ -55,7 +55,7 @@ BY_NAME: Mapping[str, str] = {
     "STATE-Bench": (EXAMPLES / "state_bench.json").read_text(encoding="utf-8"),
     "Who&When": json.dumps(LOG),
 }
-"""By what the console calls them."""
+"""Map the names in the console to the formats."""
 
 
 def lines(count: int) -> str:

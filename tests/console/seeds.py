@@ -62,7 +62,7 @@ class Seeds:
         return self.post(f"/v1/playbooks/{dataset}/deltas", {"request_id": str(uuid.uuid4()), **body})
 
     def queue(self, dataset: str, changes: int, sources: Sequence[Any] = ()) -> None:
-        """A dataset where a person decides, with so many changes waiting; the first target changed meanwhile.
+        """Create a dataset with a policy of review and pending changes; the bullet of the first one changed meanwhile.
 
         `sources` are those of the first change.
         """
@@ -240,7 +240,7 @@ def _entry(
 
 
 def comparison(dataset: str) -> list[dict[str, Any]]:
-    """Steps that search a playbook and compare; the first results are too uncertain to go on without a word."""
+    """Steps that search a playbook and compare; the first results are too uncertain to continue without a question."""
     search: dict[str, Any] = {"action": "ACTION_RAG_SEARCH", "collection": dataset}
     return [
         {"step_id": 1, "description": "Find databases", "query": "a locked database", **search},

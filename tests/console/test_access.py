@@ -17,7 +17,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 
 
 def addresses(stack: Stack) -> list[str]:
-    """Every page, with what it shows when it is in use."""
+    """Every page, with a text that it shows when it is ready."""
     return [
         "#/inbox",
         "#/playbooks",

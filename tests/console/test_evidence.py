@@ -1,4 +1,4 @@
-"""The page of trials: what the playbook and each of its bullets do."""
+"""The page of trials: the effects of the playbook and of each bullet."""
 
 from __future__ import annotations
 

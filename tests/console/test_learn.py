@@ -1,4 +1,4 @@
-"""The page on which is learned: what is recognised, one run as it is learned, jobs of many."""
+"""The page Learn: detected formats, the stages of one trajectory, and jobs of several."""
 
 from __future__ import annotations
 

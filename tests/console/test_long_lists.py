@@ -1,4 +1,4 @@
-"""Ten thousand bullets: only what is in sight is in the document, and it is always there."""
+"""Ten thousand bullets: the document always has the visible rows, and only those."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TOKEN = "a token of the gateway"
 
 @pytest.fixture(scope="module")
 def gateway_with_token(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a gateway with a token before the services of the other one."""
+    """Yield the URL of a gateway that requires a token and shares the services of the other gateway."""
     http = f"127.0.0.1:{systems.free_port()}"
     own = {"HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN, **dict.fromkeys(systems.PEERS, stack.address)}
     with systems.one_service(tmp_path_factory.mktemp("closed"), "gateway", **own):
@@ -25,7 +25,7 @@ def gateway_with_token(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def stranger(browser: Browser, gateway_with_token: str) -> Iterator[Reader]:
-    """Somebody whom the gateway does not know; that it says so is noted by the browser."""
+    """Open the console without a token; the 401 responses that the browser reports are expected."""
     with reading(browser, gateway_with_token) as somebody:
         yield somebody
         somebody.complaints[:] = [complaint for complaint in somebody.complaints if "401" not in complaint]

@@ -1,4 +1,4 @@
-"""The pages of the archive: trajectories, their steps, and the links to them from what was learned."""
+"""The pages of the archive: trajectories, their steps, and the links to them from bullets and revisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `grpcurl` line as a call of this process, which knows of the contract only what the server's reflection says."""
+"""A `grpcurl` line as a call of this process, which reads the contract from the server's reflection only."""
 
 from __future__ import annotations
 

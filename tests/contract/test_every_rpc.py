@@ -75,7 +75,7 @@ def test_reflection_of_each_service_shows_the_services_of_the_list(system: syste
 
 @pytest.mark.parametrize("path", METHODS)
 def test_every_method_is_served_at_the_front(system: systems.System, path: str) -> None:
-    """An empty request gets whatever answer, but never UNIMPLEMENTED."""
+    """No empty request is answered with UNIMPLEMENTED."""
     assert _code_of_an_empty_call(system.address, path) != grpc.StatusCode.UNIMPLEMENTED
 
 

@@ -51,7 +51,7 @@ def test_a_request_field_has_a_field_behavior(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, field in FIELDS.items() if not _is_output(field)))
 def test_repeated_and_text_fields_are_bounded(name: str) -> None:
-    """Texts, bytes, lists and maps have a maximum, enums are closed: what comes in is untrusted."""
+    """Texts, bytes, lists and maps have a maximum, enums are closed, because requests are untrusted."""
     field = FIELDS[name]
     rules = field.GetOptions().Extensions[validate_pb2.field]
     if field.is_repeated:

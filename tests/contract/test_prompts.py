@@ -1,4 +1,4 @@
-"""Every built-in prompt is what its file in `prompts/` shows; run this module (`python -m`) to rewrite the files."""
+"""Every built-in prompt equals its file in `prompts/`; run this module (`python -m`) to rewrite the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of deploy/README.md is run here, or held against what it names, or listed with the reason why not."""
+"""Every command of deploy/README.md is run, or its files are checked, or it is listed with a reason for neither."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PODS = 2
 REPLACED = campaign_size(PODS, 1)
 CALLERS = 3
 PAUSE_SECONDS = campaign_size(0.1, 0.4)
-"""Between what one caller does and its next: without, callers take the processors from the pods that start."""
+"""Pause between two calls of one caller; without it, callers take the processors from the starting pods."""
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
 

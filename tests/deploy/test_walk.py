@@ -1,4 +1,4 @@
-"""The overlays, run as processes: what the manifests say is enough to learn, to search, to plan and to answer.
+"""The overlays, run as processes: with the values of the manifests, learn, search, plan and answer work.
 
 `dev` as it is; `production`, where everything goes over mutual TLS, with what an operator adds to it.
 """

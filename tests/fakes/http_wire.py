@@ -38,7 +38,7 @@ class WireResponse:
     stall: bool = False
     """Send nothing and keep the connection open until the client or the server closes it."""
     cut_after: int | None = None
-    """Send so many bytes of the body, or so many chunks, then close."""
+    """Send this number of bytes of the body, or of chunks, then close."""
 
 
 async def read_request(reader: asyncio.StreamReader) -> WireRequest | None:
@@ -102,7 +102,7 @@ def _head(response: WireResponse, framing: str) -> bytes:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Closes with RST instead of FIN: lingering for 0 seconds drops what is unsent (SO_LINGER)."""
+    """Closes with RST instead of FIN: lingering for 0 seconds drops unsent data (SO_LINGER)."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

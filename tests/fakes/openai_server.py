@@ -64,7 +64,7 @@ class OpenAIServer:
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def release(self) -> None:
-        """Sends what was held back."""
+        """Sends the delayed replies."""
         self._is_holding = False
         self._loop.call_soon_threadsafe(self._released.set)
 

@@ -1,4 +1,4 @@
-"""A collector of traces: a gRPC server that speaks OTLP and keeps what it is sent."""
+"""A collector of traces: a gRPC server that speaks OTLP and stores the received spans."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Environment:
         )
 
     def variables(self, **more: str) -> dict[str, str]:
-        """Return what its programs find in the environment: nothing of hansei, and no path to the repository."""
+        """Return the environment of its programs, without variables of hansei and paths to the repository."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("HANSEI_", "PYTHON", "LLM_"))
         }
@@ -106,7 +106,7 @@ class Environment:
 
 
 def environment(folder: Path, lock: str, *wheels: Path) -> Environment:
-    """Make an environment with wheels, and beside them what is locked; the wheels must be content with that."""
+    """Make an environment with wheels and the locked packages, which must satisfy the wheels."""
     python = str(folder / "environment/bin/python")
     installed = ["--python", python, "--no-deps", "--link-mode", "hardlink"]
     uv("venv", "--python", sys.executable, str(folder / "environment"))
@@ -118,7 +118,7 @@ def environment(folder: Path, lock: str, *wheels: Path) -> Environment:
 
 
 def uv(*arguments: str) -> None:
-    """Run uv on what its cache holds since the environment of this repository was made; else with the network."""
+    """Run uv on its cache, which the setup of this repository filled; else with the network."""
     for more in (["--offline"], []):
         done = subprocess.run([UV, *more, *arguments], cwd="/", capture_output=True, text=True, check=False)
         if not done.returncode:

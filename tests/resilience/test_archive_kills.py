@@ -1,4 +1,4 @@
-"""kill -9 of the evidence service and of the gateway while agents learn: what is acknowledged is archived once."""
+"""kill -9 of the evidence service and of the gateway during learning: acknowledged trajectories are archived once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Learners:
             thread.join()
 
     def wait_for_more(self, count: int) -> None:
-        """Wait until so many further trajectories are acknowledged."""
+        """Wait until this number of further trajectories is acknowledged."""
         before = len(self.acknowledged)
         deadline = time.monotonic() + WAIT_SECONDS
         while len(self.acknowledged) < before + count:

@@ -97,7 +97,7 @@ def test_a_job_outlives_a_restart_of_its_database(
 def test_a_killed_gateway_continues_its_jobs_under_its_name(
     peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
-    """DBOS recovers what an executor of its name left, as it starts; here everybody starts at once."""
+    """DBOS recovers the workflows of an executor of its name at its start; here all executors start at once."""
     shared = dict.fromkeys(systems.PEERS, peers.address) | {
         "HANSEI_GATEWAY_DATABASE_URL": lone_postgres.database(),
         "HANSEI_BULK_EXECUTOR": "same",

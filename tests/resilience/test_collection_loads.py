@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a load: what was acknowledged is there and is found, and nothing is there by halves."""
+"""kill -9 in the middle of a load: acknowledged documents are stored and found, and no document is stored in part."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def cpu_seconds(process: Process) -> float:
 
 
 def assert_time_runs_forward(hansei: systems.System, dataset: str) -> None:
-    """In the log of a playbook, whatever the clock of its curator did."""
+    """Assert that the times in the log of a playbook never decrease."""
     with jobs_at(hansei.address) as jobs:
         request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000)
         listed = jobs.playbooks.GetHistory(request, timeout=30).revisions

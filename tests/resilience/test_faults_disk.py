@@ -1,4 +1,4 @@
-"""The disk of the databases is full: what is refused says so, what was acknowledged stays, and room is all it needs."""
+"""The disk of the databases is full: refusals name the reason, acknowledged data stay, and free space repairs all."""
 
 from __future__ import annotations
 

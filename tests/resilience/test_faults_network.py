@@ -74,7 +74,7 @@ async def test_a_slow_connection_fails_no_call(gateway: str, system: systems.Sys
 
 
 async def refusals(refused: dict[str, int], count: int) -> None:
-    """Wait until so many calls were refused."""
+    """Wait until this number of calls was refused."""
     async with asyncio.timeout(60):
         while sum(refused.values()) < count:  # noqa: ASYNC110  the callers do not know us
             await asyncio.sleep(0.05)

@@ -87,7 +87,7 @@ async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered
 
 
 async def test_dropped_packets_between_search_and_the_curator_are_recovered_from(separate_hosts: Apart) -> None:
-    """The feed stands still; learning goes on (vectors of the lessons are known), and all of it is found afterwards."""
+    """The feed is interrupted; learning continues (lessons are embedded), and search finds all afterwards."""
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("search", "curator")
         await callers.progress(2 * CALLERS)

@@ -1,4 +1,4 @@
-"""Services killed, their database away, more load than they take: nothing acknowledged is lost, and all goes on."""
+"""Killed services, an unavailable database, overload: no acknowledged data are lost, and all services recover."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 GAP_SECONDS = campaign_size(30.0, 3.0)
-"""For how long the database is away; of a short while callers see little."""
+"""Duration of the outage of the database; callers hardly notice a short one."""
 BURST = 10
 
 

@@ -1,4 +1,4 @@
-"""A curator in this process with a client over gRPC, and short names for what tests of playbooks say often."""
+"""A curator in this process with a client over gRPC, and short functions for frequent calls of playbook tests."""
 
 from __future__ import annotations
 

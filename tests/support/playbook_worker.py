@@ -54,7 +54,7 @@ def stress_from_many(url: str, writers: int, requests: int) -> int:
 
 
 async def stress(url: str, name: str, requests: int) -> None:
-    """Sends requests from several tasks, some of them twice; prints what was answered, one JSON line a request."""
+    """Sends requests from several tasks, some of them twice; prints the responses, one JSON line a request."""
     store = SqlPlaybookStore(url)
     await store.open()
 
@@ -200,7 +200,7 @@ async def _run_until_killed(url: str, key: IdempotencyKey, job: Job, point: int)
 
 
 async def _complete(url: str, key: IdempotencyKey, job: Job, before: int) -> int:
-    """Checks what the killed process left, sends its request again, and checks that it is done once."""
+    """Checks the state after the kill, sends the request again, and checks that it is done once."""
     store = SqlPlaybookStore(url)
     await store.open()
     left = await _check(store)

@@ -44,7 +44,7 @@ def binaries_or_skip() -> Path:
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A running server; it can be stopped and started again. `within` is what its commands are run by."""
+    """A running server; it can be stopped and started again. `within` is the prefix of its commands."""
 
     programs: Path
     folder: Path
@@ -65,7 +65,7 @@ class PostgresServer:
         return f"{self.url.rpartition('/')[0]}/{name}"
 
     def initialise(self) -> None:
-        """Make what an empty server keeps."""
+        """Create the data directory of an empty server."""
         data = self.folder / "data"
         small = ("--no-sync", "--wal-segsize=1")
         self.run("initdb", "-D", str(data), "-U", "hansei", "-A", "trust", "-E", "UTF8", *small)

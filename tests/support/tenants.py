@@ -1,4 +1,4 @@
-"""A hansei with tenants, and what they do with it, as behaviour tests need them."""
+"""A hansei with tenants, and their calls, for behaviour tests."""
 
 from __future__ import annotations
 

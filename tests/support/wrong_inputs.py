@@ -48,7 +48,7 @@ _DEPTH = 3
 
 
 def find_python_form(text: str) -> str:
-    """Return the first sign of Python in a text, with what stands around it; empty for none."""
+    """Return the first sign of Python in a text, with the text around it; empty for none."""
     found = PYTHON_FORMS.search(text)
     return "" if found is None else text[max(0, found.start() - 80) : found.end() + 80]
 

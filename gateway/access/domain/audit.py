@@ -1,4 +1,4 @@
-"""Audit records: who tried to change what, when, and with which result."""
+"""Audit records: the caller, the method, the time and the result of each call that changes something."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Failure:
 
     @property
     def is_outage(self) -> bool:
-        """Return whether a service was away: the trajectory was not tried."""
+        """Return whether a service was unavailable, so that the trajectory was not tried."""
         return self.code == "UNAVAILABLE"
 
     @classmethod
@@ -55,7 +55,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Outage:
-    """The failures of a trajectory, one after another, because a service was away."""
+    """The failures of a trajectory, one after another, because a service was unavailable."""
 
     began: float | None = None
     failures: int = 0

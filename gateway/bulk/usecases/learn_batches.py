@@ -1,7 +1,7 @@
 """Learn the trajectories of a batch one after the other, each exactly once, also when batches run twice.
 
-Only the outcome of each trajectory is stored: Learn returns what its `request_id` has committed (docs/adr/004), so a
-batch that runs again, or twice at once, learns nothing twice.
+Only the outcome of each trajectory is stored: Learn returns the committed result of its `request_id` (docs/adr/004), so
+a batch that runs again, or twice at once, learns nothing twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BatchLearner:
     ) -> None:
         """`record_attempt` gets the result of each attempt and the seconds it took.
 
-        Failures because a service is away use up no attempt for `outage_seconds` after the first of them.
+        Failures because of an unavailable service use up no attempt for `outage_seconds` after the first of them.
         """
         self._chain = chain
         self._store = store
@@ -126,7 +126,7 @@ class BatchLearner:
                 self._idle.set()
 
     async def _retry(self, work: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result of the store, however long its database is away or full."""
+        """Return the result of the store; wait while its database is unavailable or full."""
         result, _ = await replace(self._policy, attempts=None).run(
             lambda: work(*args, **kwargs),
             lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),

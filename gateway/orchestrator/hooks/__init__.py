@@ -1,1 +1,1 @@
-"""Hooks of coding agents: what the playbook says at the start of a session, at a prompt and before a tool call."""
+"""Hooks of coding agents: lessons at the start of a session and at a prompt, and verdicts before a tool call."""

@@ -11,13 +11,13 @@ from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.playbook.v1.playbook_pb2 import Bullet
 
 MAX_CHARS = 8_000
-"""Agents cut, or write into a file, what is longer than about 10,000 characters."""
+"""Agents truncate a text of more than about 10,000 characters, or write it into a file."""
 _MAX_SESSIONS = 10_000
 _SESSION_SECONDS = 6 * 3600
 
 
 class SessionAdvice:
-    """Builds the texts of sessions, and remembers which bullets a session has: agents keep what a hook added."""
+    """Builds the texts of sessions. Remembers the bullets of each session, because agents keep added texts."""
 
     def __init__(self) -> None:
         self._served: TTLCache[tuple[str, str], set[str]] = TTLCache(_MAX_SESSIONS, _SESSION_SECONDS)

@@ -15,7 +15,7 @@ from typing import Any
 from chassis.errors import InvalidArgument, Violation
 
 MAX_QUERY_CHARS = 4_000
-"""The characters of a prompt that are searched for: its beginning says what the task is."""
+"""The characters of a prompt that are used as the query: the beginning of a prompt describes the task."""
 MAX_SESSION_CHARS = 256
 
 
@@ -48,7 +48,7 @@ _MOMENTS: Mapping[str, Moment] = {
     "PostToolUseFailure": Moment.TOOL_RESULT,
 }
 _FORGETS_CONTEXT = ("compact", "clear")
-"""Values of `source` after which the agent no longer has what a hook added before."""
+"""Values of `source` after which the agent no longer has the texts that hooks added before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def read_event(agent: Agent, document: Mapping[str, Any]) -> HookEvent:
 
 
 def _describe_project(document: Mapping[str, Any]) -> str:
-    """Return what is known of a session before its first prompt: the name of the folder that the agent works in."""
+    """Return the query of a session before its first prompt: the name of the folder in which the agent works."""
     roots = document.get("workspace_roots")
     folder = document.get("cwd") or (roots[0] if isinstance(roots, list) and roots else "")
     if not isinstance(folder, str):

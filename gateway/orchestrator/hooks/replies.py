@@ -15,7 +15,7 @@ _NEEDS_PERSON = "a person must decide this: "
 
 
 def build_context_reply(event: HookEvent, text: str) -> Reply:
-    """Return the reply that adds a text to what the model sees."""
+    """Return the reply that adds a text to the context of the model."""
     if not text:
         return _build_empty_reply(event)
     if event.agent is Agent.CURSOR:

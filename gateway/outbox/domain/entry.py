@@ -21,5 +21,5 @@ class OutboxEntry:
 
 
 def is_final(code: str, faults: int) -> bool:
-    """Return whether a trajectory is given up after an attempt with this status, and so many with INTERNAL."""
+    """Return whether a trajectory is dropped after an attempt with this status and these INTERNAL errors."""
     return code in FINAL_CODES or (code == "INTERNAL" and faults >= MAX_FAULTS)

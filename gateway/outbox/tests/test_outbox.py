@@ -1,4 +1,4 @@
-"""Trajectories on their way to the archive: on disk before Learn ends, delivered however long the archive is away."""
+"""Trajectories on their way to the archive: on disk before Learn ends, delivered after any outage of the archive."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Desk:
     finished: asyncio.Semaphore
 
     async def deliver(self, count: int) -> None:
-        """Run the delivery until so many further trajectories are delivered or refused."""
+        """Run the delivery until this number of further trajectories is delivered or refused."""
         running = asyncio.create_task(self.outbox.run())
         async with asyncio.timeout(30):
             for _ in range(count):

@@ -1,4 +1,4 @@
-"""Store learned trajectories on disk, and deliver them to the archive, however long it is away.
+"""Store learned trajectories on disk, and deliver them to the archive as soon as it is available.
 
 The archive stores a trajectory once, so a request may be delivered twice, after a crash or by two replicas.
 """
@@ -23,7 +23,7 @@ BATCH = 32
 SWEEP_SECONDS = 15.0
 """Seconds between two looks for trajectories that other replicas have left."""
 DRAIN_SECONDS = 3.0
-"""Time to deliver what waits when the process ends."""
+"""Time to deliver the waiting entries when the process ends."""
 DELIVERY = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=15.0)
 
 log = get_logger("hansei.outbox")
@@ -36,7 +36,7 @@ class DeliveryResult(Enum):
     REFUSED = "refused"
     """The archive refused it; another attempt cannot succeed."""
     NOT_STORED = "not stored"
-    """The outbox is full, or its database is away."""
+    """The outbox is full, or its database is unavailable."""
 
 
 class TrajectoryOutbox:
@@ -107,7 +107,7 @@ class TrajectoryOutbox:
                         await self._added.wait()
 
     async def drain(self) -> None:
-        """Deliver what waits, as far as the archive answers at once; the next process delivers the rest."""
+        """Deliver waiting entries while the archive responds at once; the next process delivers the others."""
         with suppress(HanseiError, TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while await self._deliver_batch():

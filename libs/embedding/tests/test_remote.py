@@ -26,7 +26,7 @@ class Lengths:
 
 
 class Fixed:
-    """Answers with the same, whatever it is asked."""
+    """Gives the same answer to every request."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

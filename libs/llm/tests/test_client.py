@@ -24,7 +24,7 @@ from libs.prompts.templates import TemplateError
 
 
 class ScriptedModel:
-    """A chat model that answers from a list and keeps what it was asked."""
+    """A chat model that answers from a list and records its prompts."""
 
     def __init__(self, *replies: Any, takes_schema: bool = False) -> None:
         self.replies = list(replies)

@@ -49,7 +49,7 @@ def test_openai_and_azure_get_the_model_and_make_each_call_once() -> None:
 
 
 class Recorded:
-    """Keeps what it was constructed with."""
+    """Stores the arguments of its constructor."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options

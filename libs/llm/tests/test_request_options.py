@@ -12,7 +12,7 @@ class BadRequest(Exception):
 
 
 class ReasoningModel:
-    """A model that refuses a temperature; `requests` collects what it was asked with."""
+    """A model that refuses a temperature; `requests` collects the options of its calls."""
 
     def __init__(self, requests: list[str], **options: Any) -> None:
         self.requests = requests

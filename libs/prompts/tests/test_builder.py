@@ -1,4 +1,4 @@
-"""Prompts of teams, evaluators and judges, and what their templates may do."""
+"""Prompts of teams, evaluators and judges, and the limits of their templates."""
 
 from __future__ import annotations
 

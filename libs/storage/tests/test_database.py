@@ -1,4 +1,4 @@
-"""One writer commits in groups; what fails takes nothing else with it; readers see one state."""
+"""One writer commits in groups; a failed unit of work affects no other; readers see one state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from libs.storage.tests.tables import add_item, item_names
 
 
 class Gate:
-    """Keeps the writer busy with one unit, so that what is written meanwhile waits and is committed together."""
+    """Keeps the writer busy with one unit, so that units of work that arrive meanwhile are committed together."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -54,7 +54,7 @@ _ALLOWED = CallVerdict()
 
 
 class _LocalGuard:
-    """The parts that both kinds of session guards share: the compiled guards, the session, and what is unreported."""
+    """The common parts of both session guards: compiled guards, the session, and events to report."""
 
     def __init__(self, dataset: str, session_id: str, clock: Callable[[], float]) -> None:
         self.dataset = dataset
@@ -137,7 +137,7 @@ class SessionGuard(_LocalGuard):
         self._service = service
 
     def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
-        """Return what to do with a call. Without hansei every call is allowed."""
+        """Return the verdict about a call. While hansei is unavailable, every call is allowed."""
         if self._needs_guards():
             self.refresh()
         call = ToolCallRequest(tool, dict(arguments or {}))
@@ -197,7 +197,7 @@ class AsyncSessionGuard(_LocalGuard):
         self._service = service
 
     async def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
-        """Return what to do with a call; see `SessionGuard.check`."""
+        """Return the verdict about a call; see `SessionGuard.check`."""
         if self._needs_guards():
             await self.refresh()
         call = ToolCallRequest(tool, dict(arguments or {}))

@@ -287,7 +287,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
         self._end(run_id)
 
     def record_serving(self, run_id: UUID, serving_id: str) -> None:
-        """Record what Recall served, also if it was nothing: the session counts in both cases."""
+        """Record the bullets that Recall served, even if there are none: the session counts in both cases."""
         self._build_recording(run_id).add_serving(serving_id)
 
     def _begin(self, run_id: UUID, parent: UUID | None, call: RecordedCall | None = None) -> Recording:

@@ -13,7 +13,7 @@ _FACTOR = 2
 
 @dataclass(frozen=True, slots=True)
 class ShortenedDocument:
-    """A document in which `texts` texts have at most `limit` characters and a note of what is missing."""
+    """A document in which `texts` texts have at most `limit` characters and a note of the omitted characters."""
 
     content: bytes
     texts: int

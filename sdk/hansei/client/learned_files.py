@@ -1,7 +1,7 @@
 """The files that were learned from this machine, so that a folder is read incrementally.
 
 A file is known by its path, size and time of change, for each server and dataset. Nothing depends on this list: the
-server recognises what it has learned by the content. It saves sending and parsing thousands of transcripts again.
+server recognises learned trajectories by their content. It saves sending and parsing thousands of transcripts again.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def run_stack_in_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
 
 @contextmanager
 def run_stack_in_background(variables: Mapping[str, str]) -> Iterator[str]:
-    """Run a stack in a new thread for the length of the block, and yield its address. Raises what its start raises."""
+    """Run a stack in a new thread until the block ends, and yield its address. Raises the errors of its start."""
     address: Future[str] = Future()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Remove secrets from everything that leaves the machine: support bundles, and what hooks of agents send."""
+"""Remove secrets from everything that leaves the machine: support bundles, and the data of hooks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SecretMask:
     """Mask everything that the logs mask, and every secret value in this environment."""
 
     def __init__(self, environment: Mapping[str, str], secret_variables: Collection[str]) -> None:
-        """Collect the secrets of the environment; `secret_variables` are secret whatever their names are."""
+        """Collect the secrets of the environment: `secret_variables`, and variables with names of secrets."""
         values = {
             form
             for name, value in environment.items()
@@ -70,7 +70,7 @@ def _find_secrets(name: str, value: str, secret_variables: Collection[str]) -> I
 def mask_content(mask: SecretMask, content: bytes) -> bytes:
     """Return a trajectory file without secrets: a JSON document, or JSON lines; other lines are masked as text.
 
-    Lines without a secret stay as they are, so that what has no secret keeps its content, and its idempotency key.
+    Lines without a secret stay as they are, so that a text without a secret keeps its content, and its idempotency key.
     """
     text = content.decode("utf-8", "surrogateescape")
     whole = _mask_document(mask, text)

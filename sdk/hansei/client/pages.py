@@ -27,7 +27,7 @@ def join_pages(read_page: Callable[..., Any], **request: Any) -> Any:
 
 
 async def join_pages_async(read_page: Callable[..., Awaitable[Any]], **request: Any) -> Any:
-    """Return what `join_pages` returns, for an asynchronous method."""
+    """Return the joined pages of an asynchronous method, see `join_pages`."""
     joined = await read_page(**request)
     while token := joined.next_page_token:
         joined.next_page_token = ""

@@ -201,7 +201,7 @@ class LeaderboardServiceClient(ServiceClient[M]):
 
 
 class EvidenceServiceClient(ServiceClient[M]):
-    """Serve bullets in trials, report outcomes, and read what the bullets do."""
+    """Serve bullets in trials, report outcomes, and read the effects of bullets."""
 
     start_trials = bind_unary(evidence.StartTrialsRequest, evidence.StartTrialsResponse)
     stop_trials = bind_unary(evidence.StopTrialsRequest, evidence.StopTrialsResponse)

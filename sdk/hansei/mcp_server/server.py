@@ -134,7 +134,7 @@ class _PlaybookTools:
         self._dataset = dataset
 
     async def search_playbook(self, query: Query, dataset: Dataset = "", top_k: TopK = 5) -> answers.SearchAnswer:
-        """Return lessons of earlier trajectories that match what you are about to do, best first."""
+        """Return lessons of earlier trajectories that match your next action, best first."""
         with _report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.search_answer(name, await self._client.search(name, query, top_k=top_k))
@@ -192,7 +192,7 @@ class _PlaybookTools:
     async def recall(
         self, session_id: SessionId, query: Query, dataset: Dataset = "", top_k: TopK = 5
     ) -> answers.RecallAnswer:
-        """Return lessons that match what you are about to do; trials may withhold some of them at random."""
+        """Return lessons that match your next action; trials may withhold some of them at random."""
         with _report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.recall_answer(name, await self._client.recall(name, session_id, query, top_k=top_k))

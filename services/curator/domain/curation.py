@@ -1,4 +1,4 @@
-"""Deltas, their outcome, and what a curation reports (C-07 to C-11, C-24, C-36)."""
+"""Deltas, their outcome, and the report of a curation (C-07 to C-11, C-24, C-36)."""
 
 from __future__ import annotations
 

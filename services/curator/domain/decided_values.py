@@ -14,9 +14,10 @@ _DECISIONS_SHOWN = 8
 
 
 def find_decisions(bad: Sequence[Observation], good: Sequence[Observation]) -> dict[str, str]:
-    """Return how another argument decides the value of an argument in all good calls and not in bad ones, by its name.
+    """Return a sentence for each argument whose value follows another argument, by the name of the argument.
 
-    Both must be significant: that equal values go together in several tasks, and that only bad calls differ.
+    In all good calls, equal values of the other argument come with equal values of this one, in several tasks; in the
+    bad calls they differ. Both must be statistically significant.
     """
     chances: dict[str, float] = {}
     decisions: dict[str, tuple[str, str, dict[str, str]]] = {}

@@ -1,6 +1,6 @@
 """Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed trajectories, examples.
 
-A lesson states what is constant as a value, and shows what varies by calls that worked, or by the argument that decides
+A lesson states constant values, and shows varying values by calls that worked, or by the argument that decides
 it. A repair counts if two tasks show it and no call contradicts it. A difference between passed and failed trajectories
 counts if it is significant over all that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
 """
@@ -120,7 +120,7 @@ def _is_repair(item: Observation) -> bool:
 
 
 def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
-    """Return what the repairs of one error have in common; empty if nothing."""
+    """Return the common parts of the repairs of one error; empty without any."""
     operations = {item.repaired_with for item in items}
     if operations != {evidence.operation}:
         shown = _join(dict.fromkeys(", ".join(parse_arguments(item.repair or "").values()) for item in items))

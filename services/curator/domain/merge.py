@@ -195,7 +195,7 @@ def _describe_bounds(proposal: Proposal) -> str:
 
 
 def summarize_changes(operations: Iterable[Operation], votes: Iterable[VoteOutcome] = ()) -> str:
-    """Return what a revision changed, such as `2 added, 1 vote, ts-00001 confirmed`; `no change` for nothing."""
+    """Return a summary of the changes of a revision: `2 added, 1 vote, ts-00001 confirmed` or `no change`."""
     operations = list(operations)
     types = [operation.delta.type for operation in operations if operation.applied]
     verbs = {"ADD": "added", "UPDATE": "updated", "DELETE": "deleted"}

@@ -57,7 +57,7 @@ TargetMode = Literal["shadow", "advise", "ask", "deny"]
 
 
 class BulletTarget(BaseModel):
-    """The condition of a tool call that repeats the mistake of a bullet, and what a guard does with such a call.
+    """The condition of a tool call that repeats the mistake of a bullet, and the mode of the guard.
 
     Evidence does not change a `pinned` mode.
     """

@@ -1,4 +1,4 @@
-"""Pending changes, which wait for the decision of a person, and the records of evidence beside them."""
+"""Pending changes, which wait for the decision of a person, and the records of evidence."""
 
 from __future__ import annotations
 

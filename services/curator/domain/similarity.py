@@ -63,7 +63,7 @@ class Similarity(ABC):
         """Return a score of two texts for the same lesson, 0..1: their cosine, unless their subjects decide.
 
         Lessons that quote different messages are different, however similar the rest; those that name the same tool
-        and quote the same message are the same, whatever else they advise. A "do" and a "do not" are never the same.
+        and quote the same message are the same, even if their advice differs. A "do" and a "do not" are never the same.
         """
         first, second = find_subject(text), find_subject(other)
         if first is not None and second is not None and first != second:

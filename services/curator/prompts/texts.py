@@ -13,7 +13,7 @@ from services.curator.domain.playbook import Bullet
 
 @dataclass(frozen=True, slots=True)
 class CuratorTexts:
-    """The texts of one language. `lesson` names the parts of a lesson, `sources` what an outcome rests on."""
+    """The texts of one language. `lesson` has the parts of a lesson, `sources` the kinds of evidence for an outcome."""
 
     system: str
     closing: str

@@ -1,4 +1,4 @@
-"""A playbook store on a real SQLite file, and short names for what tests say often."""
+"""A playbook store on a real SQLite file, and short functions for frequent steps of tests."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ BY_WORDS = WordSource()
 
 
 class Scripted:
-    """A curator that proposes what it was told, or fails as it was told."""
+    """A curator that returns the given proposals, or raises the given error."""
 
     model = "scripted"
 
@@ -73,7 +73,7 @@ class Scripted:
 
 
 class ScriptedModel:
-    """A chat model of the scripted kind: what LangChain's models look like from outside."""
+    """A scripted chat model with the interface of LangChain's models."""
 
     def __init__(self, *replies: object) -> None:
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""Vectors before the commit: whatever the model does, a write goes on; what was embedded is stored with it."""
+"""Vectors before the commit: a failing model stops no write; the vectors are stored with the revision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from services.curator.usecases.similarity import WordSource
 
 
 class Model:
-    """A model that notes what it is to embed. It fails with `error`, and answers when `open` is set."""
+    """A model that records the texts to embed. It fails with `error`, and answers when `open` is set."""
 
     model_id, trust, languages, thresholds = "m", 1.0, Languages.SEVERAL, STRICTEST
 
@@ -115,7 +115,7 @@ def proposal(
 
 
 class Proposing:
-    """A curator that proposes what it is given."""
+    """A curator that returns the given proposals."""
 
     model = "m"
 

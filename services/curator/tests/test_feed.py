@@ -1,4 +1,4 @@
-"""The feed: every watcher gets every revision once and in order, however slow it is and whoever commits."""
+"""The feed: every watcher gets every revision once and in order, also if it is slow or another process commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bullets in text columns: what is written or read again soon is neither encoded nor parsed again."""
+"""Bullets in text columns: recently written or read values are neither encoded nor parsed again."""
 
 from __future__ import annotations
 

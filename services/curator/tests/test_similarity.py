@@ -1,4 +1,4 @@
-"""By what lessons are compared: words, or vectors of an embedding model (here one with known vectors)."""
+"""Comparison of lessons: by words, or by vectors of an embedding model (here one with known vectors)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VECTORS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
 
 
 class Known:
-    """A model whose vectors are known; it notes what it embeds, and fails when told to."""
+    """A model with known vectors; it records the texts, and fails if `error` is set."""
 
     model_id, trust, languages, thresholds = "hashing-test", 1.0, Languages.SEVERAL, Hashing.thresholds
 

@@ -87,7 +87,7 @@ def _hold(
 
 
 def hold_instruction(proposal: Proposal) -> Proposal:
-    """Return the proposal; it waits if its text instructs the model that reads the playbook."""
+    """Return the proposal, held for review if its text gives orders to the model that reads the playbook."""
     phrase = find_instruction(proposal.delta.content)
     if not phrase or proposal.decline_reason or proposal.delta.type == "DELETE":
         return proposal
@@ -97,7 +97,7 @@ def hold_instruction(proposal: Proposal) -> Proposal:
 def _is_uncorroborated(proposal: Proposal, reflection: Reflection) -> bool:
     """Return True if only the agent supports an applicable proposal.
 
-    Lessons that rules found in responses of tools hold whatever the outcome; a model's lesson may only look like one.
+    Lessons that rules found in responses of tools always hold; a model's lesson may only look like one.
     """
     if proposal.decline_reason or proposal.confirmed_id or proposal.wait_reason:
         return False

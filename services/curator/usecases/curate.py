@@ -52,7 +52,7 @@ _log = get_logger(__name__)
 class ProposedEdits:
     """The edits that a curator proposes.
 
-    `problem` says what is missing in the reply of the model. `threshold` is the similarity of words from which a
+    `problem` describes the missing parts of the reply of the model. `threshold` is the similarity of words from which a
     new lesson equals one that was added meanwhile (None = only the policy of the dataset decides).
     """
 

@@ -31,7 +31,7 @@ class GuardsFeed:
         self._followers: dict[str, _Follower] = {}
 
     async def find(self, dataset: str) -> DatasetGuards:
-        """Return the guards of a dataset, the last known ones while the curator is away. Raises Unavailable."""
+        """Return the guards of a dataset, those last read while the curator is unavailable. Raises Unavailable."""
         follower = self._followers.get(dataset)
         if follower is None:
             follower = self._followers[dataset] = _Follower(dataset, self._playbooks)

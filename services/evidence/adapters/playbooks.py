@@ -31,9 +31,9 @@ class GrpcPlaybooks:
             request.page_token = page.next_page_token
 
     async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
-        """Remove a bullet that still has this text; return the revision, 0 if there is none. Raises `HanseiError`.
+        """Remove a bullet if it still has this text; return the revision, 0 without a removal. Raises `HanseiError`.
 
-        Under a policy of review the removal waits for a person; the revision is the present one then.
+        If the policy requires a review, the removal is a pending change, and the revision is the current one.
         """
         request = playbook_service_pb2.ListBulletsRequest(dataset=dataset, ids=[bullet_id])
         found = (await self._playbooks.ListBullets(request)).bullets

@@ -49,8 +49,10 @@ def find_block(position: int, false_discovery_rate: float) -> Block:
 
 
 def select_discoveries(evidences: Sequence[float], block: Block) -> list[int]:
-    """Return the indices of the bullets whose logarithms of evidence are enough: the largest k with k of them at
-    log(size / (error k)) or more."""
+    """Return the indices of the bullets that are discoveries by e-BH; `evidences` are logarithms.
+
+    They are the k bullets with the most evidence, for the largest k for which each has log(size / (error k)) or more.
+    """
     order = np.argsort(np.negative(evidences), kind="stable")
     ranks = np.arange(1, len(order) + 1)
     enough = np.asarray(evidences)[order] >= np.log(block.size / (block.error * ranks))

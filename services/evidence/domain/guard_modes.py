@@ -1,4 +1,4 @@
-"""The mode in effect of a guard: what its backtest allows, unless a person pinned a mode."""
+"""The mode in effect of a guard: the strictest that its backtest allows, unless a person pinned one."""
 
 from __future__ import annotations
 

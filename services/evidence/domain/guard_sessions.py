@@ -1,4 +1,4 @@
-"""The events of a guarded session, and what a check of a call decides."""
+"""The events of a guarded session, and the verdict about a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements of one dataset: what a serving assigns, what a report adds, and what follows from it."""
+"""The measurements of one dataset: assignments of servings, sums of reports, and decisions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BulletTrial:
 
 
 class Exposure(NamedTuple):
-    """A bullet that a session would have been served, and what the coin said."""
+    """A bullet that search returned for a session, with the random draw that served or withheld it."""
 
     trial_id: int
     is_served: bool
@@ -117,7 +117,7 @@ class ArmCounts:
 
 @dataclass(slots=True)
 class DatasetTrials:
-    """The trials of a dataset. `generation` counts how often measurements began anew."""
+    """The trials of a dataset. `generation` counts the restarts of the measurements."""
 
     dataset: str
     key: bytes

@@ -1,4 +1,4 @@
-"""Decisions in the playbook: removals, and what undoes them."""
+"""Decisions in the playbook: removals, and how they are undone."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Archive:
         return len(datasets), count
 
     async def erase(self, dataset: str, until: datetime) -> bool:
-        """Delete what was learned for a dataset until a time; return whether there was anything."""
+        """Delete the trajectories that a dataset learned until a time; return whether there were any."""
         count = await self.store.delete_archive(dataset, until)
         await self._packs.rewrite_stale(dataset)
         return bool(count)
@@ -145,7 +145,7 @@ class Archive:
         return ArchiveTotals(totals.retention.fill(self.limits.retention), totals.trajectories, totals.size)
 
     async def maintain(self) -> None:
-        """Delete what is beyond the retention of its dataset, pack bodies, and delete objects without a trajectory."""
+        """Delete trajectories beyond their retention, pack bodies, and delete objects without a trajectory."""
         for dataset in await self.store.list_datasets():
             if count := await self.store.delete_expired(dataset, self.limits.retention):
                 _log.info("trajectories beyond the retention deleted", dataset=dataset, trajectories=count)
@@ -188,7 +188,7 @@ class Archive:
             await self.store.forget_objects(unused)
 
     async def _try_delete_objects(self) -> None:
-        """Delete objects without a trajectory; if the object store is away, the next maintenance deletes them."""
+        """Delete objects without a trajectory; while the store is unavailable, leave them to the next maintenance."""
         try:
             await self._delete_objects()
         except ObjectStoreUnavailable as error:

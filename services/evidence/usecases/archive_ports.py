@@ -127,7 +127,7 @@ class ArchiveStore(Protocol):
         """Delete the trajectories with an id; return when, or when they were deleted before; None if there are none."""
 
     async def delete_archive(self, dataset: str, deleted_at: datetime | None = None) -> int:
-        """Delete what was stored for a dataset until `deleted_at`, by default now; return the number."""
+        """Delete the trajectories that a dataset stored until `deleted_at`, by default now; return the number."""
 
     async def list_datasets(self, prefix: str = "") -> list[str]:
         """Return the datasets that have an archive."""
@@ -139,13 +139,13 @@ class ArchiveStore(Protocol):
         """Set the retention of a dataset."""
 
     async def delete_expired(self, dataset: str, default: Retention) -> int:
-        """Delete what is beyond the retention of a dataset; return the number."""
+        """Delete the trajectories beyond the retention of a dataset; return their number."""
 
     async def list_unpacked(self, dataset: str, limit: int) -> list[tuple[int, bytes]]:
         """Return the number and the body of at most `limit` trajectories that are in no pack, the oldest first."""
 
     async def find_small_pack(self, dataset: str, max_bytes: int) -> StoredPack | None:
-        """Return the last pack, if it has at most so many bytes before compression."""
+        """Return the last pack if it has at most `max_bytes` before compression."""
 
     async def list_stale_packs(self, dataset: str) -> list[StoredPack]:
         """Return the packs that hold bodies of deleted trajectories."""

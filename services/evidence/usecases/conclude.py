@@ -1,4 +1,4 @@
-"""Says in a sentence what the measurements of a dataset show."""
+"""Sums up the measurements of a dataset in a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_ARM = 20
 
 
 def conclude(trials: DatasetTrials) -> str:
-    """Return what can be concluded about the whole playbook."""
+    """Return the conclusion about the whole playbook."""
     for name, counts, failed in trials.list_checks():
         if failed:
             return (
@@ -29,9 +29,9 @@ def conclude(trials: DatasetTrials) -> str:
         return "No conclusion yet: both arms need sessions with an outcome."
     lower, upper = compute_interval(lift, 1.0 - trials.policy.playbook_holdout, INTERVAL_ERROR)
     if lower > 0:
-        return f"The playbook helps: it adds {_points(lower)} to {_points(upper)} points to the rate of success."
+        return f"The playbook helps: it raises the success rate by {_points(lower)} to {_points(upper)} points."
     if upper < 0:
-        return f"The playbook harms: it takes {_points(-upper)} to {_points(-lower)} points from the rate of success."
+        return f"The playbook harms: it lowers the success rate by {_points(-upper)} to {_points(-lower)} points."
     if lift.evidence >= np.log(1.0 / INTERVAL_ERROR):
         word = "helps" if estimate_effect(lift) > 0 else "harms"
         span = f"between {_points(lower, '+')} and {_points(upper, '+')} points"

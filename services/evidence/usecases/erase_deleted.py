@@ -1,4 +1,4 @@
-"""Erase what the service stores of datasets that were deleted: archive, trials, servings, decisions."""
+"""Erase the stored data of deleted datasets: archive, trials, servings, decisions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class DatasetEraser(Protocol):
     """Stores something of datasets."""
 
     async def erase(self, dataset: str, until: datetime) -> bool:
-        """Delete what belongs to a dataset that was deleted at `until`; return whether there was anything."""
+        """Delete the data of a dataset that was deleted at `until`; return whether there was any."""
 
 
 class EraseDeletedDatasets:
-    """Compares what is stored with the deletions of datasets. A dataset that is created anew begins with nothing."""
+    """Compares the stored data with the deletions of datasets. A dataset that is created again begins empty."""
 
     def __init__(self, source: DatasetDeletions, *erasers: DatasetEraser) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class EraseDeletedDatasets:
         self._erased: dict[str, datetime] = {}
 
     async def __call__(self) -> None:
-        """Erase what was deleted since the last call. Raises the errors of the source and of the erasers."""
+        """Erase the data of newly deleted datasets. Raises the errors of the source and of the erasers."""
         for dataset, deleted_at in (await self._source.list_deletions()).items():
             if self._erased.get(dataset) == deleted_at:
                 continue

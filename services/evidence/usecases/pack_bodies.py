@@ -1,4 +1,4 @@
-"""Pack the bodies of a dataset's trajectories together: what they have in common is stored once (ADR 199).
+"""Pack the bodies of a dataset's trajectories together, so that their common parts are stored once (ADR 199).
 
 A pack is compressed as a whole. When one of its trajectories is deleted, it is written again without it.
 """
@@ -29,7 +29,7 @@ class PackBodies:
         self._decompress = decompress
 
     async def pack(self, dataset: str) -> None:
-        """Pack what has a body of its own, together with the last pack if that is small; rewrite stale packs first."""
+        """Pack unpacked bodies, together with the last pack if that is small; rewrite stale packs first."""
         await self.rewrite_stale(dataset)
         while True:
             unpacked = await self._store.list_unpacked(dataset, BATCH)

@@ -68,7 +68,7 @@ class EvidenceStore(Protocol):
     """Stores trials, servings and outcomes."""
 
     async def start(self, key: IdempotencyKey, dataset: str, policy: TrialPolicy) -> bool:
-        """Start or change trials; return whether measurements began anew."""
+        """Start or change trials; return whether measurements restarted."""
 
     async def stop(self, key: IdempotencyKey, dataset: str) -> None:
         """Stop trials. Raises `TrialsNotFound`."""
@@ -79,7 +79,7 @@ class EvidenceStore(Protocol):
     async def serve(
         self, dataset: str, session_id: str, bullets: list[RankedBullet]
     ) -> tuple[str, dict[str, Exposure] | None]:
-        """Store what a session is served; return its serving id and the exposures by bullet id.
+        """Store the serving of a session; return its serving id and the exposures by bullet id.
 
         None instead of exposures: the session gets no playbook. An empty id: no trials are running.
         """

@@ -20,7 +20,7 @@ class ReportServings:
         self._count_report = count_report
 
     async def __call__(self, dataset: str, serving_ids: Sequence[str], outcome: float) -> None:
-        """Report an outcome, 0 to 1. A serving that does not exist is logged: its trials were deleted or begun anew."""
+        """Report an outcome, 0 to 1. A serving that does not exist is logged: its trials were deleted or restarted."""
         for serving_id in dict.fromkeys(serving_ids):
             try:
                 result = await self._store.report(dataset, OutcomeReport(serving_id, outcome, is_correction=False))

@@ -28,7 +28,7 @@ class ChatCompletions:
         return _build_completion(read_text(reply), usage)
 
     async def complete_structured(self, system: str, prompt: str, shape: type[S]) -> tuple[S | None, Completion]:
-        """Return the reply as a `shape`, None for an unusable one, with what all calls for it used.
+        """Return the reply as a `shape`, None for an unusable one, and the usage of all its calls.
 
         `system` describes the form of the reply. Raises the errors of libs.llm.errors.
         """

@@ -43,8 +43,8 @@ def asks_as_agent(call: StepToolCall) -> bool:
     return call.action is Action.RUN_LEGACY_AGENT and result is not None and result.question is not None
 
 
-def _can_use_input(state: ExecutionState, step_id: int) -> bool:
-    """Return True if the text of a person changes the result of this step only, so the step must run again.
+def _must_run_again(state: ExecutionState, step_id: int) -> bool:
+    """Return True if the step must run again because only this step can use the text of the person.
 
     An agent needs the answer to its question. Information about a low confidence reaches the answering steps that
     follow (P-50); the last of them has none to follow it.
@@ -113,7 +113,7 @@ def _step_outcome(
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
     if action is InterventionAction.INPUT and _format_text(response):
         has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
-        if has_rounds and _can_use_input(state, step_id):
+        if has_rounds and _must_run_again(state, step_id):
             return AnswerOutcome.RETRY
     if action in (InterventionAction.PROCEED, InterventionAction.INPUT):
         return AnswerOutcome.ANSWERED if awaits_text else AnswerOutcome.PROCEED

@@ -29,7 +29,7 @@ def clamp01(value: float) -> float:
 
 
 class ConfidenceFactors(BaseModel):
-    """Measurements of a result (P-58); a factor counts as measured when it was set, whatever its value (P-59)."""
+    """Measurements of a result (P-58); a factor that was set counts as measured, also if it is 0 (P-59)."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -132,7 +132,7 @@ def search_statistics(scores: Sequence[float]) -> SearchStatistics:
     return SearchStatistics(len(scores), fmean(scores), pvariance(scores), max(scores), min(scores))
 
 
-def search_factors(scores: Sequence[float]) -> dict[str, float]:
+def compute_search_factors(scores: Sequence[float]) -> dict[str, float]:
     """Return the factors of a search by the scores of its hits (P-30)."""
     statistics = search_statistics(scores)
     return {

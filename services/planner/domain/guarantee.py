@@ -91,7 +91,7 @@ class _Candidate:
 
     @property
     def alarm(self) -> float:
-        """Return the evidence that the error is above alpha; about 5 while it is not."""
+        """Return the evidence that the error rate has risen above alpha; it stays around 5 otherwise."""
         return sum(self.detectors) / len(self.detectors)
 
 

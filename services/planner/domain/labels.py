@@ -120,7 +120,7 @@ class LabelQueue:
             return
         block.is_watched = True
         if self.guarantee.watch(labels, block.rate):
-            # What was decided before a revocation cannot prove the threshold again.
+            # Decisions before a revocation cannot prove the threshold again.
             block.is_void = True
             for waiting in self._blocks.values():
                 waiting.is_void = True

@@ -173,7 +173,7 @@ def repeats_plan(plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: Execu
 
 
 def _describe_work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
-    """Return what the steps do, without their ids and dependencies, which a replan changes."""
+    """Return the actions and inputs of the steps, without ids and dependencies, which a replan changes."""
     return [
         (step.action, step.query or step.description, step.collection, step.usable_fallback, step.seconds)
         for step in steps

@@ -50,20 +50,20 @@ def _build_schema(actions: list[str]) -> dict[str, Any]:
     """Return the JSON schema of the fields that the model chooses, with the present tools as actions."""
     schema = ExecutionPlan.model_json_schema()
     plan, step = schema["properties"], schema["$defs"][PlanStep.__name__]
-    fields = {name: _without_notes(shape) for name, shape in step["properties"].items()}
+    fields = {name: _remove_notes(shape) for name, shape in step["properties"].items()}
     fields |= {"action": {"enum": actions}, "fallback": {"enum": [*actions, None]}}
     steps = {"type": "array", "items": {"type": "object", "properties": fields, "required": step["required"]}}
-    properties = {"steps": steps, **{name: _without_notes(plan[name]) for name in _PLAN_FIELDS}}
+    properties = {"steps": steps, **{name: _remove_notes(plan[name]) for name in _PLAN_FIELDS}}
     return {"type": "object", "properties": properties, "required": ["steps", "requires_confirmation"]}
 
 
-def _without_notes(shape: Any) -> Any:
+def _remove_notes(shape: Any) -> Any:
     """Return a schema without titles, defaults and limits that a plan hardly reaches."""
     if isinstance(shape, list):
-        return [_without_notes(item) for item in shape]
+        return [_remove_notes(item) for item in shape]
     if not isinstance(shape, dict):
         return shape
-    return {name: _without_notes(value) for name, value in shape.items() if name not in _NOTES}
+    return {name: _remove_notes(value) for name, value in shape.items() if name not in _NOTES}
 
 
 def _example(texts: PlannerPrompts) -> str:

@@ -1,4 +1,4 @@
-"""A planner process that dies at a chosen point, and a world outside that remembers what was done to it.
+"""A planner process that dies at a chosen point, and a world outside that records the effects on it.
 
 Run in a child process: `live` starts or takes over the execution of a scenario and sends itself SIGKILL at its n-th
 point. Points lie around every write (also between the commit and its answer) and around every effect.
@@ -33,7 +33,7 @@ _LEASE_SECONDS = 10.0
 
 
 class Points:
-    """Counts the points passed; at the one chosen the process is gone."""
+    """Counts the passed points; at the chosen point the process dies."""
 
     def __init__(self, kill_at: int) -> None:
         self.passed = 0
@@ -244,7 +244,7 @@ async def _quiet(executions: Executions) -> ExecutionState:
 
 
 async def _answer(executions: Executions, state: ExecutionState) -> None:
-    """A person who says yes, and who knows what an unsafe call did."""
+    """A person who approves, and who knows whether an unsafe call took effect."""
     question = open_question(await executions.read_log(ID))
     request = state.intervention_request
     if request is None:

@@ -119,7 +119,7 @@ async def execute_by_chance(seed: int) -> Executed:
 
 @dataclass(frozen=True)
 class Executed:
-    """An execution that ended: its state, the keys of its calls, its model calls, its replans, and what was seen."""
+    """An execution that ended: its state, the keys of its calls, model calls, replans and notifications."""
 
     state: ExecutionState
     calls: list[str]
@@ -135,7 +135,7 @@ class Executed:
 
 
 def check(run: Executed) -> None:
-    """Check the invariants that hold whatever the model answers."""
+    """Check the invariants that hold for every answer of the model."""
     result = run.result
     assert len(run.calls) <= MOST_CALLS
     assert len(set(run.calls)) == len(run.calls)  # no call is made twice

@@ -1,4 +1,4 @@
-"""Parts for the executor's tests: tools that do what a test says, and a clock that stands still."""
+"""Parts for the executor's tests: scripted tools, and a clock that stands still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody sets the clock of a machine: leases stay with who has them, durations are what passed, logs run forwards."""
+"""The clock of a machine jumps: holders keep their leases, durations stay right, times in logs never decrease."""
 
 import asyncio
 from itertools import pairwise

@@ -31,7 +31,7 @@ BULLETS = (
 
 
 class ScriptedModel:
-    """A chat model that answers from a list and keeps what it was asked."""
+    """A chat model that answers from a list and records its prompts."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)

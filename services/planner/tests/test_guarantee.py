@@ -208,7 +208,7 @@ def expected_error(predicted: np.ndarray, correct: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", sorted(USERS))
 def test_the_calibration_error_is_near_its_floor_after_300_labels(name: str) -> None:
-    """The floor is what the true probabilities of the labels themselves have on the same 2,000 steps."""
+    """The floor is the error of the true probabilities on the same 2,000 steps."""
     user = USERS[name]
     excess = []
     for seed in range(30):

@@ -1,4 +1,4 @@
-"""The order in which labels are used, and what becomes of missing ones."""
+"""The order in which labels are used, and the treatment of missing labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executions over restarts and replicas: leases, fencing, takeovers, what is counted over all of them."""
+"""Executions over restarts and replicas: leases, fencing, takeovers, and counts over all of them."""
 
 import asyncio
 from pathlib import Path
@@ -291,7 +291,7 @@ async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, u
 
 
 async def test_the_budget_holds_over_replans(tmp_path: Path) -> None:
-    """Replans spend too: what the planning model takes counts, and no replan resets what was spent."""
+    """The usage of replans counts towards the budget, and no replan resets the usage."""
     reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}'
     planner = planner_with(ScriptedModel(reply, reply.replace("again", "more"), tokens=7))
     failing = ScriptedTool({name: ToolResult(success=False, error="x", token_usage=1) for name in ("s1", "again")})

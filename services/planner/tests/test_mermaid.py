@@ -1,4 +1,4 @@
-"""A plan as a picture, whatever stands in it."""
+"""A plan as a diagram, with any text in its steps."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Whatever a planning model answers, an execution ends within its budget (P-132; the 10,000 cases are elsewhere)."""
+"""An execution ends within its budget for every reply of the model (P-132; the 10,000 cases are elsewhere)."""
 
 from services.planner.tests.model_answers import check, check_replay, execute_by_chance
 

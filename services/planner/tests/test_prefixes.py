@@ -1,4 +1,4 @@
-"""A plan with a prefix sees only what begins with it: made, run, answered, replaced and resumed (ADR 070)."""
+"""A plan with a prefix reads only names with this prefix: created, run, answered, replaced and resumed (ADR 070)."""
 
 import json
 import re

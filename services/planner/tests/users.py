@@ -72,6 +72,6 @@ USERS = {
 
 
 def true_errors(user: User, candidates: tuple[float, ...], n: int = 400_000) -> dict[float, float]:
-    """R(t) of each candidate, by drawing so many steps."""
+    """Return R(t) of each candidate, estimated with this number of steps."""
     scores, right = user.draw(np.random.default_rng(0), n)
     return {t: float(np.mean(1 - right[scores >= t])) for t in candidates}

@@ -1,4 +1,4 @@
-"""Call a tool so that the call ends within its time and its output is valid, whatever the tool does."""
+"""Call a tool within a time limit, and validate its output; a misbehaving tool gets a failed result."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ class Executions:
             try:
                 await self.sweep_once()
             except Exception:  # the database may respond in the next round
-                _log.exception("sweep failed")
+                _log.exception("handling expired questions and orphaned executions failed; trying again")
             await asyncio.sleep(min(self._ownership.lease_seconds / 2, 1.0))
 
     async def sweep_once(self) -> None:
@@ -346,7 +346,7 @@ class Executions:
                 await self._drive(lease, began_at)
 
     async def _find_orphans(self) -> list[LeaseState]:
-        """Return the leases of running executions that are free, or whose holder is gone."""
+        """Return the leases of running executions that are free, or whose holder is dead."""
         running = await self.store.list_running(_MAX_OBSERVED)
         return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_BATCH]
 

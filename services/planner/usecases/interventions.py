@@ -34,7 +34,7 @@ class InterventionChannel:
     """The way in which people are notified and asked. This one pauses at every question, which a later call answers."""
 
     async def notify(self, message: str) -> None:
-        """Notify people, beside the log. Raises nothing."""
+        """Notify people, in addition to the log. Raises nothing."""
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
@@ -71,7 +71,7 @@ class InterventionHandler(InterventionChannel):
             if pending is not None:
                 await pending
         except Exception:  # P-81
-            _log.warning("on_notify failed", exc_info=True)
+            _log.warning("the callback on_notify failed", exc_info=True)
 
     async def handle(self, request: InterventionRequest) -> InterventionResponse:
         """Return the response to a request of any level; SILENT and NOTIFY proceed at once."""

@@ -15,8 +15,8 @@ from services.planner.domain.confidence import (
     ConfidenceFactors,
     ConfidenceScore,
     clamp01,
+    compute_search_factors,
     measure_agreement,
-    search_factors,
 )
 from services.planner.domain.events import StepFinished
 from services.planner.domain.execution import ExecutionState
@@ -130,7 +130,7 @@ class StepJudge:
         tool_input = build_tool_input(state, step, action, "")
         texts = [hit.content for hit in (result.hits or tool_input.sources)]
         if is_search:
-            factors |= search_factors([hit.score for hit in result.hits])
+            factors |= compute_search_factors([hit.score for hit in result.hits])
             factors["source_count"] = len(deduplicate(hit.source for hit in result.hits))
         else:
             factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
@@ -146,7 +146,7 @@ class StepJudge:
         try:
             return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
         except Exception as error:  # P-70: an error counts as the middle
-            _log.warning("source agreement failed", error=shorten(str(error)))
+            _log.warning("computing the agreement of the sources failed", error=shorten(str(error)))
             return _UNKNOWN
 
     async def _evaluate(
@@ -173,7 +173,7 @@ def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str,
         for d in state.plan.step(step_id).depends_on
         if state.step_statuses.get(d) is StepStatus.SUCCESS
     ]
-    return search_factors([max(scores)]) if scores else {}
+    return compute_search_factors([max(scores)]) if scores else {}
 
 
 def _needs_judge(action: Action, result: ToolResult) -> bool:

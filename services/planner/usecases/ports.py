@@ -233,7 +233,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str:
-        """Return what the tool does, and its input, for models; empty for a built-in tool."""
+        """Describe the tool and its input for models; empty for a built-in tool."""
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Perform one call. An exception becomes a failed result."""

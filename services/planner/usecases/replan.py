@@ -32,7 +32,7 @@ _FAILURES = (ReplanTrigger.STEP_FAILED, ReplanTrigger.TIMEOUT, ReplanTrigger.LOW
 
 
 class PlanRepeatedError(Exception):
-    """The new plan would do again what has just failed."""
+    """The new plan would repeat the steps that failed."""
 
     def __init__(self, error: str | None, template_reason: str) -> None:
         reasons = [reason for reason in (template_reason, error and f"the step failed with: {error}") if reason]
@@ -124,7 +124,7 @@ class ReplanOrchestrator:
                 if pending is not None:
                     await pending
             except Exception:  # P-112: a listener's error is only logged
-                _log.warning("on_replan failed", exc_info=True)
+                _log.warning("the callback on_replan failed", exc_info=True)
         return event
 
 

@@ -10,7 +10,7 @@ from chassis.errors import shorten
 from chassis.logging import get_logger
 from libs.prompts.language import Language
 from libs.prompts.templates import fill
-from services.planner.domain.confidence import search_factors
+from services.planner.domain.confidence import compute_search_factors
 from services.planner.domain.events import Effect
 from services.planner.domain.plans import ANSWERS, Action
 from services.planner.domain.results import Hit, ToolResult, build_failed_result
@@ -101,7 +101,7 @@ class RAGSearchTool:
         return ToolResult(
             success=bool(hits),
             output=hits,
-            confidence_factors=search_factors([hit.score for hit in hits]),
+            confidence_factors=compute_search_factors([hit.score for hit in hits]),
             error=None if hits else NO_RESULTS,
             searched_collections=tuple(searched),
         )

@@ -1,4 +1,4 @@
-"""The tool calls of a trajectory as evidence for a curator, which counts what several tasks have in common."""
+"""The tool calls of a trajectory as evidence for a curator, which counts the calls of several tasks."""
 
 from __future__ import annotations
 

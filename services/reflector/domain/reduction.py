@@ -1,6 +1,6 @@
 """Reduces a long transcript to the size of a prompt by importance.
 
-First, what carries nothing goes: encoded data, and long texts that an earlier step has already. Then importance
+First, redundant text is removed: encoded data, and long texts that an earlier step has. Then importance
 decides, highest first: failing calls with their results and repairs, and contradicting results; the question and the
 last steps; messages and calls of agents; messages of people; results of successful calls; instructions. Of equally
 important steps those near either end come first. A step is shown whole, with its beginning and end, or not at all, and

@@ -49,7 +49,7 @@ class FailureRecovery:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """Return what may have made the call work: new values, added options, the calls between, another operation."""
+        """Return the possible repairs: new values, added options, the calls between, another operation."""
         values = tuple(change.after for change in self.changes if change.after and change.argument not in _COMMANDS)
         other = () if self.fixed.operation == self.failed.operation else (self.fixed.operation,)
         return (*values, *self.options_added, *self.operations_between, *other)

@@ -50,7 +50,7 @@ class LessonText:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice about a cause: why such calls fail, and what to do before calling (an imperative without full stop)."""
+    """Advice about a cause: why such calls fail, and a precaution before the call (an imperative without full stop)."""
 
     why: str
     do: str

@@ -138,7 +138,7 @@ def test_labels_never_reach_the_trajectory() -> None:
 
 
 def test_json_of_the_contract_is_read_as_the_own_format() -> None:
-    """The answer of ParseTrajectories and the body of Learn: what was read can be read again."""
+    """The response of ParseTrajectories and the body of Learn can be parsed as files."""
     steps = [{**step, "role": f"STEP_ROLE_{str(step['role']).upper()}", "source": ""} for step in OWN["steps"]]
     outcome = {name: OWN[name] for name in ("ground_truth", "test_report")}
     named = {"status": "TRAJECTORY_STATUS_SUCCESS", "signal": "SIGNAL_STRENGTH_UNSPECIFIED", "steps": steps}

@@ -26,7 +26,7 @@ Answer = dict[str, Any] | Exception
 
 
 class ScriptedModel:
-    """Answers prompts for lessons and for verdicts from two lists, and keeps what it was asked."""
+    """Answers prompts for lessons and for verdicts from two lists, and records the prompts."""
 
     name = "scripted"
 

@@ -1,4 +1,4 @@
-"""Scores attribution against human labels, beside one-line baselines (`hansei eval blame`)."""
+"""Scores attribution against human labels, and those of one-line baselines (`hansei eval blame`)."""
 
 from __future__ import annotations
 

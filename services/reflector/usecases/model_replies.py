@@ -1,4 +1,4 @@
-"""The replies of a reflecting model, and what they become."""
+"""The replies of a reflecting model, and their conversion to lessons, votes and attributions."""
 
 from __future__ import annotations
 

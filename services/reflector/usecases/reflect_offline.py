@@ -49,7 +49,7 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
     if unknown:
         _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
-        insights=add_targets(write_insights(_find_all(request, actions, outcome), wording), trajectory.transcript),
+        insights=add_targets(write_insights(_find_errors(request, actions, outcome), wording), trajectory.transcript),
         bullet_evaluations=tuple(vote_on_bullets(used, trajectory, actions, outcome)),
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,
@@ -81,7 +81,9 @@ def write_insights(findings: Iterator[TrajectoryFinding], wording: LanguageTexts
     return tuple(lessons.values())
 
 
-def _find_all(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
+def _find_errors(
+    request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome
+) -> Iterator[TrajectoryFinding]:
     yield from find_tool_errors(actions, outcome)
     yield from find_repeated_calls(actions, outcome)
     if not outcome.is_success:

@@ -26,10 +26,10 @@ LISTS_PER_ROOT = 4
 
 SAMPLED_PER_LIST, TRAINING_ROUNDS = 48, 8
 FAR_SHARE = 64
-"""One list in so many is searched for the farthest row; with fewer lists min-max would scale differently."""
+"""One of this many lists is searched for the farthest row; with fewer lists min-max would scale differently."""
 
 OUTGROWN_BY = 2
-"""An index that needs so many times as many lists is trained again: one that has grown fourfold."""
+"""An index that needs this many times as many lists is trained again: one that has grown fourfold."""
 
 _BLOCK = 65_536
 _THREADS = faiss.omp_get_max_threads()

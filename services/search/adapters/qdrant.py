@@ -223,7 +223,7 @@ class _Search:
         self._idf_params = models.SearchParams(idf=models.IdfCorpusParams(corpus=admitted)) if admitted.must else None
 
     def run(self, client: QdrantClient, candidates: int, request: RankingRequest) -> Ranking[ChunkRef]:
-        """Return the best of so many candidates."""
+        """Return the best of the candidates; `candidates` is their number."""
         fusion = self._query.fusion
         pool = self._select_pool(client, max(POOL, 4 * request.query.top_k))
         ids, refs = list(pool), list(pool.values())
@@ -237,7 +237,7 @@ class _Search:
         return Ranking(results, candidates, fusion.alpha, candidates > len(ids))
 
     def _select_pool(self, client: QdrantClient, size: int) -> dict[str, ChunkRef]:
-        """Return the best chunks by either vector, and the farthest: min-max needs the lowest score."""
+        """Return the best chunks by cosine and by BM25, and the one with the lowest cosine, for min-max scaling."""
         requests = [
             self._request_nearest(self._query.vector.tolist(), self._admitted, size),
             self._request_nearest((-self._query.vector).tolist(), self._admitted, 1),

@@ -38,7 +38,7 @@ class SnapshotFiles(Generic[StoredItemT]):
         self._parse_item = parse_item
 
     def find_former_models(self) -> dict[str, str]:
-        """Return the embedders of those snapshots that differ in nothing else, by name of the snapshot."""
+        """Return the embedding models of the snapshots that only the model makes unusable, by name of the snapshot."""
         models: dict[str, str] = {}
         for path in self._folder.glob("*.index"):
             try:

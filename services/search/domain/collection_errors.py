@@ -139,7 +139,9 @@ class PageExpired(OutOfRange):
     reason = "PAGE_EXPIRED"
 
     def __init__(self) -> None:
-        super().__init__("the ranking of this page_token is gone and the index has changed since: begin a new search")
+        super().__init__(
+            "the ranking of this page_token is no longer cached and the index has changed: begin a new search"
+        )
 
 
 class BackendUnreachable(Unavailable):

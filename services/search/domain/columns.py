@@ -38,7 +38,7 @@ class Column:
         self._used = end
 
     def reserve(self, count: int) -> None:
-        """Allocate memory for so many further rows."""
+        """Allocate memory for `count` further rows."""
         if self._used + count > len(self._array):
             self._array = grow(self._array, self._used, self._used + count)
 

@@ -100,7 +100,7 @@ class HybridIndex(Generic[ItemT]):
             return self.view
 
     def build_neighbours(self) -> bool:
-        """Build, extend or rebuild the neighbour index if there are so many rows; return whether anything was built.
+        """Build, extend or rebuild the neighbour index if there are enough rows; return whether it was built.
 
         This takes seconds to minutes, and blocks neither readers nor writers.
         """

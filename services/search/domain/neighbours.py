@@ -26,7 +26,7 @@ class NeighbourIndex(Protocol):
         """Return the number of rows, from the first, that the index covers."""
 
     def is_outgrown_by(self, rows: int) -> bool:
-        """Return whether so many rows need an index that is trained again."""
+        """Return whether the number of rows requires that the index is trained again."""
 
     def select(self, mask: Mask | None) -> Any:
         """Return a selection for `search` of the rows that the mask admits; None admits every row."""
@@ -45,4 +45,4 @@ class NeighbourIndex(Protocol):
 
 
 BuildNeighbours = Callable[[Float32s, Int64s, int], NeighbourIndex]
-"""Builds an index of these rows of the unit vectors, which covers so many rows."""
+"""Builds an index of these rows of the unit vectors, which covers the first `covered` rows."""

@@ -46,7 +46,7 @@ class ChunkIndex(Protocol):
         """Save the state for the next run."""
 
     async def maintain(self) -> None:
-        """Save the state if that is due, and build what preselection needs."""
+        """Save the state if that is due, and build the neighbour index if preselection needs it."""
 
 
 class CollectionFollower:

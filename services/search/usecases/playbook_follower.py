@@ -177,7 +177,7 @@ class PlaybookFollower:
             await self._sleep(FEED_RETRIES.pause(failures, None, self._rng))
 
     async def build_neighbours(self) -> None:
-        """Build what preselection needs, if the index has become large enough."""
+        """Build the neighbour index if the index has become large enough for preselection."""
         if self._index is not None:
             await self._pool.run(self._index.build_neighbours)
 

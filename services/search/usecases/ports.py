@@ -89,7 +89,7 @@ class SearchIndex(Protocol[ItemT]):
         """
 
     def build_neighbours(self) -> bool:
-        """Build what queries over so many entries need; return whether anything was built."""
+        """Build the neighbour index if there are enough entries for it; return whether it was built."""
 
     def export_state(self) -> IndexState[ItemT]:
         """Return the newest state as plain arrays."""

@@ -31,7 +31,7 @@ class LangChainWriter:
         except TimeoutError:
             raise ModelCallFailed(f"{self._provider} API did not answer within {self._timeout_seconds:g} s") from None
         except Exception as error:
-            # The library's own text may repeat what was sent.
+            # The library's own text may repeat the request.
             raise ModelCallFailed(self._describe(error), self._key) from None
         text = read_text(message)
         if not text.strip():

@@ -1,4 +1,4 @@
-"""Strengths from comparisons: Bradley-Terry with terms for position and length of what was shown.
+"""Strengths from comparisons: Bradley-Terry with terms for the position and the length of the shown submissions.
 
     logit P(first is preferred) = strength(first) - strength(second) + position + length * ln(first / second length)
 

@@ -52,7 +52,7 @@ Check = Required | Reference | Count | ForbiddenWords | Expression
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: the code of its findings, whether they are errors, their text (empty: its own), what is checked."""
+    """One rule: the code of its findings, whether they are errors, their text (empty: built in), and the check."""
 
     code: str
     check: Check

@@ -38,7 +38,7 @@ class RoundRules:
         return None
 
     def decide_by_judgment(self, judgment: ImprovementJudgment, round_number: int) -> RoundDecision:
-        """Return the decision after a judged round; the last allowed round ends it whatever the judge decides."""
+        """Return the decision after a judged round; the last allowed round ends it regardless of the judge."""
         if round_number >= self.max_rounds:
             return RoundDecision(MAX_ROUNDS_REACHED, judgment.model_copy(update={"should_continue": False}))
         return RoundDecision("" if judgment.should_continue else NO_IMPROVEMENT_EXPECTED, judgment)

@@ -1,7 +1,7 @@
-"""The prompts of a run: the base prompt, what is appended to correct a report, and the one that repairs parts of it.
+"""The prompts of a run: the base prompt, the request to correct a report, and the prompt that repairs parts of it.
 
 Text from outside (dashboards, ids, titles, wishes, earlier answers) only ever appears as JSON on one line or inside a
-fence it cannot close, so that no input can change what the prompt asks for.
+fence it cannot close, so that no input can change the instructions of the prompt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model that gives prepared answers and keeps what it was asked."""
+"""A model that gives prepared answers and records its prompts."""
 
 from __future__ import annotations
 

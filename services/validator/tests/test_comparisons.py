@@ -93,7 +93,7 @@ def test_a_contestant_is_not_compared_with_itself() -> None:
 
 
 def biased_judge(rng: np.random.Generator, task_effect: float) -> tuple[dict[str, float], list[Comparison]]:
-    """8 teams, 12 prompts, every pair in both orders; a judge that likes what is first and what is long."""
+    """8 teams, 12 prompts, every pair in both orders; a judge that prefers first and long submissions."""
     strengths = rng.normal(size=8)
     strengths -= strengths.mean()
     usual_length = rng.normal(6.5, 0.3, size=8)

@@ -44,7 +44,7 @@ MODEL = "google-gla:gemini-2.5-flash"
 
 
 class ScriptedJudge:
-    """Answers with prepared fields; an exception is raised. Keeps what it was asked."""
+    """Answers with prepared fields; an exception is raised. Records the prompts."""
 
     def __init__(self, answers: Iterable[dict[str, Any] | Exception]) -> None:
         self._answers = iter(answers)

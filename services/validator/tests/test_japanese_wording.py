@@ -19,7 +19,7 @@ from services.validator.tests.samples import ADVISOR_SAMPLES, ORGANIZER_SAMPLES,
 LABELLED = [
     line.split("\t") for line in Path(__file__).with_name("wording.tsv").read_text(encoding="utf-8").splitlines()
 ]
-"""Kind, 1 for forbidden or 0, text; bench/validator publishes what both ways of looking make of it."""
+"""Kind, 1 for forbidden or 0, text; bench/validator publishes the results of both methods."""
 PHRASES = {"organizer": ORGANIZER_PHRASES, "advisor": ADVISOR_WORDS}
 
 TOKENIZER = SudachiTokenizer()

@@ -174,18 +174,18 @@ def test_an_expression_has_a_limit_of_steps(expression: str) -> None:
         kind(Expression(expression), limits=RuleLimits(steps=2000, seconds=60)), {"a": list(range(60))}
     )
     assert len(result.errors) == 1
-    assert "passed its limit of steps" in result.errors[0]
+    assert "exceeded its limit of steps" in result.errors[0]
 
 
 def test_an_expression_has_a_limit_of_time() -> None:
     result = validate_report(kind(Expression("true"), limits=RuleLimits(seconds=-1)), {})
-    assert any("passed its limit of time" in error for error in result.errors)
+    assert any("exceeded its limit of time" in error for error in result.errors)
 
 
 def test_an_expression_cannot_build_huge_values() -> None:
     doubling = " + ".join(["report.s"] * 30)
     result = validate_report(kind(Expression(f"size({doubling}) > 0")), {"s": "x" * 10_000})
-    assert "passed its limit of size" in result.errors[0]
+    assert "exceeded its limit of size" in result.errors[0]
 
 
 def test_expressions_see_nothing_but_their_variables() -> None:

@@ -1,4 +1,4 @@
-"""Prompts of runs in English; what the specification writes in Japanese is tested where it is used."""
+"""Prompts of runs in English; the Japanese texts of the specification are tested with their users."""
 
 from __future__ import annotations
 

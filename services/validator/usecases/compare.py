@@ -165,10 +165,10 @@ def _iterate_pairs(tasks: Sequence[ComparisonTask]) -> Iterator[_Pair]:
             yield _Pair(task, second, first)
 
 
-def _refuse_duplicates(what: str, ids: Sequence[str]) -> None:
+def _refuse_duplicates(noun: str, ids: Sequence[str]) -> None:
     duplicates = [name for name, count in Counter(ids).items() if count > 1]
     if duplicates:
-        raise ComparisonsInvalid(f"duplicate {what}: {', '.join(duplicates[:10])}")
+        raise ComparisonsInvalid(f"duplicate {noun}: {', '.join(duplicates[:10])}")
 
 
 def _build_prompt(pair: _Pair) -> str:

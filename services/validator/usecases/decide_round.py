@@ -1,4 +1,4 @@
-"""Decides whether a team goes on after a round."""
+"""Decides whether a team continues after a round."""
 
 from __future__ import annotations
 

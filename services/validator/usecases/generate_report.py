@@ -44,7 +44,7 @@ async def generate_report(
 ) -> ReportRun:
     """Run the loop of V-38 to V-45; offline it ends at once with `StopReason.MODEL_OFFLINE`.
 
-    Raises what `ReportModel.answer` raises for a model that cannot be asked.
+    Raises the errors of `ReportModel.answer` for a model that cannot be called.
     """
     try:
         return await _run_attempts(assignment, model, options, observer)

@@ -18,7 +18,7 @@ LISTED_NAMES = 20
 class Kinds:
     """The built-in kinds and the registered ones.
 
-    `compiled` raises KindInvalid. A definition is read anew for every use, because another process may have changed it,
+    `compiled` raises KindInvalid. A definition is read for every use, because another process may have changed it,
     but compiled only once.
     """
 

@@ -91,7 +91,7 @@ def messages_for(text: str = TASK) -> list[Any]:
 
 @retry(stop=stop_after_delay(30), wait=wait_fixed(0.1), retry=retry_if_exception_type(AssertionError), reraise=True)
 def _wait_for_outcomes(client: Client, dataset: str, *, sessions: int, without: int) -> None:
-    """Return when so many sessions have no outcome: the gateway delivers trajectories after `learn` has answered."""
+    """Wait until `without` sessions have no outcome: the gateway delivers trajectories after `learn` has answered."""
     status = client.evidence.get_trials(dataset=dataset)
     assert (status.sessions, status.sessions_without_outcome) == (sessions, without)
 

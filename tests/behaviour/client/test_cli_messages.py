@@ -1,4 +1,4 @@
-"""No command shows how hansei is programmed, whatever it is given.
+"""No command shows internals of Python for any wrong input.
 
 The command lines are derived from the commands themselves: each argument and each option, each kind of wrong value.
 """

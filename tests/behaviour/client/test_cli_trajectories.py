@@ -33,7 +33,7 @@ def archived_dataset(client: Client, dataset: str, tmp_path: Path) -> str:
             assert isinstance(record, TrajectoryRecord)
             learned = client.learn(record.trajectory, **record.learn_options)
             bullet_ids = [operation.bullet_id for operation in learned.curation.operations if operation.bullet_id]
-            # What the gateway delivers a moment later; storing is idempotent.
+            # The gateway delivers the trajectory a moment later; storing is idempotent.
             client.archive.store_trajectory(
                 dataset=dataset,
                 trajectory=record.trajectory,

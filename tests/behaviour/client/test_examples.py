@@ -37,7 +37,7 @@ def recorded_folder() -> Iterator[Path]:
 
 
 def outline(trajectory: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Return what a recording must repeat on any machine: the roles, the calls and their outcomes.
+    """Return the parts of a recording that are the same on any machine: the roles, the calls and their outcomes.
 
     A tool's first line is its outcome ("exit code 128", "HTTP 409 Conflict", the SQL error); the rest may differ in
     words from one version of a tool to the next.

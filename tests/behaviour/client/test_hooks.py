@@ -1,4 +1,4 @@
-"""A coding agent with hooks repeats no mistake: what its first session shows, its second one gets at the prompt."""
+"""A coding agent with hooks repeats no mistake: a lesson of its first session is added to a prompt of its second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No answer of the MCP server shows how hansei is programmed, whatever its tools are given."""
+"""No answer of the MCP server shows internals of Python for any wrong input."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class DatasetLockedError(errors.FailedPrecondition):
 
 
 class Playbooks:
-    """Answer what a test arranged, and store the requests."""
+    """Send the prepared responses, and store the requests."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []

@@ -1,4 +1,4 @@
-"""A deleted dataset: its contents are gone from every table and file, and its name begins anew. On both databases."""
+"""A deleted dataset: no table and no file has its contents, and its name can be used again. On both databases."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def follow(stub: Stub, head: int, *, snapshot: bool) -> list[str]:
 
 
 async def read_all(stub: Stub) -> None:
-    """Call every reading method, and compare what they say about the bullets."""
+    """Call every reading method, and compare the bullets in their responses."""
     bullets = await read_playbook(stub)
     summary = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="d", allow_missing=True))
     head = summary.dataset.revision
@@ -177,7 +177,7 @@ edits = st.lists(
     max_size=12,
 )
 writes = st.lists(st.one_of(edits, st.integers(0, 3)), min_size=1, max_size=5)
-"""Edits of one request, or a restoration of a revision so many before the newest."""
+"""Edits of one request, or a restoration of an earlier revision; `back` counts from the newest."""
 
 
 @settings(
@@ -202,7 +202,7 @@ async def test_after_any_accepted_writes_every_read_succeeds(
 
 
 async def restore(stub: Stub, back: int) -> None:
-    """Restore the revision that is so many before the newest."""
+    """Restore the revision that is this number of revisions before the newest."""
     summary = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="d", allow_missing=True))
     if head := summary.dataset.revision:
         revision = max(0, head - back)

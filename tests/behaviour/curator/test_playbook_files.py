@@ -1,4 +1,4 @@
-"""Playbooks as files over gRPC: what goes in comes out."""
+"""Playbooks as files over gRPC: an export equals its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive of trajectories against a running hansei: what is learned or reported is stored, whole and once."""
+"""The archive of trajectories against a running hansei: learned and reported trajectories are stored whole and once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of batches on a real DBOS: what it runs, hands over, leaves behind, and never says or sends."""
+"""The queue of batches on a real DBOS: runs, takeovers, remains, and the absence of output and network calls."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def open_queue(folder: Path, run: Run, executor: str = "one") -> AsyncIter
 
 
 class Runner:
-    """Notes what it runs, and how much at once; waits until it may go on."""
+    """Records the batches that it runs and their concurrency; waits until it may continue."""
 
     def __init__(self, *, free: bool = True) -> None:
         self.ran: list[Batch] = []

@@ -1,4 +1,4 @@
-"""Tenants of one hansei, over real sockets, gRPC and HTTP: what they may do, and what they cannot find out."""
+"""Tenants of one hansei, over real sockets, gRPC and HTTP: permitted calls, and facts that stay hidden."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def foreign_book(gate: Gate) -> str:
 
 
 def test_a_plan_of_a_tenant_uses_only_its_own_datasets(gate: Gate, book: str, foreign_book: str) -> None:
-    """Nothing is named: the planner takes what the tenant has, and leaves what others have."""
+    """The plan names no collection: the planner searches those of the tenant, and no others."""
     with gate.client("acme") as client:
         client.search(book, "commit", min_revision=client.playbooks.get(dataset=book).playbook.revision)
         made = client.planner.create_plan(query="How do I commit?").plan

@@ -149,7 +149,7 @@ def test_a_file_without_trajectories_is_refused_with_a_reason(client: httpx.Clie
 
 
 def test_the_lines_of_the_readme_work(stack: Stack, dataset: str) -> None:
-    """Word for word, but for the port; what never ends by itself is left after a while."""
+    """Run the lines of the README, with another port; endless streams are closed after a while."""
     lines = [line.command for line in all_lines(ROOT / "gateway/README.md") if line.command.startswith("curl ")]
     assert lines
     netloc = urlsplit(str(stack.client.base_url)).netloc

@@ -30,7 +30,7 @@ from tests.support.wrong_inputs import (
 SECONDS = 240
 STREAM_SECONDS = 1
 MOST_BODIES = 60
-"""Of a method, so many bodies are sent at most, evenly spread."""
+"""Maximum number of bodies for a method, evenly spread over all."""
 PARALLEL = 4
 BINDINGS = list_bindings(load_contract().methods())
 

@@ -1,4 +1,4 @@
-"""Schemathesis against the OpenAPI document: whatever is sent, the answer is one that the document tells of.
+"""Schemathesis against the OpenAPI document: every response to generated requests is documented.
 
 Bounded: few generated requests an operation, the same each time; with credentials asked for.
 """

@@ -63,7 +63,7 @@ def model() -> Iterator[OpenAIServer]:
 
 @dataclass(frozen=True)
 class Caller:
-    """The services of rounds at one address, and what the model was asked."""
+    """The services of rounds at one address, and the prompts of the model."""
 
     rounds: Any
     leaderboard: Any

@@ -54,7 +54,7 @@ StartProgram = Callable[[str, dict[str, str]], tuple[Process, Any]]
 
 @pytest.fixture
 def start_program(tmp_path: Path) -> StartProgram:
-    """Return a function that forks a program with an environment; it returns the process, and what it writes."""
+    """Return a function that forks a program with an environment; it returns the process and its output."""
 
     def start_program(program: str, environment: dict[str, str]) -> tuple[Process, Any]:
         (tmp_path / "program.py").write_text(program, encoding="utf-8")

@@ -59,7 +59,7 @@ def failing_resource(_data: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Run:
-    """Another run, and what its manager and its sleeping process are."""
+    """Another run, with its manager and its sleeping process."""
 
     process: subprocess.Popen[str]
     data: Path

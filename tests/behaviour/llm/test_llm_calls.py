@@ -1,4 +1,4 @@
-"""Model calls through langchain-openai against a real HTTP server: what arrives, what comes back, what goes wrong."""
+"""Model calls through langchain-openai against a real HTTP server: requests, replies and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's store on PostgreSQL: what holds on SQLite holds for replicas over one server."""
+"""The planner's store on PostgreSQL: replicas over one server behave as on SQLite."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def essence(state: ExecutionState) -> Any:
 
 @cache
 def run_uninterrupted(folder: Path, scenario: str) -> tuple[int, Any]:
-    """Points of a life that nobody ends, and what came of it."""
+    """Run an execution without a kill; return its number of points and its result."""
     folder.mkdir(parents=True)
     assert life(folder, scenario) == 0
 

@@ -1,4 +1,4 @@
-"""Issue: a replanned execution ends within its budget whatever the model answers.
+"""A replanned execution ends within its budget for every answer of the model.
 
 There are 10,000 generated cases at the full size. In each of them finished work is kept byte for byte, and
 nothing is called twice.

@@ -1,4 +1,4 @@
-"""Runs of other frameworks are learned as they lie on disk: `hansei learn FILE`, whatever wrote the file."""
+"""`hansei learn FILE` learns trajectory files of other frameworks unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/operations/backup.md, run against a hansei that learns, and a fresh one over what they kept."""
+"""The commands of docs/operations/backup.md, run against a hansei that learns, and on the restored data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = {"PLAYBOOK_DATA_DIR": "data/playbooks"}
 
 
 def commands(heading: str) -> tuple[str, str]:
-    """Of a section: what backs up, and what restores."""
+    """Return the backup commands and the restore commands of a section."""
     (section,) = (section for section in PAGE.split("\n## ") if section.startswith(heading))
     backup, restore = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     return backup, restore
@@ -56,7 +56,7 @@ def backed_up(system: systems.System, dataset: str, backup: Callable[[], None]) 
 
 
 def check(system: systems.System, dataset: str, before: list[str]) -> None:
-    """Each trajectory learned before the backup is there once; search finds it, and learning goes on."""
+    """Each trajectory learned before the backup is there once; search finds it, and learning continues."""
     with Client(system.address) as client, jobs_at(system.address) as jobs:
         sources = jobs.sources(dataset)
         assert set(before) <= set(sources)

@@ -25,7 +25,7 @@ def learning(dataset: str) -> gateway_service_pb2.LearnRequest:
 
 
 def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Path) -> None:
-    """The reflector's model call gets what is left of the caller's time, so it is over when the caller is."""
+    """The model call of the reflector gets the remaining time of the caller, so it ends no later than the caller."""
     request = learning("deadline")
     with OpenAIServer(otherwise=stall()) as model:
         environment = {"LLM_PROVIDER": "openai", "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model.base_url}

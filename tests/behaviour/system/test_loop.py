@@ -301,7 +301,7 @@ def test_a_file_that_is_no_trajectory_is_refused(call: Caller, dataset: str, con
 def test_ids_of_calls_do_not_change_the_lessons(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory, answers: str
 ) -> None:
-    """Its own id is made from what is in it, so that sending it again changes nothing."""
+    """A missing id is derived from the content, so that sending it again changes nothing."""
     with_ids = call.learn(commit_without_identity)
     assert with_ids.reflection.insights
     bare = reflector_service_pb2.ParsedTrajectory()

@@ -40,7 +40,7 @@ POLICY = {SERVICE: {"Greet": {"timeout_seconds": 5, "idempotency": "read", "retr
 
 
 def write_service(folder: Path) -> list[str]:
-    """Write what `make protos` writes for the service; return the files that it writes it from."""
+    """Write what `make protos` writes for the service; return its input files."""
     sources = {
         "protos/hansei/greeter/v1/greeter_service.proto": PROTO,
         "protos/hansei/greeter/v1/greeter_policy.json": json.dumps(POLICY),

@@ -1,4 +1,4 @@
-"""Databases of earlier releases: every service brings its own to the newest schema and keeps what is in it."""
+"""Databases of earlier releases: every service migrates its own to the newest schema and keeps the data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def migrate(engine: Engine, folder: Path, revision: str) -> None:
 
 
 def fill_tables(engine: Engine) -> Rows:
-    """Put rows into every table, whatever it is for, instead of those that are there."""
+    """Replace the rows of every table by test rows."""
     tables = _tables(engine)
     with engine.begin() as connection:
         for table in reversed(tables):
@@ -127,7 +127,7 @@ def test_every_earlier_schema_becomes_the_newest(create_database: Callable[[], s
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_a_migration_removes_nothing_that_older_replicas_use(tmp_path: Path, folder: Path) -> None:
-    """Tables stay, and columns; what is new may be left out when a row is written."""
+    """Tables and columns stay; new columns are optional when a row is written."""
     engine = create_database_engine(parse_location(str(tmp_path / "old.db")), "test", writes=True)
     previous: dict[str, dict[str, ReflectedColumn]] = {}
     for revision in revisions(folder):

@@ -64,7 +64,7 @@ def channel(system: systems.System) -> Iterator[grpc.Channel]:
 
 
 def go_through_the_loop(contract: Contract, channel: grpc.Channel) -> None:
-    """Learn from a run, find what was learned, answer with it, and read the playbook."""
+    """Learn a trajectory, search for its lesson, answer with it, and read the playbook."""
     dataset = f"upgrade-{uuid.uuid4().hex[:12]}"
     call, failed = contract.call, contract.message("reflector.v1.Trajectory")
     steps = [
@@ -154,7 +154,7 @@ def test_a_replica_over_a_newer_schema_does_not_serve_and_changes_nothing(tmp_pa
 
 
 def _schema_versions(folder: Path) -> list[tuple[Path, str, str]]:
-    """The tables that say which migrations a file has seen, and what they say."""
+    """Return the version tables of a file with their versions."""
     found = []
     for file in sorted([*folder.rglob("*.db"), *folder.rglob("*.sqlite*")]):
         with closing(sqlite3.connect(file)) as connection:

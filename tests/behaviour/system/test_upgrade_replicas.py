@@ -33,7 +33,7 @@ READY_SECONDS = 6.0
 """Seconds for which a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that
 could not connect try again within five (chassis/channels.py)."""
 PAUSE_SECONDS = campaign_size(0.1, 0.5)
-"""Between what one caller does and its next: without, callers take the processors from the replica that starts."""
+"""Pause between two calls of one caller; without it, callers take the processors from the starting replica."""
 TRIES = 20
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
 FUTURE = "from_the_future"

@@ -16,7 +16,7 @@ from libs.storage.timestamps import utc_now
 STATEMENT_SECONDS = 10.0
 READER_THREADS = 1
 LEFT_AFTER = timedelta(minutes=1)
-"""Time after which other replicas deliver what a replica has not delivered."""
+"""Time after which other replicas deliver the entries of a replica."""
 
 
 class OutboxRepository:

@@ -1,7 +1,7 @@
-"""Does what is served say how to avoid an error? It must hold the value or the call that worked afterwards.
+"""Measure how often the served text shows how to avoid an error: the value or the call that worked afterwards.
 
 Each operation's first failing call in a trajectory is a test, if a later call repaired it. The query has only what
-happened before. Simple memories of the same earlier trajectories are measured beside.
+happened before. Simple memories of the same earlier trajectories are measured for comparison.
 """
 
 from __future__ import annotations

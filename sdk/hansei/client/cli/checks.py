@@ -20,7 +20,7 @@ BUILT_IN = ("offline", "minilm", "hashing")
 
 
 def check_machine() -> Iterator[CheckResult]:
-    """Check what `hansei up` would use here: its settings, the key of its model, its folders and databases."""
+    """Check the environment of `hansei up`: its settings, the key of its model, its folders and databases."""
     try:
         classes = load_server().load_settings_classes()
     except ServerNotInstalledError as error:

@@ -42,6 +42,6 @@ def _confirm(client: Client, dataset: str) -> None:
     from hansei.client.cli.output import say
 
     bullets = client.playbooks.get_dataset(dataset=dataset).dataset.bullets
-    say(f"This erases the {bullets} bullets of {dataset} and their history. Type the name of the dataset to go on:")
+    say(f"This erases the {bullets} bullets of {dataset} and their history. Type the name of the dataset to continue:")
     if sys.stdin.readline().strip() != dataset:
         fail("nothing was deleted: the typed name is not the name of the dataset", Exit.FAILED)

@@ -94,7 +94,7 @@ def _collect_data_settings(directory: Path) -> dict[str, str]:
 
 
 def build_temp_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of an offline stack that stores everything in `directory`, whatever the environment is."""
+    """Return the settings of an offline stack that stores everything in `directory` and ignores the environment."""
     return {
         **_collect_data_settings(directory),
         "HANSEI_CURATOR_DATABASE_URL": "",

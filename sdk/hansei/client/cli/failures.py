@@ -41,7 +41,7 @@ def report_error(failure: Exception) -> Exit | None:
 
 
 def format_error_lines(error: HanseiError) -> list[str]:
-    """Return the lines for stderr: the message, the wrong fields, and what the user can do."""
+    """Return the lines for stderr: the message, the wrong fields, and the remedy."""
     lines = [f"Error: {error.message} [{error.reason}]"]
     lines += [f"  {violation.field}: {violation.description}" for violation in error.violations]
     if error.reason == PEER_UNAVAILABLE:

@@ -44,7 +44,7 @@ def backtest(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a target would have done in recorded runs: failing runs in which it fires, and false alarms.
+    """Test a target on recorded runs: show the failing runs in which it fires, and its false alarms.
 
     FILE has runs in any format of trajectories. No server is needed.
     """
@@ -81,7 +81,7 @@ def set_target(
         typer.Option(help="The mode of the guard, which is pinned: evidence does not change it.", show_default=False),
     ] = None,
     pin: Annotated[
-        bool | None, typer.Option("--pin/--no-pin", help="Keep the mode whatever the evidence says.")
+        bool | None, typer.Option("--pin/--no-pin", help="Keep the mode even if the evidence contradicts it.")
     ] = None,
     reason: Annotated[str, typer.Option(help="The reason, for the history.")] = "",
 ) -> object:

@@ -110,7 +110,7 @@ def show_hook_help(
 ) -> None:
     """Answer one hook of an agent: its input from stdin, its output to stdout. Agents run this command.
 
-    If the gateway does not respond within 0.2 seconds (HANSEI_HOOK_SECONDS), the agent goes on, and one line says so.
+    If the gateway does not respond within 0.2 seconds (HANSEI_HOOK_SECONDS), the agent continues, and one line says so.
     """
     from hansei.client.hooks.run import main
 

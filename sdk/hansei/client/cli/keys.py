@@ -80,5 +80,5 @@ def revoke(
 
 @command(commands, "access.format_audit_line", local=False, empty="There are no audit records.")
 def audit(client: Client, tenant: Tenant = "", limit: Limit = 20) -> object:
-    """List audit records, newest first: who changed what."""
+    """List audit records, newest first: the caller, the method and the result of each change."""
     return list(client.access.list_audit_records(tenant=tenant, page_size=limit).audit_records)

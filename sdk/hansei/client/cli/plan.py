@@ -284,7 +284,7 @@ def _read_plan(file: str) -> Plan:
 
 
 def _read_remaining_plan(plan: Plan, paused_step: int) -> Plan:
-    """Return the plan from the paused step on: what a new plan replaces. Without a paused step, the whole plan."""
+    """Return the part that a new plan replaces: from the paused step on, without a paused step the whole plan."""
     ids = [step.step_id for step in plan.steps]
     del plan.steps[: ids.index(paused_step) if paused_step in ids else 0]
     plan.ClearField("estimated_steps")

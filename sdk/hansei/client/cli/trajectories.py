@@ -145,7 +145,7 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="Delete all trajectories of the dataset.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation of --all.")] = False,
 ) -> object:
-    """Delete trajectories from the archive. What was learned from them stays; `hansei playbook` revokes it."""
+    """Delete trajectories from the archive. Their bullets stay; `hansei playbook revoke` removes those."""
     ids = trajectory_ids or []
     if bool(ids) == everything:
         fail("name trajectories, or use --all", Exit.USAGE)

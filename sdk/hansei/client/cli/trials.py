@@ -1,4 +1,4 @@
-"""`hansei trials …`, `effects` and `decisions`: measure what each bullet does."""
+"""`hansei trials …`, `effects` and `decisions`: measure the effect of each bullet."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def effects(
         Path | None, typer.Option(metavar="FILE", help="Also write a picture (.png, .svg, .pdf).", show_default=False)
     ] = None,
 ) -> object:
-    """Show what the playbook and each of its bullets do, by the outcomes of sessions with and without them."""
+    """Show the effects of the playbook and of its bullets: outcomes of sessions with and without them."""
     lift = client.evidence.get_lift(dataset=dataset)
     effects = list(iterate_items(client.evidence.get_effects, "effects", dataset=dataset, page_size=1000))
     if plot is not None:

@@ -27,7 +27,7 @@ QUIET_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class LearnTask:
-    """A session to learn from. `is_over` is False if it only stopped, and may go on."""
+    """A session to learn from. `is_over` is False if it stopped and may continue."""
 
     agent: str
     session: str

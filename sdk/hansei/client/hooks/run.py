@@ -1,6 +1,6 @@
 """`hansei hook AGENT`: read the input of a hook from stdin, write its output to stdout.
 
-Whatever happens, the agent goes on: the exit code is never 2, by which agents refuse what they were about to do.
+The agent always continues: the exit code is never 2, which makes agents cancel the current action.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _parse_arguments(arguments: list[str]) -> tuple[HookAgent, dict[str, str]]:
 
 
 def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[str, str], deadline: float) -> str:
-    """Return the output of the gateway, or of a session that goes on without it."""
+    """Return the output of the gateway, or the output for a session that continues without it."""
     mask = SecretMask(os.environ, ())
     event = {name: mask(document[name], name) for name in _FIELDS if name in document}
     url = f"{options['--url'].rstrip('/')}/v1/hooks/{agent.endpoint}?dataset={options['--dataset']}"

@@ -21,7 +21,7 @@ _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
 
 class UnreadableSettings(Exception):
-    """The settings file is not what the agent expects, so it was not changed; the message names file and rule."""
+    """The settings file has an unexpected form and was not changed; the message names file and rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _read_hooks(file: Path, settings: Mapping[str, Any]) -> dict[str, list[Any]]
 
 
 def _remove_own(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without the handlers of hansei, and without what they leave empty."""
+    """Return the settings without the handlers of hansei, and without the lists and objects that are empty then."""
     hooks = _read_hooks(file, settings)
     remaining: dict[str, Any] = {}
     for event, entries in hooks.items():

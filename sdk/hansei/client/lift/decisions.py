@@ -55,7 +55,7 @@ def build_tasks(world: MadeUpWorld, requests: Sequence[Request], seed: int) -> l
 
 
 def list_tools(world: MadeUpWorld) -> list[str]:
-    """Return the tools of a world with the names of their arguments, sorted: what an agent is told of them."""
+    """Return the tools of a world with the names of their arguments, sorted, as the prompt of the agent lists them."""
     calls = [call for convention in world.conventions for call in convention.calls]
     tools = {name: ", ".join(arguments) for name, arguments in [*calls, *world.lookups]}
     return [f"{name}({arguments})" for name, arguments in sorted(tools.items())] + [f"{FINISH}(id)"]

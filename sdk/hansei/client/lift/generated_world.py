@@ -1,6 +1,6 @@
 """Worlds that a seed generates: tools, words and conventions that no model can know, of ten families.
 
-The families cover what agents of real tools get wrong: units, spellings of ids, dates and names, codes, values that
+The families cover common mistakes with real tools: units, spellings of ids, dates and names, codes, values that
 another argument decides, options and names of programs, the fields of nested values, and calls before or after another.
 Each convention has a kind: the tool's error states it, the error is a bare code, or no error shows.
 """

@@ -1,4 +1,4 @@
-"""Memories for the same recorded trajectories: what hansei learns, and the simple memories that it must beat."""
+"""Memories for the same recorded trajectories: that of hansei, and simple memories for comparison."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class LetterScorer:
 
 @dataclass(slots=True)
 class CachedScorer:
-    """Keeps scores in a file of JSON lines, so that a measurement that was interrupted goes on where it ended."""
+    """Keeps scores in a file of JSON lines, so that an interrupted measurement can be continued."""
 
     scorer: Scorer
     file: Path

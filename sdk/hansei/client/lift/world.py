@@ -1,7 +1,7 @@
 """Made-up environments: tools whose conventions nobody can guess, and runs of an agent that does not know them.
 
 A run is simulated from a seed: the agent makes the calls of its task, breaks a convention with a fixed probability,
-repairs what fails as an agent would (it tries, rewords what does not matter, or gives up), and meets faults that teach
+repairs failures as an agent would (it tries, changes irrelevant arguments, or gives up), and meets faults that teach
 nothing. No rule of hansei knows these worlds.
 """
 
@@ -262,7 +262,7 @@ def fill_template(template: Mapping[str, str], values: Values, chance: random.Ra
 
 
 def _fill_text(template: str, values: Values, chance: random.Random) -> str:
-    """Return a JSON template with its values; `<a|b>` is one of the texts, drawn anew in each call."""
+    """Return a JSON template with its values; `<a|b>` is one of the texts, drawn in each call."""
     for name, value in values.items():
         template = template.replace(f"{{{name}}}", value)
     return re.sub(r"<([^>]*)>", lambda found: chance.choice(found[1].split("|")), template)

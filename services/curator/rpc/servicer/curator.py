@@ -33,7 +33,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
         self._size = size
 
     async def Curate(self, request: curator_pb.CurateRequest, context: Any) -> bytes:  # type: ignore[override]
-        """Commit what the playbook learns from one reflection; the response is sent as it is stored."""
+        """Curate one reflection and commit the edits. The stored bytes of the response are sent."""
         payload = encode_message(request)
 
         def encode(curation: Curation) -> bytes:

@@ -106,7 +106,7 @@ class PlaybookEdits:
             )
 
         response = await self._mutate(request, delete_dataset)
-        # After the commit: a repeated request completes what an interrupted one left.
+        # After the commit: a repeated request completes an interrupted deletion.
         await self._store.erase_deleted_rows()
         return response
 

@@ -57,7 +57,7 @@ class PlaybookFeed:
                 yield service_pb.WatchPlaybookResponse(progress=service_pb.Progress(revision=event.revision))
 
     async def _build_revision_message(self, revision: Revision, model_id: str) -> pb.Revision:
-        """Return the message of a revision, cached for all watchers, without what does not fit."""
+        """Return the message of a revision, cached for all watchers, without the parts that do not fit."""
         key = (revision.dataset, revision.number, model_id)
         message = self._messages.get(key)
         if revision.origin.kind is RevisionKind.DELETE:

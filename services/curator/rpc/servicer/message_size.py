@@ -1,4 +1,4 @@
-"""Keep messages below the size that gRPC transports: pages, and revisions without what does not fit."""
+"""Keep messages below the size that gRPC transports: pages, and revisions without the parts that do not fit."""
 
 from __future__ import annotations
 

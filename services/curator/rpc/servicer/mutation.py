@@ -1,4 +1,4 @@
-"""Run a mutation once per request_id, and store its encoded response with what it changed."""
+"""Run a mutation once per request_id, and store its encoded response in the same transaction."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def select_unpacked(connection: Connection, dataset_id: int, limit: int) -> list
 
 
 def select_small(connection: Connection, dataset_id: int, max_bytes: int) -> StoredPack | None:
-    """Return the last pack, if it has at most so many bytes before compression."""
+    """Return the last pack if it has at most `max_bytes` before compression."""
     columns = archive_pack.c
     query = select(archive_pack).where(columns.dataset_id == dataset_id, columns.is_stale.is_(False))
     row = connection.execute(query.order_by(columns.number.desc()).limit(1)).one_or_none()
@@ -43,7 +43,7 @@ def select_stale(connection: Connection, dataset_id: int) -> list[StoredPack]:
 
 
 def can_be_moved(connection: Connection, packs: Sequence[NewPack], replaced: Sequence[int]) -> bool:
-    """Return whether the members are what can be read of the packs `replaced`, and bodies of their own."""
+    """Return whether the members are exactly the readable bodies of the packs `replaced` and unpacked bodies."""
     moved = {member.number for pack in packs for member in pack.members}
     columns = archive_trajectory.c
     in_packs = select(columns.number).where(columns.pack_number.in_(replaced))

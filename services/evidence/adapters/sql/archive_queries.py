@@ -244,7 +244,7 @@ def to_trajectory(dataset: str, row: Row[Any]) -> ArchivedTrajectory:
 
 
 def dump_summary(summary: TrajectorySummary) -> str:
-    """Return a summary as compact JSON, without what is empty."""
+    """Return a summary as compact JSON, without empty fields."""
     values = {name: value for name, value in asdict(summary).items() if value not in (None, ())}
     if summary.errors:
         values["errors"] = [(error.operation, error.message, error.step) for error in summary.errors]

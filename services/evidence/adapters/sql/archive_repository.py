@@ -127,7 +127,7 @@ class ArchiveRepository:
         return await self._database.write(work, key=dataset)
 
     async def delete_archive(self, dataset: str, deleted_at: datetime | None = None) -> int:
-        """Delete what was learned for a dataset until `deleted_at`, by default now; return the number."""
+        """Delete the trajectories that a dataset learned until `deleted_at`, by default now; return the number."""
         now = self._clock()
         until = deleted_at or now
 
@@ -203,7 +203,7 @@ class ArchiveRepository:
         return await self._database.read(work)
 
     async def find_small_pack(self, dataset: str, max_bytes: int) -> StoredPack | None:
-        """Return the last pack, if it has at most so many bytes before compression."""
+        """Return the last pack if it has at most `max_bytes` before compression."""
 
         def work(connection: Connection) -> StoredPack | None:
             archive = queries.select_dataset(connection, dataset)

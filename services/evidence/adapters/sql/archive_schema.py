@@ -20,7 +20,7 @@ archive_dataset = Table(
     # Trajectories that can be read, and the bytes of their bodies.
     Column("trajectories", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    # What was learned until then is never stored any more.
+    # Trajectories that were learned until then are no longer stored.
     Column("deleted_at", Timestamp),
 )
 

@@ -42,7 +42,7 @@ class EvidenceRepository:
         self._clock = clock
 
     async def start(self, key: IdempotencyKey, dataset: str, policy: TrialPolicy) -> bool:
-        """Start or change trials; return whether measurements began anew. Raises RequestIdReused."""
+        """Start or change trials; return whether measurements restarted. Raises RequestIdReused."""
         now = self._clock()
 
         def start_once(connection: Connection) -> bytes:
@@ -88,7 +88,7 @@ class EvidenceRepository:
     async def serve(
         self, dataset: str, session_id: str, bullets: list[RankedBullet]
     ) -> tuple[str, dict[str, Exposure] | None]:
-        """Store what a session is served; return its serving id and the exposures by bullet id.
+        """Store the serving of a session; return its serving id and the exposures by bullet id.
 
         None instead of exposures: the session gets no playbook. An empty id: no trials are running.
         """
@@ -232,7 +232,7 @@ def _serve(
                 added.append(trials.expose(session_id, trial))
                 earlier[trial.id] = added[-1]
             served[bullet.bullet_id] = earlier[trial.id]
-    # What a session is served after its outcome was reported cannot have caused it.
+    # Bullets that are served after the report of the outcome cannot have caused it.
     if row is None or (added and row.outcome is None):
         queries.upsert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)
     if row is None:

@@ -27,7 +27,7 @@ WATCH_SECONDS = 0.5
 
 
 class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
-    """Serves bullets at random and measures what serving them changes."""
+    """Withholds bullets at random and measures their effects."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         )
 
     async def GetLift(self, request: pb.GetLiftRequest, context: Any) -> pb.GetLiftResponse:
-        """Return what the whole playbook is worth."""
+        """Return the effect of the whole playbook."""
         trials = await self._store.find_trials(request.dataset)
         if trials is None:
             return pb.GetLiftResponse(conclusion="Nothing is measured: this dataset never had trials.")

@@ -101,7 +101,7 @@ def _find_branch(leaf: _Line, by_uuid: dict[str, _Line]) -> list[_Line]:
 
 
 def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list[_Line]:
-    """Return the branch with what stands beside it: other blocks of its messages, and results of its calls.
+    """Return the branch with the lines beside it: other blocks of its messages, and results of its calls.
 
     A message with several calls is written as several lines, and only the result of one call continues the branch.
     """
@@ -188,7 +188,7 @@ def _get_message_id(line: _Line) -> str:
 
 
 def _put_exit_code_last(message: Record) -> Record:
-    """Return a message whose results begin with what the program wrote, and end with its exit code."""
+    """Return a message whose results begin with the output of the program and end with its exit code."""
     content = message.value.get("content")
     if not isinstance(content, list):
         return message

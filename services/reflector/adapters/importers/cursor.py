@@ -1,7 +1,7 @@
 """Reads transcripts of Cursor, `~/.cursor/projects/<project>/agent-transcripts/<id>.jsonl`: a message a line.
 
 The format is not documented; version 3 writes `role`, and `message.content` with texts and calls. Cursor writes no
-results of tools, so failures are known only from what the messages say. The outcome is the agent's own word.
+results of tools, so failures are known only from the texts of messages. The outcome is the agent's own word.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTraje
 
 
 def _unwrap_query(block: Record) -> dict[str, object]:
-    """Return a block with the words of the person, without what Cursor puts around them."""
+    """Return a block with the words of the person, without the tags that Cursor puts around them."""
     text = block.value.get("text")
     found = _QUERY.search(text) if isinstance(text, str) else None
     return {**block.value, "text": found[1]} if found else block.value

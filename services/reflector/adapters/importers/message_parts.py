@@ -39,7 +39,7 @@ def parse_json(value: Value) -> Value:
 
 
 def read_messages(value: Value, location: str, role: Role) -> list[Message]:
-    """Return the messages of what a model got or wrote: a list, one message, or a text of `role`.
+    """Return the messages of an input or output of a model: a list, one message, or a text of `role`.
 
     Raise MalformedTrajectory with message and field.
     """

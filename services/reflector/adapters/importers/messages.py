@@ -17,7 +17,7 @@ _ROLES: dict[str, Role] = {
 
 
 def read_steps(messages: list[Record]) -> tuple[Step, ...]:
-    """Return the steps of `messages`, with equal positions. Raise MalformedTrajectory with message and field."""
+    """Return one step for each message. Raise MalformedTrajectory, which names the message and the field."""
     return tuple(_read_step(index, message) for index, message in enumerate(messages))
 
 

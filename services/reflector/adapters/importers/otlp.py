@@ -87,7 +87,7 @@ def read_log_record(log: Record) -> Span | None:
 def _read_identity(span: Record, name: str) -> str:
     text = span.text(name)
     if not text:
-        raise span.error(name, "must name it")
+        raise span.error(name, "must not be empty")
     return text
 
 

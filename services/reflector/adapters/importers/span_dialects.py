@@ -117,7 +117,7 @@ def _build_message(message: Tree, texts: Sequence[Value], calls: Sequence[Tree])
 
 
 def _build_texts(question: str, answer: str) -> dict[str, Value]:
-    """Return the messages of an agent whose span has only what went in and what came out."""
+    """Return the messages of an agent whose span has only an input and an output."""
     return {
         name: [{"role": role, "parts": [{"type": "text", "content": text}]}]
         for name, role, text in ((_INPUT, "user", question), (_OUTPUT, "assistant", answer))

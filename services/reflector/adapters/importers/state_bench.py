@@ -1,7 +1,7 @@
 """Reads results of STATE-Bench: `conversation`, turns whose calls hold their results, and the scores beside it.
 
 Source of the format: https://github.com/microsoft/STATE-Bench, state_bench/schemas.py (Trajectory) and
-state_bench/orchestrator.py. The text of a turn is what the agent said after the calls of the turn, so it follows them.
+state_bench/orchestrator.py. The text of a turn is the agent's message after its calls, so it follows them.
 The outcome is `task_completion_pass` of a scored result, or `passed`; `error` of a run that stopped is a failure.
 """
 

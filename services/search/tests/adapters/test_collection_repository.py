@@ -1,4 +1,4 @@
-"""Collections in a SQLite file: what the file's own troubles mean."""
+"""Collections in a SQLite file: the errors for a damaged, full or read-only file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loops compute what their NumPy twins do."""
+"""The compiled loops compute the same as their NumPy twins."""
 
 from __future__ import annotations
 

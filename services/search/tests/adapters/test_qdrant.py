@@ -1,4 +1,4 @@
-"""Chunks in Qdrant's own engine: what happens while they are searched. What they find is in tests/behaviour."""
+"""Chunks in Qdrant's own engine: concurrent writes and searches. Results are tested in tests/behaviour."""
 
 from __future__ import annotations
 

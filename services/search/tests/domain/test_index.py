@@ -1,4 +1,4 @@
-"""The built-in engine answers what the reference engine does, after any changes."""
+"""The built-in engine and the reference engine give the same answers after any changes."""
 
 from __future__ import annotations
 

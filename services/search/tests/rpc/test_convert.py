@@ -1,4 +1,4 @@
-"""A response holds what was found."""
+"""A response holds the results."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Log:
 
 
 class Index:
-    """An index that records what is applied, and may begin with a saved state."""
+    """An index that records applied revisions, and may begin with a saved state."""
 
     def __init__(self, revision: int = 0, chunks: int = 0) -> None:
         self.revision = 0

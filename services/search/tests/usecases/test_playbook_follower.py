@@ -23,7 +23,7 @@ from services.search.usecases.search_playbook import SearchPlaybook
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Only a failing test waits as long as this allows: work in other threads takes what the machine gives it."""
+    """Only a failing test waits for this time: threads may be slow on a busy machine."""
     clock = asyncio.get_running_loop().time
     until = clock() + 20
     while clock() < until:

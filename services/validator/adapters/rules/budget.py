@@ -9,7 +9,7 @@ from services.validator.domain.kind_definition import RuleLimits
 
 
 class RuleTooExpensive(Exception):
-    """A rule passed its limit of steps, time or size."""
+    """A rule exceeded its limit of steps, time or size."""
 
 
 class RuleBudget:
@@ -34,7 +34,7 @@ class RuleBudget:
         if size > limit:
             self._exceed("size")
 
-    def _exceed(self, what: str) -> None:
+    def _exceed(self, limit_name: str) -> None:
         # The evaluating library may catch this exception; the budget therefore stays exceeded.
         self.spent = True
-        raise RuleTooExpensive(what)
+        raise RuleTooExpensive(limit_name)

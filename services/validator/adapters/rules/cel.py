@@ -71,10 +71,10 @@ class CelExpression:
         try:
             value = self._runner.evaluate_within(budget, variables)
         except RuleTooExpensive as error:
-            return f"passed its limit of {error}"
+            return f"exceeded its limit of {error}"
         except (CELEvalError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             if budget.spent:
-                return "passed its limit"
+                return "exceeded a limit of the evaluation"
             return f"cannot be evaluated: {shorten(str(error.args[0] if error.args else error))}"
         if isinstance(value, BoolType):
             return "" if value else "does not hold"

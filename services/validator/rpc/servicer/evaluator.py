@@ -49,7 +49,7 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
         )
 
     async def DecideRound(self, request: pb.DecideRoundRequest, context: Any) -> pb.DecideRoundResponse:
-        """Decide whether a team goes on after a round."""
+        """Decide whether a team continues after a round."""
         prompt = request.formatted_prompt if request.HasField("formatted_prompt") else None
         model = request.model if request.HasField("model") else None
         with collect_usage() as usage:

@@ -24,7 +24,7 @@ DEFAULT_PAGE_SIZE = 50
 
 
 class ValidatorServicer(rpc.ValidatorServiceServicer):
-    """Checks reports of any kind and generates them, correcting what is wrong."""
+    """Checks reports of any kind and generates them, correcting their errors."""
 
     def __init__(self, kinds: Kinds, validate: ValidateReport, runs: RunReports) -> None:
         self._kinds = kinds

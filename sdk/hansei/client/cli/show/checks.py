@@ -28,7 +28,7 @@ def build_document(result: CheckResult) -> dict[str, object]:
 
 
 def render_manifest(file: Path, content: Mapping[str, Any]) -> RenderableType:
-    """Show the files of a bundle, and what it leaves out."""
+    """Show the files of a bundle, and the parts that it omits."""
     lines = [Text.assemble("\nwrote ", (str(file), "bold"), ":")]
     lines += [Text(f"  {entry['file']}: {entry['what']}") for entry in content["files"]]
     lines += [Text("left out:")]

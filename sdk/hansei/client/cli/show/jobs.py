@@ -30,7 +30,7 @@ STATE_STYLE = {
 
 
 def render_line(job: bulk.Job, is_repeated: bool = False) -> Text:
-    """Show a job on one line: its progress, and its effect on the playbook; `is_repeated`: it did that before."""
+    """Show a job on one line: its progress, and its effect on the playbook. `is_repeated`: an earlier job did it."""
     learned = "already learned" if is_repeated else "learned"
     text = Text.assemble((job.job_id, ID), "  ", _render_state(job.state), f"  {job.learned} of {job.total} {learned}")
     if job.unchanged:

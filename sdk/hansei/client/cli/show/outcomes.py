@@ -30,7 +30,7 @@ from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.reflector.v1.trajectory_pb2 import Insight
 
 OFFLINE = "offline"
-NEEDS_MODEL = "learned by rules: from responses of tools and what several tasks show; a model is needed for more"
+NEEDS_MODEL = "learned by rules, from responses of tools and calls of several tasks; a model learns more"
 
 
 def render_outcome(outcome: LearnOutcome) -> RenderableType:

@@ -175,7 +175,7 @@ def render_thresholds(response: GetThresholdsResponse) -> Text:
 
 
 def _format_evidence(evidence: pb.ToolEvidence) -> str:
-    """Return what labels show about the results of a tool."""
+    """Describe the thresholds of a tool and the labels that prove them."""
     proven = "no threshold proven"
     if evidence.HasField("proven_threshold"):
         proven = f"proven above {evidence.proven_threshold:.2f}"

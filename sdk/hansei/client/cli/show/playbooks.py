@@ -154,7 +154,7 @@ def render_revocation(response: service.RevokeTrajectoryResponse, dry_run: bool)
 
 
 def render_edit_result(response: service.ApplyDeltasResponse, dataset: str) -> RenderableType:
-    """Show what became of one edit, with the id of the bullet."""
+    """Show the outcome of one edit, with the id of the bullet."""
     (operation,) = response.operations
     for change in response.pending:
         decision = f"hansei playbook review --dataset {dataset} --approve {change.id}"
@@ -167,7 +167,7 @@ def render_edit_result(response: service.ApplyDeltasResponse, dataset: str) -> R
 
 
 def render_deletion(response: service.DeleteDatasetResponse, dataset: str) -> RenderableType:
-    """Show what a deletion erased."""
+    """Show the numbers of items that a deletion erased."""
     return Text(f"{dataset} is deleted: {count_noun(response.bullets, 'bullet')} and the history are erased")
 
 

@@ -73,7 +73,7 @@ def status(trials: GetTrialsResponse) -> RenderableType:
 
 
 def effects(measured: Mapping[str, Any]) -> RenderableType:
-    """Show a table of the effects of the playbook and its bullets, and what cannot be concluded yet."""
+    """Show a table of the effects of the playbook and its bullets, and the questions that are still undecided."""
     trials, lift, bullets = measured["trials"], measured["lift"], measured["effects"]
     if not trials.HasField("policy"):
         return Text(NEVER_STARTED)

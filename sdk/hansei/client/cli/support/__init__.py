@@ -1,4 +1,4 @@
-"""The support bundle: one file with what a helper needs to know of a hansei, without secrets.
+"""The support bundle: one file with the facts for a support request, without secrets.
 
 The bundle consists of parts. A part that cannot be collected is left out, and the manifest names the reason: bundles
 are made when something is broken.

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
-# Its packages are installed in the environment of the peers.
-"""CPU of Guardrails for one report with the rules of the Organizer report. Runs in the environment of the peers."""
+# Its packages are installed in the environment of the baselines.
+"""CPU of Guardrails for one report with the rules of the Organizer report. Runs in the environment of the baselines."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KNOWN = frozenset(IDS)
 
 
 def _rule(name: str, holds: Any) -> Any:
-    class PeerRule(Validator):
+    class BaselineRule(Validator):
         def validate(self, value: Any, metadata: dict[str, Any]) -> Any:
             return PassResult() if holds(value) else FailResult(error_message=f"{value} breaks {name}")
 
-    return register_validator(name=f"hansei/{name}", data_type="all")(PeerRule)(on_fail="noop")
+    return register_validator(name=f"hansei/{name}", data_type="all")(BaselineRule)(on_fail="noop")
 
 
 fill_playbook = _rule("filled", lambda value: isinstance(value, str) and bool(value.strip()))
@@ -77,7 +77,7 @@ def main() -> None:
     good, bad = (json.dumps(value, ensure_ascii=False) for value in (report(), broken_report()))
     assert guard.parse(good, num_reasks=0).validation_passed
     outcome = guard.parse(bad, num_reasks=0)
-    assert not outcome.validation_passed, "the peer must find the fault"
+    assert not outcome.validation_passed, "the baseline must find the fault"
     rounds = int(sys.argv[1])
     began = time.process_time()
     for _ in range(rounds):

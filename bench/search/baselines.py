@@ -1,8 +1,7 @@
 """The ways people search by words and vectors together, behind one interface.
 
 Each answers a hybrid query in the way its own documentation shows, in this process and on one thread where it lets us
-choose. `add` makes one more document searchable before it returns. A peer whose package is not installed is reported as
-missing.
+choose. `add` makes one more document searchable before it returns. A baseline without its package is listed as missing.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class HanseiEngine:
 
 
 class FaissFlat:
-    """Not a peer but the floor: the bare scan of the same vectors."""
+    """Not a baseline but the floor: the bare scan of the same vectors."""
 
     def __init__(self, corpus: Corpus) -> None:
         import faiss
@@ -324,7 +323,7 @@ class SQLite:
 
 OURS = "hansei"
 
-PEERS: dict[str, tuple[tuple[str, ...], Callable[[Corpus], Engine]]] = {
+BASELINES: dict[str, tuple[tuple[str, ...], Callable[[Corpus], Engine]]] = {
     OURS: (("numba",), HanseiEngine),
     "FAISS flat alone (floor)": (("faiss",), FaissFlat),
     "rank_bm25 + FAISS": (("rank_bm25",), RankBM25),
@@ -339,9 +338,9 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[Corpus], Engine]]] = {
 
 def list_installed() -> dict[str, Callable[[Corpus], Engine]]:
     """Return the engines whose packages are installed."""
-    return {name: make for name, (packages, make) in PEERS.items() if all(map(find_spec, packages))}
+    return {name: make for name, (packages, make) in BASELINES.items() if all(map(find_spec, packages))}
 
 
 def list_missing() -> list[str]:
     """Return the engines whose packages are not installed."""
-    return [name for name in PEERS if name not in list_installed()]
+    return [name for name in BASELINES if name not in list_installed()]

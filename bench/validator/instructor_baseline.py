@@ -1,6 +1,6 @@
 # mypy: ignore-errors
-# Its packages are installed in the environment of the peers.
-"""Client CPU of Instructor for one report with one reask. Runs in the environment of the peers."""
+# Its packages are installed in the environment of the baselines.
+"""Client CPU of Instructor for one report with one reask. Runs in the environment of the baselines."""
 
 from __future__ import annotations
 
