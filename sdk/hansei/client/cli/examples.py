@@ -36,7 +36,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "hansei trajectories show git-push-forced --dataset devtools",
         "hansei trajectories show git-push-forced --dataset devtools --step 3",
     ),
-    "trajectories export": ("hansei trajectories export --dataset devtools --out failures.jsonl --status failure",),
+    "trajectories export": ("hansei trajectories export --dataset devtools --output failures.jsonl --status failure",),
     "trajectories delete": (
         "hansei trajectories delete git-push-forced --dataset devtools --yes",
         "hansei trajectories delete --all --dataset devtools --yes",
