@@ -36,7 +36,7 @@ def render_status(overview: Mapping[str, Any]) -> RenderableType:
 
 
 def _render_table(rows: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT)
     table.add_column("dataset", style=ID, overflow="fold")
     for title in ("bullets", "trajectories"):
         table.add_column(title, justify="right")
