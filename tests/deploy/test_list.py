@@ -147,7 +147,7 @@ def test_a_build_needs_no_buildkit_and_its_context_has_what_it_copies(name: str)
     permitted = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert "--mount" not in text
     copied = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for word in line.split()]
-    scripts = [word for word in re.findall(r"(?:source/)?(deploy/\w+\.py)", text)]
+    scripts = re.findall(r"(?:source/)?(deploy/\w+\.py)", text)
     files = {word for word in [*copied, *scripts] if word.startswith("deploy/")}
     assert {file.replace("[f]", "f") for file in files} <= permitted
     folders = {word.rstrip("/") for word in copied} - files - {"."}
