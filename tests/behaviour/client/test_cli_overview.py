@@ -80,6 +80,11 @@ class TestOpen:
 
     def test_open_starts_a_browser(self, hansei: Hansei, console_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         opened: list[str] = []
-        monkeypatch.setattr("webbrowser.open", lambda url: not opened.append(url))
+
+        def open_url(url: str) -> bool:
+            opened.append(url)
+            return True
+
+        monkeypatch.setattr("webbrowser.open", open_url)
         assert hansei("open", "--url", console_url).code == 0
         assert opened == [console_url]

@@ -76,4 +76,5 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """Return a decorator that registers a function as a command."""
-        return super().command(name, **({"cls": HelpCommand} | options))
+        options.setdefault("cls", HelpCommand)
+        return super().command(name, **options)
