@@ -1,4 +1,4 @@
-"""Settings and fixtures of every test, and the start and the end of what the processes of a test run share."""
+"""Settings and fixtures of every test, and the start and the end of the shared resources of a test run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _run = ExitStack()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Start the manager of what all processes of this run share; workers of pytest-xdist use that of their parent."""
+    """Start the manager of the shared resources of this run; workers of pytest-xdist use that of their parent."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
         _run.enter_context(run_manager(factory.getbasetemp()))
 
 
 def pytest_unconfigure() -> None:
-    """Close what all processes of this run share."""
+    """Close the shared resources of this run."""
     _run.close()
 
 

@@ -2,7 +2,7 @@
 
 `python -m bench.bulk` writes `bench/results/bulk.json` and the table in `bench/README.md`. Every service runs in one
 process; on PostgreSQL the curator's playbooks and the gateway's jobs are on one server. The job has one dataset, and
-200 lessons that its runs teach again and again. What matters is the ratio of the last tenth to the first.
+200 lessons that its runs teach again and again. The result is the ratio of the last tenth to the first.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def measure_job(engine: str, count: int, settings: dict[str, str]) -> dict[str, 
         job_id = str(uuid.uuid4())
         jobs.submit(dataset, [run(dataset, number, LESSONS) for number in range(count)], job_id)
         submitted = time.perf_counter() - began
-        seen = Seen(0, time.perf_counter(), cpu_seconds(pid))
+        seen = JobProgress(0, time.perf_counter(), cpu_seconds(pid))
         marks = [seen]
         for job in jobs.watch(job_id, TIMEOUT_SECONDS):
-            now = Seen(job.learned, time.perf_counter(), cpu_seconds(pid))
+            now = JobProgress(job.learned, time.perf_counter(), cpu_seconds(pid))
             while len(marks) <= PARTS and now.learned >= len(marks) * count // PARTS:
                 marks.append(interpolate(seen, now, len(marks) * count // PARTS))
             seen = now
@@ -95,7 +95,7 @@ def measure_job(engine: str, count: int, settings: dict[str, str]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobProgress:
     """One look at a job: how much was learned by when, and the CPU seconds of the process by then."""
 
     learned: int
@@ -110,11 +110,11 @@ def idle_cpu(pid: int) -> float:
     return (cpu_seconds(pid) - used) / (time.perf_counter() - began)
 
 
-def interpolate(before: Seen, after: Seen, learned: int) -> Seen:
-    """Return the interpolated state at the moment when so many were learned."""
+def interpolate(before: JobProgress, after: JobProgress, learned: int) -> JobProgress:
+    """Return the interpolated state at the time when `learned` trajectories were learned."""
     share = (learned - before.learned) / max(1, after.learned - before.learned)
     seconds = before.seconds + share * (after.seconds - before.seconds)
-    return Seen(learned, seconds, before.cpu + share * (after.cpu - before.cpu))
+    return JobProgress(learned, seconds, before.cpu + share * (after.cpu - before.cpu))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measured, measure
+from bench.load import Measurement, measure
 from bench.report import machine, write
 from chassis.tests import probe
 from tests.support import systems
@@ -74,7 +74,7 @@ def main(rounds: int = ROUNDS) -> None:
     write("chassis", {"machine": machine(), "rounds": rounds, "calls_a_round": CALLS, "rows": rows})
 
 
-Rounds = dict[tuple[str, int], list[Measured]]
+Rounds = dict[tuple[str, int], list[Measurement]]
 
 
 async def _measure(rounds: int) -> Rounds:

@@ -1,7 +1,7 @@
 """The figures of docs/operations/faults.md: `python -m bench.faults` breaks one thing after the other, and counts.
 
 The scenarios are the tests of `tests/resilience/test_faults_*.py` at their full size, the database away for 30 s; a
-scenario that loses what it acknowledged, or does not recover, fails the run. Takes a few minutes; some need root.
+scenario that loses acknowledged data, or does not recover, fails the run. Takes a few minutes; some need root.
 """
 
 from __future__ import annotations

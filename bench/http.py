@@ -1,4 +1,4 @@
-"""HTTP Search beside gRPC Search: the same queries, at the same gateway, in one run.
+"""Compare HTTP Search with gRPC Search: the same queries, at the same gateway, in one run.
 
 `python -m bench.http` writes `bench/results/http.json` and the table in `bench/README.md`. Both forms of hansei are
 measured: every service in one process, and one process each. The callers of HTTP keep their connections and do
@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measured, measure
+from bench.load import Measurement, measure
 from bench.loop import build_queries, fill_playbook, nth
 from bench.report import machine, write
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
@@ -41,7 +41,7 @@ def main() -> None:
     write("http", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
 
 
-def _pair(grpc_search: Measured, http_search: Measured) -> dict[str, float]:
+def _pair(grpc_search: Measurement, http_search: Measurement) -> dict[str, float]:
     return {
         "grpc_per_second": round(grpc_search.per_second, 1),
         "http_per_second": round(http_search.per_second, 1),
@@ -52,7 +52,7 @@ def _pair(grpc_search: Measured, http_search: Measured) -> dict[str, float]:
     }
 
 
-async def _measure(form: str) -> list[tuple[int, Measured, Measured]]:
+async def _measure(form: str) -> list[tuple[int, Measurement, Measurement]]:
     address = f"127.0.0.1:{systems.free_port()}"
     with tempfile.TemporaryDirectory() as folder:
         environment = {"HANSEI_HTTP_ADDRESS": address, "HANSEI_LOG_LEVEL": "WARNING"}
@@ -63,7 +63,7 @@ async def _measure(form: str) -> list[tuple[int, Measured, Measured]]:
 
 async def _measure_both(
     system: systems.System, channel: grpc.aio.Channel, address: str
-) -> list[tuple[int, Measured, Measured]]:
+) -> list[tuple[int, Measurement, Measurement]]:
     revision = await fill_playbook(channel, "bench-http", SIZE)
     queries = build_queries("bench-http", revision)
     stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)

@@ -13,7 +13,7 @@ _CPU_CLOCK_OF_A_PROCESS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """One method under one load. Rates per second, times in milliseconds; CPU is that of the serving process."""
 
     what: str
@@ -25,7 +25,7 @@ class Measured:
     cpu_ms: float
 
     def as_json(self) -> dict[str, object]:
-        """For a results file, rounded to what the clock can tell."""
+        """Return the values for a results file, rounded to the resolution of the clock."""
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
@@ -34,7 +34,7 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_A_PROCESS)
 
 
-async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measured:
+async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measurement:
     """`calls` calls by `callers` callers, after `warm_up` calls that do not count."""
     for number in range(warm_up):
         await call(number)
@@ -52,7 +52,7 @@ async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, 
     seconds = time.perf_counter() - began
     cpu = (cpu_seconds(pid) - used) / calls
     times.sort()
-    return Measured(
+    return Measurement(
         what,
         callers,
         calls,

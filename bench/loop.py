@@ -22,7 +22,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measured, measure
+from bench.load import Measurement, measure
 from bench.report import machine, write
 from chassis.tests import probe
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
@@ -73,8 +73,8 @@ def main() -> None:
     write("loop", {"machine": machine(), "rows": rows})
 
 
-async def _measure() -> list[Measured]:
-    found: list[Measured] = []
+async def _measure() -> list[Measurement]:
+    found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
         address, process = stack.enter_context(_echo_server(data))
@@ -121,7 +121,7 @@ def _model(data: Path) -> Iterator[str]:
         process.wait(30)
 
 
-async def _echo(address: str, pid: int) -> list[Measured]:
+async def _echo(address: str, pid: int) -> list[Measurement]:
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         stub: Any = probe.rpc.ProbeServiceStub(channel)
@@ -132,7 +132,7 @@ async def _echo(address: str, pid: int) -> list[Measured]:
         ]
 
 
-async def _search(system: systems.System) -> list[Measured]:
+async def _search(system: systems.System) -> list[Measurement]:
     found = []
     pid = system.processes["allinone"].pid
     async with grpc.aio.insecure_channel(system.address) as channel:
@@ -190,7 +190,7 @@ def build_queries(dataset: str, revision: int) -> list[search_service_pb2.Search
     ]
 
 
-async def _learn(system: systems.System) -> list[Measured]:
+async def _learn(system: systems.System) -> list[Measurement]:
     pid = system.processes["allinone"].pid
     async with grpc.aio.insecure_channel(system.address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)

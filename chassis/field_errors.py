@@ -62,7 +62,7 @@ def describe_rule(error: ErrorDetails) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """Return a rejected value, shortened; no form that only Python knows."""
+    """Return a rejected value for a message, shortened, in the words of JSON."""
     match value:
         case str():
             return repr(shorten(value))

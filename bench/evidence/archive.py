@@ -1,4 +1,4 @@
-"""Measure what the archive costs: `python -m bench.evidence.archive [FILE...]`.
+"""Measure the costs of the archive: `python -m bench.evidence.archive [FILE...]`.
 
 CPU that storing adds to a Learn and afterwards, bytes of the archive against the JSON of the trajectories, bytes of a
 serving. The trajectories are the recorded examples and those of the files, in any format that the reflector reads.
@@ -75,7 +75,7 @@ def read_trajectories(file: Path) -> Iterator[trajectory_pb2.Trajectory]:
 
 
 def join_steps(trajectories: Trajectories, count: int) -> Trajectories:
-    """Return trajectories of exactly so many steps, made of the steps of recorded ones."""
+    """Return trajectories of exactly `count` steps, joined from the steps of recorded ones."""
     steps = [step for trajectory in trajectories for step in trajectory.steps]
     joined = []
     for start in range(0, len(steps) - count, count // 3):

@@ -1,4 +1,4 @@
-"""Measure what serving costs: `python -m bench.evidence.serving`.
+"""Measure the costs of serving: `python -m bench.evidence.serving`.
 
 The time of `Recall` against that of `Search` over gRPC, in turns in one run, with 1,000 bullets; and the time of
 `GetEffects` after a million servings. Writes `archive.json` and the tables of the README.

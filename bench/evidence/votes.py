@@ -1,4 +1,4 @@
-"""Simulate ways to judge bullets while the difficulty of tasks drives both what is served and what fails.
+"""Simulate ways to judge bullets while difficult tasks are served more bullets and fail more often.
 
 Votes: the filter of search, (helpful + 1) / (helpful + harmful + 2) at least 0.3, where the outcome of each session is
 its vote on the bullets that it was served. Welch: an observational test of the sessions with a bullet against those
@@ -213,7 +213,7 @@ def simulate(world: ConfoundedWorld, rule: Votes | Welch | Trials, datasets: int
 
 
 def measure_rules(datasets: int) -> list[dict[str, Any]]:
-    """Return what each rule does with bullets that help, harm and change nothing."""
+    """Return the decisions of each rule about bullets that help, harm and change nothing."""
     rows = []
     for number, world in enumerate(WORLDS):
         shape = datasets, len(world.effects)

@@ -1,4 +1,4 @@
-"""Measure `CheckCall` beside the echo RPC: `python -m bench.guards.check_call`.
+"""Compare `CheckCall` with the echo RPC: `python -m bench.guards.check_call`.
 
 The dataset has 200 guards that hold for every tool, the session 200 earlier calls. Both RPCs are called in turn, so a
 busy machine slows both. Writes bench/results/check-call.json.

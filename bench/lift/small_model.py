@@ -5,7 +5,7 @@
 `hansei eval lift --seed 101`, with one more: the lessons that a stronger model wrote, which hansei learned with a
 model (`stronger_model.json` has the replies and says where they come from). Prompts and rules were developed with seed
 1; of seed 101 only training trajectories were read, for these lessons. CACHE keeps the scores of prompts, so that a
-measurement that was interrupted goes on.
+interrupted measurement can be continued.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def check_bullets(bullets: Sequence[str], lessons: Sequence[str]) -> None:
 
 
 def _build_answer(reply: dict[str, Any]) -> Answer:
-    """Return what the model says to the reflector, in each iteration, and to the curator."""
+    """Return the replies of the model to the reflector, in each iteration, and to the curator."""
 
     def answer(request: ModelRequest) -> WireResponse:
         is_curator = any(CURATOR in text for _, text in request.messages)

@@ -39,7 +39,7 @@ MARK = "<!-- table -->"
 Trace = NDArray[np.int64]
 
 
-class Guaranteed:
+class ProductGuarantee:
     """The product."""
 
     def __init__(self) -> None:
@@ -88,8 +88,8 @@ class PromiseRun:
 
 def decide_by_product(scenario: Scenario, stream: Stream, coins: Floats) -> Trace:
     """Return for each step whether it was asked, the position of the threshold then (-1: none), and the revocations."""
-    rules = [Guaranteed() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
-    due: dict[int, list[tuple[Guaranteed, int]]] = {}
+    rules = [ProductGuarantee() for _ in range(2 if scenario.rare and scenario.by_tool else 1)]
+    due: dict[int, list[tuple[ProductGuarantee, int]]] = {}
     trace = np.zeros((STEPS, 3), dtype=np.int64)
     scores, wrong, executions = stream.scores.tolist(), stream.wrong.tolist(), stream.executions.tolist()
     arrivals, chances = stream.arrivals.tolist(), coins.tolist()
@@ -145,7 +145,7 @@ def run(scenario: Scenario, rule: str, seed: int, errors: Floats) -> PromiseRun:
     if rule == "guaranteed":
         trace = decide_compiled(scenario, stream, coins)
         if seed < CHECKED and not np.array_equal(trace, decide_by_product(scenario, stream, coins)):
-            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops decide as the product does not")
+            raise AssertionError(f"{scenario.name}, seed {seed}: the compiled loops and the product decide differently")
     else:
         trace = decide_trivially(rule, stream, coins)
     is_asked, used, revocations = trace[:, 0] == 1, trace[:, 1], trace[:, 2]
@@ -191,7 +191,7 @@ def oracle(scenario: Scenario, errors: Floats) -> float:
 
 
 def find_provable(scenario: Scenario, errors: Floats) -> float:
-    """Return what is asked by the lowest candidate that any test can prove with the labels of half of the steps.
+    """Return the share of asked steps of the lowest candidate that any test can prove with labels of half of the steps.
 
     With all steps labelled, a test at level delta needs on average log(1 / delta) / KL(error, alpha) labels above the
     threshold (Wald); executions whose steps have the same result count once.

@@ -16,13 +16,13 @@ from bench.planner.world import World
 from services.planner.domain.plans import create_plan_id
 
 
-class Done(TypedDict):
+class FinishedSteps(TypedDict):
     """The steps that the nodes write."""
 
     done: Annotated[list[int], operator.add]
 
 
-class Asked(TypedDict, total=False):
+class QuestionState(TypedDict, total=False):
     """The state of an execution with a question."""
 
     hits: list[dict[str, Any]]
@@ -92,7 +92,7 @@ class LangGraph:
     def _compile_graph(self, needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[None]]) -> Any:
         from langgraph.graph import END, START, StateGraph
 
-        graph: Any = StateGraph(Done)
+        graph: Any = StateGraph(FinishedSteps)
         needed = {d for dependencies in needs.values() for d in dependencies}
         for step, before in needs.items():
             graph.add_node(f"s{step}", _node(step, work))
@@ -105,13 +105,13 @@ class LangGraph:
         from langgraph.graph import END, START, StateGraph
         from langgraph.types import interrupt
 
-        async def find(state: Asked) -> Asked:
+        async def find(state: QuestionState) -> QuestionState:
             return {"hits": HITS}
 
-        async def ask(state: Asked) -> Asked:
+        async def ask(state: QuestionState) -> QuestionState:
             return {"answer": str(interrupt("which?"))}
 
-        graph: Any = StateGraph(Asked)
+        graph: Any = StateGraph(QuestionState)
         graph.add_node("find", find)
         graph.add_node("ask", ask)
         graph.add_edge(START, "find")
@@ -129,7 +129,7 @@ def _thread(name: str, steps: int = 10) -> dict[str, Any]:
 
 
 def _node(step: int, work: Callable[[int], Awaitable[None]]) -> Any:
-    async def node(state: Done) -> dict[str, list[int]]:
+    async def node(state: FinishedSteps) -> dict[str, list[int]]:
         await work(step)
         return {"done": [step]}
 

@@ -12,7 +12,7 @@ from bench.planner.system import EFFECTS, HITS
 from bench.planner.world import World
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.answers import InterventionPolicy
-from services.planner.domain.events import Effect, Recorded
+from services.planner.domain.events import Effect, RecordedEvent
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, create_plan_id, utc_now
@@ -96,11 +96,11 @@ class _Executions(Executions):
 
     plans: dict[str, ExecutionPlan]
 
-    async def read_log(self, execution_id: str) -> Sequence[Recorded]:
+    async def read_log(self, execution_id: str) -> Sequence[RecordedEvent]:
         plan = self.plans.get(execution_id)
         if plan is None:
             return await super().read_log(execution_id)
-        return [Recorded(sequence=1, created_at=utc_now(), event=self._executor.make_started(plan))]
+        return [RecordedEvent(sequence=1, created_at=utc_now(), event=self._executor.make_started(plan))]
 
 
 class PlannerSystem:

@@ -1,4 +1,4 @@
-"""Offline Reflect and Learn as multiples of the echo RPC, and what a long run costs a step.
+"""Offline Reflect and Learn as multiples of the echo RPC, and the cost of a step of a long run.
 
 `python -m bench.reflect` serves the echo, a reflector, and everything in one process, each in a process of its own, and
 calls them in one run: `to_echo` is the median time of a call against that of an echo of 4 kB at one caller,
@@ -28,7 +28,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measured, measure
+from bench.load import Measurement, measure
 from bench.report import machine, write
 from chassis.tests import probe
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
@@ -94,7 +94,7 @@ def main() -> None:
     write("reflect-length", {"machine": machine(), "load_before": load, "rows": list(_lengths())})
 
 
-async def _measure_calls() -> list[Measured]:
+async def _measure_calls() -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
         quiet = {"HANSEI_LOG_LEVEL": "ERROR"}
@@ -122,7 +122,7 @@ def _process(module: str, data: Path) -> Iterator[tuple[str, int]]:
         process.wait(30)
 
 
-async def _echo(address: str, pid: int) -> Measured:
+async def _echo(address: str, pid: int) -> Measurement:
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         stub: Any = probe.rpc.ProbeServiceStub(channel)
@@ -130,7 +130,7 @@ async def _echo(address: str, pid: int) -> Measured:
         return await measure("echo", lambda _: stub.Echo(request), pid=pid, callers=1, calls=CALLS["echo"])
 
 
-async def _reflect(address: str, pid: int) -> Measured:
+async def _reflect(address: str, pid: int) -> Measurement:
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         stub: Any = reflector_service_pb2_grpc.ReflectorServiceStub(channel)
@@ -139,7 +139,7 @@ async def _reflect(address: str, pid: int) -> Measured:
         return await measure(what, lambda _: stub.Reflect(request), pid=pid, callers=1, calls=CALLS["reflect"])
 
 
-async def _learn(address: str, pid: int) -> Measured:
+async def _learn(address: str, pid: int) -> Measurement:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         run = build_recorded_trajectory(STEPS)

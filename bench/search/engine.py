@@ -1,4 +1,4 @@
-"""One hybrid query and one added document, in this engine and in what people use instead.
+"""One hybrid query and one added document, in this engine and in its baselines.
 
 `python -m bench.search.engine [documents ...]`: default 1000 10000 100000; rows of other sizes stay as they are.
 Everything runs in one process and thread, except baselines that start their own threads. Rounds of short batches

@@ -2,7 +2,7 @@
 
 `python -m bench.search.rpc`. Two search services, one exact and one that preselects, and the echo run in processes of
 their own; they take up snapshots made here, and follow no playbook. The vectors of queries are cached. Short rounds
-go back and forth between echo and search. CPU is that of the serving process, so what else the machine does changes it
+go back and forth between echo and search. CPU is that of the serving process, so other work of the machine changes it
 little. `floor_per_second` is what one processor would do; callers that wait for each other and threads that work
 side by side make of it less and more. So `rate_to_floor` compares calls a second with those of the echo in the same
 round, less what the scan would take of them.
@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import uvloop  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
-from bench.load import Measured, measure  # noqa: E402
+from bench.load import Measurement, measure  # noqa: E402
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, Corpus, create_corpus  # noqa: E402
 from bench.search.server import run_server, write_snapshot  # noqa: E402
@@ -84,12 +84,12 @@ async def _compare(
     search: Call, pid: int, echo: Call, echo_pid: int, callers: int, kernel: float | None
 ) -> dict[str, Any]:
     """Return medians over the rounds; times in microseconds. Without a `kernel` there is no floor."""
-    rounds: list[tuple[Measured, Measured]] = []
+    rounds: list[tuple[Measurement, Measurement]] = []
     for _ in range(ROUNDS):
         echoed = await measure("echo", echo, pid=echo_pid, callers=callers, calls=CALLS, warm_up=5)
         rounds.append((await measure("search", search, pid=pid, callers=callers, calls=CALLS, warm_up=5), echoed))
 
-    def median(value: Callable[[Measured, Measured], float]) -> float:
+    def median(value: Callable[[Measurement, Measurement], float]) -> float:
         return float(np.median([value(searched, echoed) for searched, echoed in rounds]))
 
     cpu, echo_cpu = (1000 * median(lambda s, e, at=at: (s, e)[at].cpu_ms) for at in (0, 1))  # type: ignore[misc]

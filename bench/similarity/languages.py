@@ -1,4 +1,4 @@
-"""Compute the mean vectors of languages for the model `multilingual`, and show what subtracting them changes.
+"""Compute the mean vectors of languages for the model `multilingual`, and show the effect of subtracting them.
 
 `python -m bench.similarity.languages` takes the means over the sentences of `parallel.yaml`, which mean the same in
 English and Japanese, writes them beside the model, and prints nDCG@10 of vectors alone on

@@ -1,1 +1,1 @@
-"""Measurements of the validator, beside its baselines."""
+"""Measurements of the validator and its baselines."""

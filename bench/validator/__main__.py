@@ -1,4 +1,4 @@
-"""Measures the validator beside Guardrails and Instructor in one run, and writes results.json and the README's tables.
+"""Compares the validator with Guardrails and Instructor in one run, and writes results.json and the README's tables.
 
 python -m venv build/baselines && build/baselines/bin/pip install -r bench/validator/baselines.txt
 python -m bench.validator --baselines build/baselines/bin/python

@@ -13,12 +13,12 @@ import pytest
 from chassis import Peers, Running, ServiceSettings, serve
 from chassis.tests.probe import Probe, policies, service, stub
 
-Serve = Callable[..., Awaitable["Served"]]
+Serve = Callable[..., Awaitable["ServedProbe"]]
 Connect = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedProbe:
     """A probe that is being served."""
 
     probe: Probe
@@ -52,11 +52,11 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 async def start_probe(stack: AsyncExitStack) -> Serve:
     """Serve a probe until the test ends: ``await start_probe(probe, max_concurrent_calls=1)``."""
 
-    async def start(probe: Probe | None = None, **settings: Any) -> Served:
+    async def start(probe: Probe | None = None, **settings: Any) -> ServedProbe:
         probe = probe or Probe()
         merged_settings = ServiceSettings(**{"lame_duck_seconds": 0, "drain_grace_seconds": 5} | settings)
         running = await stack.enter_async_context(serve(service(probe), settings=merged_settings))
-        return Served(probe, running)
+        return ServedProbe(probe, running)
 
     return start
 

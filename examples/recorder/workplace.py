@@ -23,7 +23,7 @@ OVERWRITTEN = re.compile(r"^.*(?:\r|\x1b\[K)(?!\n)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCommand:
     """A finished command: its exit code and its output, standard output and standard error together."""
 
     exit_code: int
@@ -65,7 +65,7 @@ class Workplace:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding=encoding)
 
-    def run(self, command: str, within: str = "") -> Finished:
+    def run(self, command: str, within: str = "") -> FinishedCommand:
         """Run a `git` or `python` command line (no shell) in `root/within`, by default the working directory."""
         words = shlex.split(command)
         if words[0] not in ("git", "python"):
@@ -82,7 +82,7 @@ class Workplace:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        return Finished(done.returncode, self._without_the_machine(done.stdout.decode(errors="replace")))
+        return FinishedCommand(done.returncode, self._without_the_machine(done.stdout.decode(errors="replace")))
 
     def setup(self, *commands: str, within: str = "") -> None:
         """Run commands that prepare a task. Raises RuntimeError with the output of a failed one."""

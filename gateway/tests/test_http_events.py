@@ -114,7 +114,7 @@ async def test_an_unexpected_failure_reveals_no_text() -> None:
     assert "secret" not in response.text
 
 
-class Endless(Peers):
+class EndlessFeedPeers(Peers):
     """A feed that tells one thing and then waits for ever."""
 
     def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
@@ -133,7 +133,7 @@ class Endless(Peers):
 
 
 async def test_an_endless_stream_ends_when_the_server_stops() -> None:
-    peers, progress = Endless(), CallsInProgress()
+    peers, progress = EndlessFeedPeers(), CallsInProgress()
     peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress) as client:
         watching = asyncio.create_task(client.get("/v1/playbooks/d/events"))
@@ -148,7 +148,7 @@ async def test_an_endless_stream_ends_when_the_server_stops() -> None:
 
 
 async def test_streams_have_a_limit_of_their_own_and_take_no_slots_of_requests() -> None:
-    peers, progress = Endless(), CallsInProgress()
+    peers, progress = EndlessFeedPeers(), CallsInProgress()
     peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress, limit=1) as client:
         watching = asyncio.create_task(client.get("/v1/playbooks/d/events"))

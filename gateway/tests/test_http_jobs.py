@@ -115,7 +115,7 @@ async def test_a_job_is_followed_until_it_has_ended() -> None:
     ],
 )
 async def test_a_job_belongs_to_its_creator_over_http_too(tmp_path: Path, verb: str, path: str) -> None:
-    """Somebody else's is answered like one that nobody made, and its service is not asked."""
+    """A job of another tenant gets the response for a missing job, and its service is not called."""
     created = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB))
     peers = Peers(answers={"SubmitTrajectories": [created]})
     change: dict[str, Any] = {} if verb == "GET" else {"json": {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c02"}}

@@ -15,7 +15,7 @@ SECRET = "postgresql://hansei:s3cret@db/"
 DASHBOARD: dict[str, Any] = {"trays": {"in_progress": []}}
 
 
-class Failing(Peers):
+class FailingPeers(Peers):
     """Every method, and the look at the services, fails with an error that nobody foresaw."""
 
     def get_function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
@@ -47,7 +47,7 @@ KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("request_", KINDS.values(), ids=KINDS)
 async def test_an_unexpected_error_reveals_no_text(request_: dict[str, Any]) -> None:  # G-25
-    async with client_of(Failing()) as client:
+    async with client_of(FailingPeers()) as client:
         response = await client.request(**request_)
     assert response.status_code == 500
     assert "the log has it under " in response.text

@@ -14,7 +14,7 @@ METHOD = pb.DESCRIPTOR.services_by_name["SearchService"].methods_by_name["Search
 ANSWER = pb.SearchResponse(revision=7, embedding_model="m")
 
 
-class Searching:
+class ScriptedServicer:
     """A servicer that returns the given responses."""
 
     def __init__(self, answer: pb.SearchResponse | bytes) -> None:
@@ -29,7 +29,7 @@ async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse
     def refuse_channel(name: str) -> Any:
         raise AssertionError(f"{name} is in this process")
 
-    own = {METHOD.containing_service.full_name: Searching(answer)}
+    own = {METHOD.containing_service.full_name: ScriptedServicer(answer)}
     call = ContractMethods(refuse_channel, load_contract(), own).get_function(METHOD)
     assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()
 

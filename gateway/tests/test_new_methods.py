@@ -114,7 +114,7 @@ class Greeter:
 
 
 @dataclass(frozen=True)
-class Front:
+class GreeterGateway:
     """A gateway before a greeter: a client of its HTTP, and where its gRPC is."""
 
     client: httpx.AsyncClient
@@ -122,7 +122,7 @@ class Front:
 
 
 @asynccontextmanager
-async def front(contract: Contract) -> AsyncIterator[Front]:
+async def front(contract: Contract) -> AsyncIterator[GreeterGateway]:
     backend = grpc.aio.server()
     backend.add_generic_rpc_handlers((Greeter(contract).handlers(),))
     port = backend.add_insecure_port("127.0.0.1:0")
@@ -143,7 +143,7 @@ async def front(contract: Contract) -> AsyncIterator[Front]:
             serve(service) as running,
             httpx.AsyncClient(transport=transport, base_url="http://gateway") as client,
         ):
-            yield Front(client, running.address)
+            yield GreeterGateway(client, running.address)
     finally:
         await peers.close()
         await backend.stop(0)

@@ -56,13 +56,15 @@ class RepairedFailure:
 
 
 def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
-    """Return the repairs of a run, in order of the failures; a target once."""
+    """Return the repairs of a run, in the order of the failures; each target occurs once."""
     history = _read_history(run)
     repairs: dict[str, RepairedFailure] = {}
     succeeded: set[str] = set()
     for position, (call, unseen) in enumerate(history):
         if call.error:
-            for repair in _find_repairs(call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded):
+            for repair in _find_call_repairs(
+                call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded
+            ):
                 repairs.setdefault(repair.target, repair)
         else:
             succeeded.add(call.request.tool)
@@ -113,7 +115,7 @@ def _read_history(run: RecordedRun) -> _History:
     ]
 
 
-def _find_repairs(
+def _find_call_repairs(
     call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
 ) -> Iterator[RepairedFailure]:
     tool = call.request.tool

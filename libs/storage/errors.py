@@ -78,7 +78,7 @@ def build_unavailable_error(store: str, state: str = "does not answer") -> Store
 
 
 def corrupt_error(store: str, detail: str) -> StoreCorrupt:
-    """Return the error of damaged data, with the way out."""
+    """Return the error for damaged data, with the remedy."""
     return StoreCorrupt(
         f"the {store} is damaged ({detail}); nothing was changed. Stop the service, keep a copy of the database, put"
         " back a backup, and start again",

@@ -57,7 +57,7 @@ class GroupCommitWriter:
         self._thread.start()
 
     async def run(self, work: Callable[[Connection], T], key: str, on_commit: Callable[[T], None] | None = None) -> T:
-        """Return the result of `work` once it is on disk; `on_commit` gets it on the caller's loop before that.
+        """Return the result of `work` once it is on disk; before, call `on_commit` with it on the caller's loop.
 
         A caller that is cancelled does not stop the commit, nor its `on_commit`.
         """

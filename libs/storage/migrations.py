@@ -86,5 +86,5 @@ def _apply_migrations(connection: Connection, migrations: Migrations) -> None:
             raise
         raise SchemaNewer(
             f"the schema of {display_name(connection.engine.url)} is newer than this version of hansei"
-            f" ({error.__cause__.argument}): start the newer version, or put back a backup from before the upgrade"
+            f" ({error.__cause__.argument}): start the newer version, or restore a backup from before the upgrade"
         ) from error

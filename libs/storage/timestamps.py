@@ -25,7 +25,7 @@ def from_microseconds(microseconds: int) -> datetime:
 
 
 def utc_now() -> datetime:
-    """Return the present time, aware, UTC."""
+    """Return the current time, aware, UTC."""
     return datetime.now(UTC)
 
 

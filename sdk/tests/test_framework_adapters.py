@@ -129,7 +129,7 @@ async def test_an_agent_of_openai_agents_uses_the_memory() -> None:
     text = ResponseOutputText(text="It is 0.5.", type="output_text", annotations=[])
     answer = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
 
-    class Scripted(Model):
+    class ScriptedModel(Model):
         replies = iter([call(0), call(2), answer])
 
         async def get_response(self, system_instructions: str | None, *arguments: Any, **options: Any) -> ModelResponse:
@@ -144,7 +144,7 @@ async def test_an_agent_of_openai_agents_uses_the_memory() -> None:
 
     memory = ScriptedMemory()
     tools = adapter.guard_tools(memory, [function_tool(invert)])
-    agent = Agent(name="Solver", instructions="Be brief.", model=Scripted(), tools=tools)
+    agent = Agent(name="Solver", instructions="Be brief.", model=ScriptedModel(), tools=tools)
     result = await Runner.run(agent, TASK, run_config=adapter.build_run_config(memory))
     adapter.report(memory, result, succeeded=True)
     assert instructions == [f"Be brief.\n\n{LESSON}"] * 3
@@ -161,7 +161,7 @@ def test_an_agent_of_smolagents_uses_the_memory() -> None:
 
     prompts: list[str] = []
 
-    class Scripted(Model):
+    class ScriptedModel(Model):
         replies = iter(["invert(0)", "print(invert(2))", "final_answer('It is 0.5.')"])
 
         def generate(self, messages: Any, **options: Any) -> ChatMessage:
@@ -180,7 +180,7 @@ def test_an_agent_of_smolagents_uses_the_memory() -> None:
 
     memory = ScriptedMemory()
     tools = adapter.guard_tools(memory, [invert])
-    agent = CodeAgent(tools=tools, model=Scripted(), instructions=memory.recall(TASK), verbosity_level=0)
+    agent = CodeAgent(tools=tools, model=ScriptedModel(), instructions=memory.recall(TASK), verbosity_level=0)
     assert agent.run(TASK) == "It is 0.5."
     adapter.report(memory, agent, succeeded=True)
     assert all(LESSON in prompt for prompt in prompts)

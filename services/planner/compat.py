@@ -10,7 +10,7 @@ from datetime import datetime
 
 from services.planner.domain import events
 from services.planner.domain.answers import interpret_response
-from services.planner.domain.events import Budget, Event, LogLine, Recorded
+from services.planner.domain.events import Budget, Event, LogLine, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionResponse
 from services.planner.domain.plans import ExecutionPlan, prepare_plan
@@ -24,7 +24,7 @@ _REPORTED_EVENTS = (
     events.StepSkipped,
     events.InterventionRequested,
     events.Replanned,
-    events.Finished,
+    events.ExecutionFinished,
 )
 
 
@@ -32,16 +32,16 @@ class MemoryLog:
     """A log that lasts as long as the process."""
 
     def __init__(self) -> None:
-        self.events: list[Recorded] = []
+        self.events: list[RecordedEvent] = []
 
     async def append(self, new_events: Sequence[tuple[Event, datetime]], after: int) -> None:
         """Append the events; there is no other writer."""
         for number, (event, time) in enumerate(new_events, start=after + 1):
-            self.events.append(Recorded(sequence=number, created_at=time, event=event))
+            self.events.append(RecordedEvent(sequence=number, created_at=time, event=event))
 
-    async def read(self) -> Sequence[Recorded]:
+    async def read(self) -> Sequence[RecordedEvent]:
         """Return the log; empty if the execution began from a state that the caller passed in."""
-        return self.events if self.events and isinstance(self.events[0].event, events.Started) else []
+        return self.events if self.events and isinstance(self.events[0].event, events.ExecutionStarted) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Everybody can use the console: with a screen reader, a keyboard, a phone, in the dark and in the light."""
+"""Accessibility of the console: screen reader, keyboard, phone, dark and light theme."""
 
 from __future__ import annotations
 

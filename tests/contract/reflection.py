@@ -34,7 +34,7 @@ def by_reflection(example: Example, address: str) -> str:
         raise AssertionError(f"{call.line}\n{error!r}") from error
 
 
-class _Served:
+class _ReflectedContract:
     """The contract as a server tells it, each file when it is first needed."""
 
     def __init__(self, address: str) -> None:
@@ -43,7 +43,7 @@ class _Served:
         self.pool = DescriptorPool(self.database)
 
 
-_served = cache(_Served)
+_served = cache(_ReflectedContract)
 
 
 def _answers(channel: grpc.Channel, method: MethodDescriptor, call: Call) -> Iterator[Message]:

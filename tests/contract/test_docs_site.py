@@ -30,7 +30,7 @@ cli(["build", "--strict", "--site-dir", sys.argv[1]])
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
-class Loaded(HTMLParser):
+class LoadedUrls(HTMLParser):
     """Collect the URLs that a browser fetches by itself when it shows a page."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def test_the_references_have_every_command_and_every_class(site: Path) -> None:
 def test_browsers_fetch_nothing_from_elsewhere(site: Path) -> None:
     for page in pages(site):
         text = page.read_text(encoding="utf-8")
-        loaded = Loaded()
+        loaded = LoadedUrls()
         loaded.feed(text)
         assert [url for url in loaded.urls if re.match(r"(https?:)?//", url)] == [], page
         policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)

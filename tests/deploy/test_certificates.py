@@ -55,12 +55,12 @@ class Authority(Shape):
     secretName: str  # noqa: N815
 
 
-class Nothing(Shape):
+class EmptySpec(Shape):
     pass
 
 
 class IssuerSpec(Shape):
-    selfSigned: Nothing | None = None  # noqa: N815
+    selfSigned: EmptySpec | None = None  # noqa: N815
     ca: Authority | None = None
 
 

@@ -1,4 +1,4 @@
-"""Between the gateway and the services: a peer that never answers, a cut, a slow line."""
+"""Faults of the network between gateway and services: a silent peer, a lost connection, a slow one."""
 
 from __future__ import annotations
 

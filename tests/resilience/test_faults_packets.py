@@ -30,7 +30,7 @@ TOO_LONG_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Apart:
+class RunningOverlay:
     """A running overlay `dev`, and the network it is on."""
 
     network: Network
@@ -44,7 +44,7 @@ class Apart:
 
 
 @pytest.fixture(scope="module")
-def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
+def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOverlay]:
     programs, manifests = binaries_or_skip(), load_manifests(OVERLAYS / "dev")
     port = SERVICES["reflector"]["listen"]
     with network(*SERVICES, "postgres", "envoy") as hosts:
@@ -59,18 +59,20 @@ def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
             postgres_server(programs, within, POSTGRES_PORT) as postgres,
             cluster(manifests, postgres, data, extra=extra, network=hosts) as running,
         ):
-            yield Apart(hosts, running, between)
+            yield RunningOverlay(hosts, running, between)
 
 
 @pytest.fixture(autouse=True)
-def repaired_network(separate_hosts: Apart) -> Iterator[None]:
+def repaired_network(separate_hosts: RunningOverlay) -> Iterator[None]:
     """Repair the network after each test."""
     yield
     separate_hosts.network.reconnect()
     separate_hosts.envoy.delay(0)
 
 
-async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered_from(separate_hosts: Apart) -> None:
+async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered_from(
+    separate_hosts: RunningOverlay,
+) -> None:
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("gateway", "curator")
         await wait_until(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
@@ -86,7 +88,9 @@ async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered
     check_ledger("packets dropped between gateway and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_dropped_packets_between_search_and_the_curator_are_recovered_from(separate_hosts: Apart) -> None:
+async def test_dropped_packets_between_search_and_the_curator_are_recovered_from(
+    separate_hosts: RunningOverlay,
+) -> None:
     """The feed is interrupted; learning continues (lessons are embedded), and search finds all afterwards."""
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("search", "curator")
@@ -104,7 +108,7 @@ async def test_dropped_packets_between_search_and_the_curator_are_recovered_from
     check_ledger("packets dropped between search and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_the_loss_of_a_tenth_of_all_packets_is_tolerated(separate_hosts: Apart) -> None:
+async def test_the_loss_of_a_tenth_of_all_packets_is_tolerated(separate_hosts: RunningOverlay) -> None:
     async with load(separate_hosts.address) as callers:
         separate_hosts.network.lose_packets(LOST_PERCENT)
         seconds = await wait_for_recovery(callers)
@@ -116,7 +120,7 @@ async def test_the_loss_of_a_tenth_of_all_packets_is_tolerated(separate_hosts: A
     check_ledger(f"{LOST_PERCENT} % of all packets lost", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_late_calls_of_one_service_are_tolerated(separate_hosts: Apart) -> None:
+async def test_late_calls_of_one_service_are_tolerated(separate_hosts: RunningOverlay) -> None:
     """A delay below the deadline fails no call; a longer one ends calls with DEADLINE_EXCEEDED."""
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         await asyncio.to_thread(separate_hosts.envoy.delay, DELAY_SECONDS)

@@ -30,7 +30,7 @@ NOBODY = "127.0.0.1:1"
 
 
 class Tools(tool_service_pb2_grpc.ToolServiceServicer):
-    """Somebody else's tool service."""
+    """A tool service outside of hansei."""
 
     def __init__(self) -> None:
         self.calls: list[tool_service_pb2.CallToolRequest] = []

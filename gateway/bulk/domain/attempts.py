@@ -22,7 +22,7 @@ class PendingTrajectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class TrajectoryCommit:
     """The commit of the curator for a trajectory."""
 
     edits: int
@@ -60,9 +60,9 @@ class Outage:
     began: float | None = None
     failures: int = 0
 
-    def tolerates(self, outcome: Learned | Failure, now: float, limit: float) -> bool:
+    def tolerates(self, outcome: TrajectoryCommit | Failure, now: float, limit: float) -> bool:
         """Count an outcome at a time; return whether it is an outage that has lasted less than `limit` seconds."""
-        if isinstance(outcome, Learned) or not outcome.is_outage:
+        if isinstance(outcome, TrajectoryCommit) or not outcome.is_outage:
             self.began, self.failures = None, 0
             return False
         self.began = now if self.began is None else self.began
@@ -78,9 +78,9 @@ class AttemptResult(StrEnum):
     DEAD = "dead"
 
 
-def classify_outcome(attempt: int, attempts: int | None, outcome: Learned | Failure) -> AttemptResult:
+def classify_outcome(attempt: int, attempts: int | None, outcome: TrajectoryCommit | Failure) -> AttemptResult:
     """Return the result of an attempt, counted from 1, of at most `attempts`."""
-    if isinstance(outcome, Learned):
+    if isinstance(outcome, TrajectoryCommit):
         return AttemptResult.LEARNED
     return (
         AttemptResult.FAILED

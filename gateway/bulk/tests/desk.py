@@ -30,7 +30,7 @@ Answer = gateway.LearnResponse | Exception
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = NOW

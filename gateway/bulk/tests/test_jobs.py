@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chassis.errors import InvalidArgument, RequestIdReused
 from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
 from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
-from gateway.bulk.domain.attempts import Learned
+from gateway.bulk.domain.attempts import TrajectoryCommit
 from gateway.bulk.domain.batches import MAX_BATCH, split_positions
 from gateway.bulk.domain.errors import JobNotFound, QueueFull
 from gateway.bulk.domain.job import JobState, JobTotals, NewJob, QueueCapacity
@@ -96,8 +96,8 @@ async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(desk: Des
     job_id, key = await desk.submit(3)
     await desk.cancel(job_id)
 
-    await desk.batches.save_learned(key, 1, Learned(1, 0, 4, changed=True))
-    await desk.batches.save_learned(key, 1, Learned(1, 0, 4, changed=True))
+    await desk.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
+    await desk.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
 
     job = await desk.jobs.find(job_id)
     assert (job.state, job.learned, job.dropped) == (JobState.CANCELLED, 1, 2)

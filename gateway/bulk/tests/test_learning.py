@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from chassis.errors import InvalidArgument, ResourceExhausted, Unavailable
 from gateway.bulk.adapters.metrics import BulkMetrics
 from gateway.bulk.adapters.sql.batch_repository import MAX_STARTS
-from gateway.bulk.domain.attempts import Failure, Learned
+from gateway.bulk.domain.attempts import Failure, TrajectoryCommit
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.domain.job import JobState
 from gateway.bulk.tests.desk import AT_ONCE, NOW, Answer, Book, Desk, learn_response
@@ -125,8 +125,8 @@ def test_nothing_stored_is_never_counted_as_learned(response: gateway.LearnRespo
 
 
 def test_an_outcome_shows_the_applied_edits() -> None:
-    assert summarize_response(learn_response(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
-    assert summarize_response(learn_response(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
+    assert summarize_response(learn_response(revision=7, edits=2, votes=3)) == TrajectoryCommit(2, 3, 7, changed=True)
+    assert summarize_response(learn_response(revision=7, edits=0)) == TrajectoryCommit(0, 0, 7, changed=False)
 
 
 async def test_a_trajectory_that_kills_its_process_becomes_a_dead_letter(desk: Desk) -> None:

@@ -20,9 +20,9 @@ from chassis.retry import RetryPolicy
 from gateway.bulk.domain.attempts import (
     AttemptResult,
     Failure,
-    Learned,
     Outage,
     PendingTrajectory,
+    TrajectoryCommit,
     classify_outcome,
 )
 from gateway.bulk.domain.batches import Batch, learn_request_id
@@ -98,7 +98,7 @@ class BatchLearner:
             is_tolerated = outage.tolerates(outcome, started_at, self._outage_seconds)
             result = classify_outcome(attempt, None if is_tolerated else self._policy.attempts, outcome)
             self._record_attempt(result, self._monotonic() - started_at)
-            if isinstance(outcome, Learned):
+            if isinstance(outcome, TrajectoryCommit):
                 return await self._retry(self._store.save_learned, key, position, outcome)
             if result is AttemptResult.DEAD:
                 return await self._retry(self._store.save_dead_letter, key, position, outcome)
@@ -106,7 +106,7 @@ class BatchLearner:
             failures = outage.failures if is_tolerated else attempt
             await self._pause(self._policy.pause(failures, outcome.retry_after, self._jitter))
 
-    async def _attempt_learn(self, request: gateway.LearnRequest) -> Learned | Failure:
+    async def _attempt_learn(self, request: gateway.LearnRequest) -> TrajectoryCommit | Failure:
         """Make one attempt. An attempt in progress is finished, also when the learner is stopped."""
         if self._stopping.is_set():
             raise Stopping
@@ -161,7 +161,7 @@ def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRe
     )
 
 
-def summarize_response(response: gateway.LearnResponse) -> Learned | Failure:
+def summarize_response(response: gateway.LearnResponse) -> TrajectoryCommit | Failure:
     """Return the outcome of a Learn response; without a saved curation it is a transient failure (G-43, G-45)."""
     if not response.HasField("curation"):
         message = "the reflection failed; nothing was learned"
@@ -171,4 +171,4 @@ def summarize_response(response: gateway.LearnResponse) -> Learned | Failure:
         return Failure("ABORTED", "NOT_SAVED", curation.error or "the curation was not saved", is_transient=True)
     edits = sum(operation.applied for operation in curation.operations)
     votes = sum(vote.applied for vote in curation.votes)
-    return Learned(edits, votes, curation.revision, changed=bool(edits or votes or curation.pending))
+    return TrajectoryCommit(edits, votes, curation.revision, changed=bool(edits or votes or curation.pending))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gateway.bulk.domain.attempts import Failure, Learned, PendingTrajectory
+from gateway.bulk.domain.attempts import Failure, PendingTrajectory, TrajectoryCommit
 from gateway.bulk.domain.batches import Batch
 from gateway.bulk.domain.job import DeadLetter, Job, JobTotals, NewJob
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -77,7 +77,7 @@ class ProgressStore(Protocol):
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
         """Return the pending trajectory at a position; None if it is no longer pending."""
 
-    async def save_learned(self, key: str, position: int, learned: Learned) -> None:
+    async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
         """Count a trajectory as learned, once."""
 
     async def save_failure(self, key: str, position: int, failure: Failure, attempts: int = 1) -> None:

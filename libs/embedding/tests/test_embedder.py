@@ -34,7 +34,7 @@ def create_store(database: Engine) -> TableStore:
     return TableStore(TABLE, run_in_transaction, run_in_transaction)
 
 
-class Counting:
+class CountingModel:
     trust, languages, thresholds = 1.0, Languages.SEVERAL, SimilarityThresholds(0.9, 0.5)
 
     def __init__(self, model_id: str = "counting") -> None:
@@ -47,35 +47,35 @@ class Counting:
 
 
 async def test_each_text_is_embedded_once_for_each_model(database: Engine) -> None:  # S-17
-    first = Counting()
+    first = CountingModel()
     embed = TextEmbedder(first, create_store(database))
     vectors = await embed.embed_documents(["aa", "b", "aa", ""])
     assert first.calls == [["aa", "b", ""]]
-    again = Counting()
+    again = CountingModel()
     repeated = await TextEmbedder(again, create_store(database)).embed_documents(["b", "", "aa", "new"])
     assert again.calls == [["new"]]
     assert repeated[:3].tolist() == vectors[[1, 3, 0]].tolist()
-    other = Counting("other")
+    other = CountingModel("other")
     await TextEmbedder(other, create_store(database)).embed_documents(["b"])
     assert other.calls == [["b"]]
 
 
 async def test_many_texts_are_embedded_in_one_call(database: Engine) -> None:
-    embed = TextEmbedder(Counting(), create_store(database))
+    embed = TextEmbedder(CountingModel(), create_store(database))
     texts = [f"text {i}" for i in range(1300)]
     assert (await embed.embed_documents(texts)).tolist() == (await embed.embed_documents(texts)).tolist()
 
 
 async def test_embeddings_of_queries_are_cached_in_memory_up_to_a_limit() -> None:
-    model = Counting()
+    model = CountingModel()
 
-    class Nothing:
+    class EmptyStore:
         async def get(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, Float32s]:
             raise AssertionError("queries are not stored")
 
         put = get
 
-    embed = TextEmbedder(model, Nothing(), capacity=2)  # type: ignore[arg-type]
+    embed = TextEmbedder(model, EmptyStore(), capacity=2)  # type: ignore[arg-type]
     await embed.embed_queries(["a", "b", "a"])
     await embed.embed_queries(["a", "c"])
     await embed.embed_queries(["a"])
@@ -87,7 +87,7 @@ async def test_a_broken_database_does_not_fail_an_embedding(tmp_path: Path, capl
     file = tmp_path / "vectors.db"
     file.write_bytes(b"this is not a database" * 100)
     database = create_engine(f"sqlite:///{file}")
-    vectors = await TextEmbedder(Counting(), create_store(database)).embed_documents(["text"])
+    vectors = await TextEmbedder(CountingModel(), create_store(database)).embed_documents(["text"])
     assert vectors.tolist() == [[pytest.approx(0.9997, abs=1e-4), pytest.approx(0.025, abs=1e-4)]]
     database.dispose()
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
@@ -104,7 +104,7 @@ async def test_a_broken_database_does_not_fail_an_embedding(tmp_path: Path, capl
     ids=["count", "nan", "infinite", "unequal"],
 )
 async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine, reply: Float32s) -> None:  # S-16
-    class Wrong(Counting):
+    class Wrong(CountingModel):
         async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
             return reply
 
@@ -114,7 +114,7 @@ async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine,
 
 
 async def test_the_table_holds_little_endian_float32_of_unit_length(database: Engine) -> None:
-    vectors = await TextEmbedder(Counting(), create_store(database)).embed_documents(["text"])
+    vectors = await TextEmbedder(CountingModel(), create_store(database)).embed_documents(["text"])
     with sqlite3.connect(database.url.database or "") as connection:
         (row,) = connection.execute("SELECT model, content_hash, vector FROM embeddings")
     connection.close()
@@ -123,7 +123,7 @@ async def test_the_table_holds_little_endian_float32_of_unit_length(database: En
 
 
 async def test_embeddings_that_are_not_persisted_are_cached_in_memory(database: Engine) -> None:
-    model = Counting()
+    model = CountingModel()
     embedder = TextEmbedder(model, create_store(database))
     await embedder.embed_documents(["lesson"], persist=False)
     assert list(await embedder.get_cached(["lesson", "unknown"])) == ["lesson"]
@@ -132,7 +132,7 @@ async def test_embeddings_that_are_not_persisted_are_cached_in_memory(database: 
 
 
 async def test_vectors_of_other_models_are_found_by_their_id(database: Engine) -> None:
-    await TextEmbedder(Counting("former"), create_store(database)).embed_documents(["text"])
-    embedder = TextEmbedder(Counting(), create_store(database))
+    await TextEmbedder(CountingModel("former"), create_store(database)).embed_documents(["text"])
+    embedder = TextEmbedder(CountingModel(), create_store(database))
     assert list(await embedder.get_cached(["text"], "former")) == ["text"]
     assert await embedder.get_cached(["text"]) == {}

@@ -148,7 +148,7 @@ def test_hashing_vectors_of_similar_spellings_are_near() -> None:
     assert query @ near > query @ far
 
 
-class Recording:
+class RecordingModel:
     model_id, trust, languages, dimension = "recording", 1.0, Languages.SEVERAL, 2
     thresholds = minilm.THRESHOLDS
     inline_characters = 0
@@ -164,7 +164,7 @@ class Recording:
 
 
 async def test_local_models_run_on_the_pool_in_batches_of_like_length() -> None:
-    model, pool = Recording(), CpuPool("embedding", workers=1)
+    model, pool = RecordingModel(), CpuPool("embedding", workers=1)
     texts = [chr(97 + i % 26) * (40 - i) for i in range(40)]
     try:
         vectors = await PooledModel(model, pool).embed(texts)

@@ -14,7 +14,7 @@ from libs.llm.attempts import Attempts, CallPolicy
 from libs.llm.failures import translate_failure
 
 
-class Lengths:
+class LengthModel:
     """Embeds a text as (its length, 1)."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Lengths:
         return [[float(len(text)), 1.0] for text in texts]
 
 
-class Fixed:
+class FixedReplyModel:
     """Gives the same answer to every request."""
 
     def __init__(self, answer: Any) -> None:
@@ -44,7 +44,7 @@ def client_of(model: Any, **options: Any) -> RemoteModel:
 
 @given(st.lists(st.text(max_size=5), max_size=20), st.integers(1, 7))
 async def test_vectors_have_the_order_of_the_texts_for_any_batches(texts: list[str], batch_size: int) -> None:
-    model = Lengths()
+    model = LengthModel()
     vectors = await client_of(model, batch_size=batch_size).embed(texts)
     assert vectors.dtype == np.float32
     assert [row[0] for row in vectors.tolist()] == [len(text or " ") for text in texts]
@@ -53,7 +53,7 @@ async def test_vectors_have_the_order_of_the_texts_for_any_batches(texts: list[s
 
 
 async def test_no_texts_need_no_call() -> None:
-    model = Lengths()
+    model = LengthModel()
     assert (await client_of(model, dimension=3).embed([])).shape == (0, 3)
     assert model.batches == []
 
@@ -75,7 +75,7 @@ async def test_no_texts_need_no_call() -> None:
     ],
 )
 async def test_a_reply_without_valid_vectors_is_refused(answer: Any, complaint: str) -> None:
-    client = client_of(Fixed(answer))
+    client = client_of(FixedReplyModel(answer))
     with pytest.raises(EmbeddingFailed, match=complaint):
         await client.embed(["a", "b"])
     assert client.dimension == 0
@@ -83,12 +83,12 @@ async def test_a_reply_without_valid_vectors_is_refused(answer: Any, complaint: 
 
 async def test_the_dimension_may_not_change() -> None:
     with pytest.raises(EmbeddingFailed, match="dimension 2, not 3"):
-        await client_of(Lengths(), dimension=3).embed(["a"])
-    client = client_of(Lengths())
+        await client_of(LengthModel(), dimension=3).embed(["a"])
+    client = client_of(LengthModel())
     await client.embed(["a"])
     assert client.dimension == 2
 
 
 async def test_a_failing_batch_fails_the_whole() -> None:
     with pytest.raises(EmbeddingFailed, match="cannot be reached"):
-        await client_of(Fixed(ConnectionResetError("reset")), batch_size=1).embed(["a", "b", "c"])
+        await client_of(FixedReplyModel(ConnectionResetError("reset")), batch_size=1).embed(["a", "b", "c"])

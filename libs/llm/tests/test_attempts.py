@@ -58,7 +58,7 @@ def attempts_with(
     )
 
 
-class Scripted:
+class ScriptedCall:
     """A call whose outcomes are listed."""
 
     def __init__(self, *outcomes: str | Exception) -> None:
@@ -73,7 +73,7 @@ class Scripted:
 
 async def test_a_call_that_works_is_made_once() -> None:
     time = Time()
-    assert await attempts_with(time).run(Scripted("a")) == ("a", 1)
+    assert await attempts_with(time).run(ScriptedCall("a")) == ("a", 1)
     assert time.pauses == []
 
 
@@ -81,7 +81,7 @@ async def test_pauses_double_up_to_the_longest() -> None:
     time = Time()
     policy = CallPolicy(RetryPolicy(attempts=5, first_pause=2.0, longest_pause=10.0))
     failures = [ModelUnavailable("down") for _ in range(4)]
-    assert await attempts_with(time, policy=policy).run(Scripted(*failures, "a")) == ("a", 5)
+    assert await attempts_with(time, policy=policy).run(ScriptedCall(*failures, "a")) == ("a", 5)
     assert time.pauses == [2.0, 4.0, 8.0, 10.0]
 
 
@@ -89,13 +89,13 @@ async def test_pauses_double_up_to_the_longest() -> None:
 def test_jitter_takes_any_part_of_a_pause(share: float, count: int) -> None:
     time = Time()
     calls = attempts_with(time, policy=CallPolicy(RetryPolicy(attempts=6, longest_pause=8)), rng=lambda: share)
-    asyncio.run(calls.run(Scripted(*[ModelUnavailable("down") for _ in range(count)], "a")))
+    asyncio.run(calls.run(ScriptedCall(*[ModelUnavailable("down") for _ in range(count)], "a")))
     assert time.pauses == [share * min(8.0, 2.0**number) for number in range(count)]
 
 
 async def test_the_last_failure_is_raised_after_the_last_retry() -> None:
     time = Time()
-    script = Scripted(ModelUnavailable("1"), ModelUnavailable("2"), ModelUnavailable("3"), "never")
+    script = ScriptedCall(ModelUnavailable("1"), ModelUnavailable("2"), ModelUnavailable("3"), "never")
     with pytest.raises(ModelUnavailable, match="3"):
         await attempts_with(time, policy=CallPolicy(RetryPolicy(attempts=3))).run(script)
     assert script.outcomes == ["never"]
@@ -104,21 +104,23 @@ async def test_the_last_failure_is_raised_after_the_last_retry() -> None:
 async def test_retry_after_is_waited_for() -> None:
     time = Time()
     calls = attempts_with(time, rng=lambda: 0.5)
-    assert await calls.run(Scripted(ModelRateLimited("429", retry_after=7), "a")) == ("a", 2)
+    assert await calls.run(ScriptedCall(ModelRateLimited("429", retry_after=7), "a")) == ("a", 2)
     assert time.pauses == [7.5]
 
 
 async def test_a_retry_after_beyond_the_longest_pause_is_returned() -> None:
     time = Time()
     with pytest.raises(ModelRateLimited) as caught:
-        await attempts_with(time).run(Scripted(ModelRateLimited("429", retry_after=31)))
+        await attempts_with(time).run(ScriptedCall(ModelRateLimited("429", retry_after=31)))
     assert (caught.value.retry_after, time.pauses) == (31, [])
 
 
 async def test_no_pause_ends_after_the_deadline_of_the_caller() -> None:
     time = Time()
     with pytest.raises(ModelUnavailable, match="second"):
-        await attempts_with(time, remaining=2.5).run(Scripted(ModelUnavailable("first"), ModelUnavailable("second")))
+        await attempts_with(time, remaining=2.5).run(
+            ScriptedCall(ModelUnavailable("first"), ModelUnavailable("second"))
+        )
     assert time.pauses == [1.0]
 
 
@@ -132,12 +134,12 @@ async def test_the_nearest_deadline_counts(
     retry = RetryPolicy(10, first_pause=4)
     calls = attempts_with(time, policy=CallPolicy(retry, call_seconds=policy), remaining=remaining)
     with pytest.raises(ModelUnavailable, match="down"):
-        await calls.run(Scripted(*[ModelUnavailable("down") for _ in range(9)]), timeout_seconds)
+        await calls.run(ScriptedCall(*[ModelUnavailable("down") for _ in range(9)]), timeout_seconds)
     assert time.pauses == [4.0]
 
 
 async def test_permanent_failures_are_not_retried() -> None:
-    script = Scripted(ModelRefusedCall("401"), "never")
+    script = ScriptedCall(ModelRefusedCall("401"), "never")
     with pytest.raises(ModelRefusedCall):
         await attempts_with(Time()).run(script)
     assert script.outcomes == ["never"]
@@ -145,7 +147,7 @@ async def test_permanent_failures_are_not_retried() -> None:
 
 async def test_other_exceptions_are_translated_and_their_text_does_not_follow() -> None:
     with pytest.raises(ModelReplyMalformed, match="translated: odd") as caught:
-        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(Scripted(LookupError("odd")))
+        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(ScriptedCall(LookupError("odd")))
     assert caught.value.__suppress_context__
 
 
@@ -155,7 +157,7 @@ async def test_no_time_left_is_a_deadline_exceeded() -> None:
 
 
 async def test_an_attempt_that_hangs_is_given_up_and_made_again() -> None:
-    calls: list[Callable[[], Awaitable[object]]] = [asyncio.Event().wait, Scripted("a")]
+    calls: list[Callable[[], Awaitable[object]]] = [asyncio.Event().wait, ScriptedCall("a")]
     impatient = attempts_with(Time(), policy=CallPolicy(attempt_seconds=0.0))
     assert await impatient.run(lambda: calls.pop(0)()) == ("a", 2)
 
@@ -168,7 +170,9 @@ async def test_a_model_that_always_hangs_is_unavailable() -> None:
 
 async def test_a_timeout_of_the_call_itself_is_a_failure_of_the_provider() -> None:
     with pytest.raises(ModelReplyMalformed, match="translated: theirs"):
-        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(Scripted(TimeoutError("theirs")))
+        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(
+            ScriptedCall(TimeoutError("theirs"))
+        )
 
 
 async def test_a_cancelled_caller_stops_everything() -> None:
@@ -178,7 +182,7 @@ async def test_a_cancelled_caller_stops_everything() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await calls.run(Scripted("a")) == ("a", 1)
+    assert await calls.run(ScriptedCall("a")) == ("a", 1)
 
 
 async def test_parallel_calls_are_limited() -> None:
@@ -211,8 +215,8 @@ async def test_a_pausing_call_leaves_its_slot_to_others() -> None:
 
     time.sleep = sleep  # type: ignore[method-assign]
     calls = attempts_with(time, concurrency=1)
-    slow = asyncio.create_task(calls.run(Scripted(ModelUnavailable("down"), "slow")))
+    slow = asyncio.create_task(calls.run(ScriptedCall(ModelUnavailable("down"), "slow")))
     await pausing.wait()
-    assert await calls.run(Scripted("quick")) == ("quick", 1)
+    assert await calls.run(ScriptedCall("quick")) == ("quick", 1)
     wake.set()
     assert await slow == ("slow", 2)

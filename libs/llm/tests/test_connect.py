@@ -48,7 +48,7 @@ def test_openai_and_azure_get_the_model_and_make_each_call_once() -> None:
     assert (embeddings.model, embeddings.max_retries, embeddings.check_embedding_ctx_length) == ("e", 0, False)
 
 
-class Recorded:
+class RecordedModel:
     """Stores the arguments of its constructor."""
 
     def __init__(self, **options: Any) -> None:
@@ -65,7 +65,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         module = ModuleType(name)
         for cls in classes:
-            setattr(module, cls, Recorded)
+            setattr(module, cls, RecordedModel)
         monkeypatch.setitem(sys.modules, name, module)
 
 
@@ -75,9 +75,9 @@ def test_other_providers_get_the_model_under_their_own_name() -> None:
     assert bedrock.options == {"model_id": "anthropic.claude", "region_name": "r", "max_retries": 0}  # G-03
     gemini: Any = create_chat_model("gemini", "g", api_key="k")
     assert gemini.options == {"model": "g", "api_key": "k", "max_retries": 0}
-    assert isinstance(create_chat_model("google-gla", "g"), Recorded)
-    assert isinstance(create_embedding_model("bedrock", "t"), Recorded)
-    assert isinstance(create_embedding_model("gemini", "t"), Recorded)
+    assert isinstance(create_chat_model("google-gla", "g"), RecordedModel)
+    assert isinstance(create_embedding_model("bedrock", "t"), RecordedModel)
+    assert isinstance(create_embedding_model("gemini", "t"), RecordedModel)
 
 
 @pytest.mark.parametrize(

@@ -124,12 +124,12 @@ async def test_a_team_that_is_not_ranked_has_no_position() -> None:  # B-18, B-5
 
 
 async def test_a_store_error_is_raised_unchanged() -> None:  # B-19
-    class Broken:
+    class BrokenStore:
         def get_leader_board_ranking(self, execution_id: str) -> None:
             raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
-        await builder().build_team_prompt(context(2, HISTORY, Broken()))
+        await builder().build_team_prompt(context(2, HISTORY, BrokenStore()))
 
 
 ANY = EvaluatorPromptContext(user_query="A", submission="B")

@@ -18,7 +18,7 @@ from libs.storage.migrations import Migrations
 from libs.storage.tests.tables import add_item, item_names
 
 
-class Gate:
+class BlockedWriter:
     """Keeps the writer busy with one unit, so that units of work that arrive meanwhile are committed together."""
 
     def __init__(self, database: Database) -> None:
@@ -57,7 +57,7 @@ async def test_waiting_units_are_committed_together_in_the_order_of_their_keys(d
 
         return insert_name
 
-    async with Gate(database):
+    async with BlockedWriter(database):
         commits = commits_of(database.write_engine)
         tasks = [asyncio.create_task(database.write(unit(name), name)) for name in ("c", "a", "b")]
     assert await asyncio.gather(*tasks) == [1, 1, 1]
@@ -73,7 +73,7 @@ async def test_a_unit_that_fails_takes_no_other_of_its_commit_with_it(database: 
         add_item(connection, "half")
         raise NotFound("nothing here")
 
-    async with Gate(database):
+    async with BlockedWriter(database):
         tasks = [
             asyncio.create_task(database.write(fail)),
             asyncio.create_task(database.write(lambda connection: add_item(connection, "there"))),
@@ -105,7 +105,7 @@ async def test_a_lost_connection_fails_all_of_a_commit_and_the_next_one_works(
     def kill_connection(connection: Connection) -> None:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
-    async with Gate(database):
+    async with BlockedWriter(database):
         tasks = [
             asyncio.create_task(database.write(lambda connection: add_item(connection, "first"), "a")),
             asyncio.create_task(database.write(kill_connection, "b")),
@@ -127,7 +127,7 @@ async def test_the_callback_runs_after_the_commit_on_the_callers_loop_also_for_o
         called.append((value, threading.current_thread()))
         reached.set()
 
-    async with Gate(database):
+    async with BlockedWriter(database):
         task = asyncio.create_task(database.write(lambda connection: add_item(connection, "a", 7), "", on_commit))
         await asyncio.sleep(0)
         task.cancel()
@@ -150,7 +150,7 @@ async def test_close_finishes_accepted_work_and_refuses_more(database_location: 
     with pytest.raises(StoreUnavailable, match=r"test store .* is closed"):
         await database.read(item_names)
     await database.open()
-    async with Gate(database):
+    async with BlockedWriter(database):
         tasks = [asyncio.create_task(database.write(partial(add_item, name=str(number)))) for number in range(100)]
         closing = asyncio.create_task(database.close())
     await closing

@@ -24,7 +24,7 @@ ORIGIN = Origin(RevisionKind.APPLY, "machine")
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedBullet:
     """A bullet as the sequential model knows it."""
 
     name: str
@@ -40,10 +40,10 @@ class Expected:
 class Model:
     """The sequential model: the list of bullets at every revision."""
 
-    states: list[list[Expected]] = field(default_factory=lambda: [[]])
+    states: list[list[ExpectedBullet]] = field(default_factory=lambda: [[]])
 
     @property
-    def now(self) -> list[Expected]:
+    def now(self) -> list[ExpectedBullet]:
         return self.states[-1]
 
     @property
@@ -97,14 +97,14 @@ class PlaybookMachine(RuleBasedStateMachine):
         item = DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning="")
         return self.apply(EditBatch(ORIGIN, [Proposal(item)], base_revision=base_revision))
 
-    def put(self, bullets: list[Expected]) -> None:
+    def put(self, bullets: list[ExpectedBullet]) -> None:
         self.model.states.append(bullets)
 
     @rule()
     def add(self) -> None:
         content = f"lesson {next(self.names)}"
         [operation] = self.edit("ADD", None, content, None).operations
-        self.put([*self.model.now, Expected(operation.bullet_id, content, self.model.revision + 1)])
+        self.put([*self.model.now, ExpectedBullet(operation.bullet_id, content, self.model.revision + 1)])
         assert operation.applied
 
     @precondition(lambda self: self.model.now)
@@ -154,7 +154,7 @@ class PlaybookMachine(RuleBasedStateMachine):
         )
 
     @staticmethod
-    def _update_bullet(now: Expected | None, then: Expected, stamp: int) -> int:
+    def _update_bullet(now: ExpectedBullet | None, then: ExpectedBullet, stamp: int) -> int:
         """A bullet that says the same before and after a restoration was not updated by it."""
         return now.updated if now and now.content == then.content else stamp
 

@@ -49,7 +49,7 @@ class NoSections:
 BY_WORDS = WordSource()
 
 
-class Scripted:
+class ScriptedCurator:
     """A curator that returns the given proposals, or raises the given error."""
 
     model = "scripted"
@@ -116,7 +116,7 @@ async def bullets(store: SqlPlaybookStore) -> list[Bullet]:
 
 
 async def with_one(store: SqlPlaybookStore) -> None:
-    agent = agent_of(Scripted(edits_of(delta("ADD", "one"))), store)
+    agent = agent_of(ScriptedCurator(edits_of(delta("ADD", "one"))), store)
     await agent.run(reflection(trajectory_id="run-0"), "d")
 
 
@@ -125,7 +125,7 @@ UNSAVED = "ADD: 0, UPDATE: 0, DELETE: 0"
 
 async def test_a_curation_is_reported_and_saved(store: SqlPlaybookStore) -> None:  # C-33 to C-36, C-60
     await with_one(store)
-    curator = Scripted(
+    curator = ScriptedCurator(
         edits_of(delta("ADD", "two"), delta("DELETE", bullet_id="nope"), delta("UPDATE", "1", "gene-00001"))
     )
     votes = [Evaluation("gene-00001", "helpful"), Evaluation("gene-00001", "helpful"), Evaluation("x", "harmful")]
@@ -143,7 +143,7 @@ async def test_a_curation_is_reported_and_saved(store: SqlPlaybookStore) -> None
 
 async def test_without_insights_no_model_is_called_and_votes_count(store: SqlPlaybookStore) -> None:  # C-37
     await with_one(store)
-    curator = Scripted()
+    curator = ScriptedCurator()
     empty = Reflection((), (Evaluation("gene-00001", "harmful"),), "run-1")
     curation = await agent_of(curator, store).run(empty, "d")
     assert (curator.requests, curation.result.deltas, curation.saved, curation.revision) == ([], [], True, 2)
@@ -154,7 +154,7 @@ async def test_without_insights_no_model_is_called_and_votes_count(store: SqlPla
 async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure: Exception) -> None:  # C-38, C-42, C-79
     await with_one(store)
     votes = [Evaluation("gene-00001", "helpful")]
-    agent = agent_of(Scripted(failure, edits_of(delta("ADD", "two"))), store)
+    agent = agent_of(ScriptedCurator(failure, edits_of(delta("ADD", "two"))), store)
     first = await agent.run_once(reflection(votes=votes), "d", KEY, encode)
     assert first == f"1 {UNSAVED}".encode()
     assert (await store.load("d")).revision == 1
@@ -164,7 +164,7 @@ async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure:
 
 
 async def test_an_unknown_error_is_reported_without_its_text(store: SqlPlaybookStore) -> None:
-    agent = agent_of(Scripted(RuntimeError("secret detail")), store)
+    agent = agent_of(ScriptedCurator(RuntimeError("secret detail")), store)
     curation = await agent.run(reflection(), "d")
     assert (curation.saved, curation.error) == (False, "curation failed: RuntimeError")
 
@@ -177,7 +177,7 @@ async def test_a_damaged_store_is_reported_and_not_changed(store: SqlPlaybookSto
     connection.close()
     fresh = SqlPlaybookStore(f"sqlite:///{store.name}")
     await fresh.open()
-    curator = Scripted()
+    curator = ScriptedCurator()
     curation = await agent_of(curator, fresh).run(reflection(), "d")
     await fresh.close()
     assert (curation.result.bullets_before, curation.result.bullets_after) == (0, 0)
@@ -191,7 +191,7 @@ async def test_a_failed_save_is_reported(store: SqlPlaybookStore) -> None:  # C-
     with connection:
         connection.execute("CREATE TRIGGER no BEFORE INSERT ON revision BEGIN SELECT RAISE(ABORT, 'no'); END")
     connection.close()
-    curation = await agent_of(Scripted(edits_of(delta("ADD", "two"))), store).run(reflection(), "d")
+    curation = await agent_of(ScriptedCurator(edits_of(delta("ADD", "two"))), store).run(reflection(), "d")
     assert (curation.saved, curation.result.bullets_before, curation.result.bullets_after) == (False, 1, 1)
     assert curation.error
     assert [bullet.content for bullet in await bullets(store)] == ["one"]
@@ -206,7 +206,7 @@ async def test_a_failed_commit_is_reported_in_the_response(store: SqlPlaybookSto
         raise error
 
     await with_one(store)
-    agent = agent_of(Scripted(*[edits_of(delta("ADD", "two"))] * 2), store)
+    agent = agent_of(ScriptedCurator(*[edits_of(delta("ADD", "two"))] * 2), store)
     event.listen(store.database.write_engine, "commit", raise_full)
     refused = json.loads(await agent.run_once(reflection(), "d", KEY, summary_of))
     event.remove(store.database.write_engine, "commit", raise_full)
@@ -223,11 +223,11 @@ def summary_of(curation: Curation) -> bytes:
 
 async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None:  # C-43
     with pytest.raises(InvalidDatasetName, match="Invalid dataset name: 'a b'"):
-        await agent_of(Scripted(), store).run(reflection(), "a b")
+        await agent_of(ScriptedCurator(), store).run(reflection(), "a b")
 
 
 async def test_a_repeated_request_calls_no_model_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
-    curator = Scripted(edits_of(delta("ADD", "one")))
+    curator = ScriptedCurator(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
     first = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
     again = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
@@ -246,7 +246,7 @@ async def test_a_prepared_request_is_looked_up_again_only_if_the_dataset_has_cha
         return await stored_response(key)
 
     store.stored_response = count_reads  # type: ignore[method-assign]
-    curator = Scripted(edits_of(delta("ADD", "one")))
+    curator = ScriptedCurator(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
     first = await agent.run_once(reflection(), "d", KEY, encode, prepared_revision=0)
     assert (looked_up, len(curator.requests)) == ([], 1)
@@ -259,18 +259,18 @@ async def test_a_prepared_request_is_looked_up_again_only_if_the_dataset_has_cha
 
 async def test_votes_of_a_trajectory_count_once_over_several_curations(store: SqlPlaybookStore) -> None:  # idea 2
     await with_one(store)
-    agent = agent_of(Scripted(), store)
+    agent = agent_of(ScriptedCurator(), store)
     for _ in range(3):
         await agent.run(Reflection((), (Evaluation("gene-00001", "helpful"),), "run-1"), "d")
     assert [bullet.helpful for bullet in await bullets(store)] == [1]
 
 
 async def meddle(store: SqlPlaybookStore, content: str) -> None:
-    agent = agent_of(Scripted(edits_of(delta("UPDATE", content, "gene-00001"))), store)
+    agent = agent_of(ScriptedCurator(edits_of(delta("UPDATE", content, "gene-00001"))), store)
     await agent.run(reflection(trajectory_id=f"meddler-{content}"), "d")
 
 
-class Meddled(Scripted):
+class CuratorWithConcurrentEdits(ScriptedCurator):
     """A curator during whose first answers someone else edits the bullet it wants to edit."""
 
     def __init__(self, store: SqlPlaybookStore, times: int) -> None:
@@ -293,7 +293,7 @@ class Meddled(Scripted):
 
 async def test_a_conflicting_delta_is_proposed_again(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
-    curator = Meddled(store, times=1)
+    curator = CuratorWithConcurrentEdits(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
     assert [snapshot.revision for snapshot in curator.requests] == [1, 2]
     assert [operation.applied for operation in curation.operations] == [True, True]
@@ -302,12 +302,12 @@ async def test_a_conflicting_delta_is_proposed_again(store: SqlPlaybookStore) ->
 
 async def test_the_last_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
-    curation = await agent_of(Meddled(store, times=ATTEMPTS), store).run(reflection(), "d")
+    curation = await agent_of(CuratorWithConcurrentEdits(store, times=ATTEMPTS), store).run(reflection(), "d")
     assert [operation.conflict is not None for operation in curation.operations] == [True, False]
     assert [bullet.content for bullet in await bullets(store)] == [f"theirs {ATTEMPTS}", "new"]
 
 
-class Interrupted(Scripted):
+class CuratorWithConcurrentLesson(ScriptedCurator):
     """A curator during whose first answer another trajectory adds a lesson."""
 
     def __init__(self, store: SqlPlaybookStore, theirs: str, *mine: str, signal: str = "reward") -> None:
@@ -325,7 +325,7 @@ class Interrupted(Scripted):
         self.requests.append(playbook)
         self.waiting.append(len(waiting))
         if len(self.requests) == 1:
-            other = agent_of(Scripted(edits_of(delta("ADD", self.theirs))), self.store)
+            other = agent_of(ScriptedCurator(edits_of(delta("ADD", self.theirs))), self.store)
             await other.run(_reflection_of("other", self.signal), "d")
         return edits_of(delta("ADD", self.mine.pop(0)))
 
@@ -340,28 +340,28 @@ FAR = "Retry a 429 after its Retry-After"
 
 
 async def test_proposals_are_made_again_when_something_near_them_was_added(store: SqlPlaybookStore) -> None:
-    curator = Interrupted(store, NEAR, NEAR_TOO, FAR)
+    curator = CuratorWithConcurrentLesson(store, NEAR, NEAR_TOO, FAR)
     await agent_of(curator, store).run(_reflection_of("mine", "reward"), "d")
     assert [snapshot.revision for snapshot in curator.requests] == [0, 1]
     assert [bullet.content for bullet in await bullets(store)] == [NEAR, FAR]
 
 
 async def test_proposals_stand_when_something_else_was_added(store: SqlPlaybookStore) -> None:
-    curator = Interrupted(store, FAR, NEAR_TOO)
+    curator = CuratorWithConcurrentLesson(store, FAR, NEAR_TOO)
     await agent_of(curator, store).run(_reflection_of("mine", "reward"), "d")
     assert len(curator.requests) == 1
     assert [bullet.content for bullet in await bullets(store)] == [FAR, NEAR_TOO]
 
 
 async def test_a_new_pending_lesson_counts_as_a_neighbour(store: SqlPlaybookStore) -> None:
-    curator = Interrupted(store, NEAR, NEAR_TOO, FAR, signal=SELF_REPORT)
+    curator = CuratorWithConcurrentLesson(store, NEAR, NEAR_TOO, FAR, signal=SELF_REPORT)
     await agent_of(curator, store).run(_reflection_of("mine", SELF_REPORT), "d")
     assert curator.waiting == [0, 1]
 
 
 async def test_a_served_bullet_is_not_learned_from_its_trajectory(store: SqlPlaybookStore) -> None:
     await with_one(store)
-    agent = agent_of(Scripted(edits_of(delta("ADD", "one"))), store)
+    agent = agent_of(ScriptedCurator(edits_of(delta("ADD", "one"))), store)
     curation = await agent.run(reflection(served=frozenset({"gene-00001"})), "d")
     assert curation.operations[0].skipped_reason == "this lesson was served to the trajectory: gene-00001"
     assert (await bullets(store))[0].sources == ()
@@ -370,7 +370,7 @@ async def test_a_served_bullet_is_not_learned_from_its_trajectory(store: SqlPlay
 async def test_a_served_bullet_is_not_learned_in_other_words(store: SqlPlaybookStore) -> None:
     served_bullet = "Check the refund policy of the airline before cancelling a reservation"
     echo = "Before cancelling a reservation, check the airline's refund policy"
-    agent = agent_of(Scripted(*(edits_of(delta("ADD", text)) for text in (served_bullet, echo, echo))), store)
+    agent = agent_of(ScriptedCurator(*(edits_of(delta("ADD", text)) for text in (served_bullet, echo, echo))), store)
     await agent.run(reflection(), "d")
     served = await agent.run(reflection(trajectory_id="b", served=frozenset({"gene-00001", "gone"})), "d")
     other = await agent.run(reflection(trajectory_id="c"), "d")

@@ -86,14 +86,14 @@ async def test_a_write_waits_half_of_its_callers_time_at_most() -> None:
 
 
 async def test_vectors_made_before_the_model_failed_are_stored() -> None:
-    class Failing(Model):
+    class FailingModel(Model):
         async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
             vectors = await super().embed(texts, queries=queries)
             self.error = EmbeddingFailed("no more") if len(self.embedded) == 1 else None
             return vectors
 
     texts = [f"text {number}" for number in range(2 * BATCH)]
-    embed = EmbedNewTexts(TextEmbedder(Failing()))
+    embed = EmbedNewTexts(TextEmbedder(FailingModel()))
     assert set((await embed(texts)).vectors) == {hash_content(text) for text in texts[:BATCH]}
 
 
@@ -114,7 +114,7 @@ def proposal(
     return Proposal(delta, wait_reason=wait_reason, decline_reason=decline_reason, confirmed_id=confirmed_id)
 
 
-class Proposing:
+class ScriptedCurator:
     """A curator that returns the given proposals."""
 
     model = "m"
@@ -149,7 +149,7 @@ async def test_texts_of_a_model_are_embedded_before_the_commit_and_stored_with_i
         embedded.append((list(texts), (await store.load("d")).revision))
         return await embed(embedded[-1][0])
 
-    curator = Proposing(proposal("ADD", "worded"), proposal("DELETE", ""))
+    curator = ScriptedCurator(proposal("ADD", "worded"), proposal("DELETE", ""))
     agent = CuratorAgent(curator, store, NoSections(), WordSource(), embed_new_texts)
     lesson = Lesson("r", "e", "c", "a", "a lesson")
     assert (await agent.run(Reflection((lesson,), trajectory_id="run"), "d")).revision == 1

@@ -24,7 +24,7 @@ from services.curator.usecases.watch import Progress, Watch
 ORIGIN = Origin(RevisionKind.APPLY, "tester")
 
 
-class Counted(SqlPlaybookStore):
+class CountingStore(SqlPlaybookStore):
     """A store that counts how often the log is read."""
 
     reads = 0
@@ -37,7 +37,7 @@ class Counted(SqlPlaybookStore):
 class FeedFixture:
     """A store with its feed, and watchers of dataset `d`."""
 
-    def __init__(self, store: Counted, feed: RevisionFeed, watch: Watch) -> None:
+    def __init__(self, store: CountingStore, feed: RevisionFeed, watch: Watch) -> None:
         self.store = store
         self.feed = feed
         self.watch = watch
@@ -69,7 +69,7 @@ class FeedFixture:
 
 @pytest.fixture
 async def fixture(database_url: str) -> AsyncIterator[FeedFixture]:
-    store = Counted(database_url, on_commit=lambda revision: feed.publish(revision))
+    store = CountingStore(database_url, on_commit=lambda revision: feed.publish(revision))
     feed = RevisionFeed(store, poll_seconds=3600)
     await store.open()
     yield FeedFixture(store, feed, Watch(store, feed, progress_seconds=30, max_lag=10))
@@ -156,7 +156,7 @@ async def test_commits_of_another_process_are_found_by_polling(fixture: FeedFixt
     polling = asyncio.create_task(fixture.feed.poll())
     await fixture.commit()
     watcher = asyncio.create_task(fixture.revisions(3))
-    other = FeedFixture(Counted(database_url), fixture.feed, fixture.watch)
+    other = FeedFixture(CountingStore(database_url), fixture.feed, fixture.watch)
     await other.store.open()
     other.lessons = 100
     await other.commit(times=2)

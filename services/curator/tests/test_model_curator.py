@@ -28,7 +28,7 @@ class NoSections:
         return []
 
 
-class Replying:
+class ScriptedModel:
     """A chat model that replies with these operations, and keeps the messages."""
 
     def __init__(self, *operations: dict[str, Any]) -> None:
@@ -49,10 +49,10 @@ async def curate(
     *operations: dict[str, Any],
     lessons: tuple[Lesson, ...] = (FIRST, SECOND),
     signal: str = "reward",
-    model: Replying | None = None,
+    model: ScriptedModel | None = None,
 ) -> Curation:
     by_words = WordSource()
-    client = LLMClient(model or Replying(*({"reasoning": "why", "lesson": 1, **item} for item in operations)))
+    client = LLMClient(model or ScriptedModel(*({"reasoning": "why", "lesson": 1, **item} for item in operations)))
     curator = ModelCurator(client, CuratorPromptBuilder("nowhere", "en"), "gpt", by_words)
     reflection = Reflection(lessons, (), trajectory, "cancel it", signal=signal, model="gpt")
     return await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
@@ -142,7 +142,7 @@ async def test_edits_of_hidden_or_missing_bullets_are_declined(store: SqlPlayboo
 async def test_a_waiting_lesson_is_confirmed_by_its_id(store: SqlPlaybookStore) -> None:
     first = await curate(store, "run-1", add("Look at the policy."), lessons=(FIRST,), signal=SELF_REPORT)
     assert [change.review_reason for change in first.pending] == [WAITS_FOR_A_SECOND]
-    model = Replying({"reasoning": "same", "lesson": 1, "op": "CONFIRM", "id": "w-1"})
+    model = ScriptedModel({"reasoning": "same", "lesson": 1, "op": "CONFIRM", "id": "w-1"})
     same = await curate(store, "run-1", lessons=(SECOND,), signal=SELF_REPORT, model=model)
     assert [operation.skipped_reason for operation in same.operations] == [WAITS_ALREADY]
     assert "[w-1] Look at the policy." in model.messages[1][1]

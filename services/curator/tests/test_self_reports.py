@@ -45,7 +45,7 @@ class NoSections:
         return []
 
 
-class Answering:
+class ScriptedModel:
     """A chat model that answers with these deltas, and keeps the prompts."""
 
     def __init__(self, *deltas: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ async def curate(
     store: SqlPlaybookStore, trajectory: str, *deltas: dict[str, Any], signal: str = SELF_REPORT, votes: str = ""
 ) -> Curation:
     by_words = WordSource()
-    curator = ModelCurator(LLMClient(Answering(*deltas)), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
+    curator = ModelCurator(LLMClient(ScriptedModel(*deltas)), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
     evaluations = tuple(Evaluation("s-00001", tag) for tag in ("helpful", "harmful") if tag == votes)
     reflection = Reflection(
         (Lesson("r", "e", "c", "a", "x"),), evaluations, trajectory, QUERY, signal=signal, model="gpt"
@@ -173,7 +173,7 @@ async def test_a_lesson_that_a_large_playbook_already_has_is_not_added_again(
 
 async def test_the_prompt_of_a_large_playbook_has_a_part_and_an_outline(store: SqlPlaybookStore) -> None:
     await large(store)
-    model, by_words = Answering(), WordSource()
+    model, by_words = ScriptedModel(), WordSource()
     curator = ModelCurator(LLMClient(model), CuratorPromptBuilder(TEMPLATES), "gpt", by_words)
     reflection = Reflection((Lesson("r", "e", "c", "a", "x"),), (), "b", signal="reward")
     await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
@@ -190,7 +190,7 @@ async def test_texts_that_address_the_reader_wait_for_a_person_after_any_outcome
     by_words = WordSource()
     for curator in (
         RuleCurator(by_words),
-        ModelCurator(LLMClient(Answering(add(prompt))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
+        ModelCurator(LLMClient(ScriptedModel(add(prompt))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
     ):
         reflection = Reflection((Lesson("r", "e", "c", "a", prompt),), (), "a", signal=signal, model=OFFLINE_MODEL)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")

@@ -32,7 +32,7 @@ CAR, AUTO, BOAT = "Park the car", "Leave the automobile", "Moor the boat"
 VECTORS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
 
 
-class Known:
+class KnownVectorsModel:
     """A model with known vectors; it records the texts, and fails if `error` is set."""
 
     model_id, trust, languages, thresholds = "hashing-test", 1.0, Languages.SEVERAL, Hashing.thresholds
@@ -68,8 +68,8 @@ def reflection(*texts: str) -> Reflection:
     return Reflection(tuple(Lesson("r", "e", "c", "a", text, section="s") for text in texts), trajectory_id="run")
 
 
-def by_vectors(model: Known | None = None, same_meaning: float | None = None) -> EmbeddingSource:
-    return EmbeddingSource(TextEmbedder(model or Known()), same_meaning)
+def by_vectors(model: KnownVectorsModel | None = None, same_meaning: float | None = None) -> EmbeddingSource:
+    return EmbeddingSource(TextEmbedder(model or KnownVectorsModel()), same_meaning)
 
 
 async def test_equal_lessons_by_vectors_are_confirmed_with_the_reason() -> None:
@@ -90,7 +90,7 @@ async def test_equal_lessons_by_vectors_are_confirmed_with_the_reason() -> None:
 async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired_ones_included() -> None:
     message = 'Before `git push`: pull, or `git push` fails with "rejected".'
     again = 'Before `git push`: rebase, or `git push` fails with "rejected".'
-    model = Known({**VECTORS, message: (0.6, 0.8), again: (0.6, 0.8)})
+    model = KnownVectorsModel({**VECTORS, message: (0.6, 0.8), again: (0.6, 0.8)})
     book = large(message, BOAT, retired=AUTO)
     similarity = await by_vectors(model).compare([CAR, again], book)
     found = [similarity.nearest(lesson, book.all_bullets()) for lesson in (CAR, again)]
@@ -105,7 +105,7 @@ async def test_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_remov
     book = large(wrong)
     first, *others = book.all_bullets()
     out_voted = Snapshot("d", 7, [replace(first, bullet=first.bullet.replace_fields(harmful=1)), *others])
-    model = Known({wrong: (1.0, 0.0), right: (0.9, 0.4359)})
+    model = KnownVectorsModel({wrong: (1.0, 0.0), right: (0.9, 0.4359)})
     against = replace(reflection(right), evaluations=(Evaluation("b-0", "harmful"),))
     removed, added = (await RuleCurator(by_vectors(model)).propose(against, out_voted, [])).proposals
     assert (removed.delta.type, removed.delta.bullet_id, added.delta.type) == ("DELETE", "b-0", "ADD")
@@ -115,7 +115,7 @@ async def test_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_remov
 
 
 async def test_a_text_is_embedded_once_and_a_matrix_follows_its_playbook_by_difference() -> None:
-    model = Known()
+    model = KnownVectorsModel()
     source = by_vectors(model)
     await source.compare([AUTO, BOAT, AUTO], before := playbook(CAR, BOAT))
     stamp = before.slots[0].created
@@ -137,7 +137,7 @@ async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
 
 
 async def test_without_the_model_nothing_is_compared() -> None:
-    model = Known()
+    model = KnownVectorsModel()
     model.error = EmbeddingFailed("HTTP 500")
     with pytest.raises(SimilarityUnavailable, match=r"HTTP 500; CURATION_SIMILARITY=words needs no"):
         await by_vectors(model).compare([CAR], playbook(BOAT))

@@ -214,7 +214,7 @@ class CuratorAgent:
         embeddings: NewEmbeddings,
         waiting: Sequence[PendingChange],
     ) -> tuple[Curation, bytes | None]:
-        """Commit unless a commit since `snapshot` changed something near the proposals.
+        """Commit unless a commit since `snapshot` added or changed a bullet that is similar to a proposal.
 
         Raises _PlaybookChanged.
         """

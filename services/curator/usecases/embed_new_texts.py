@@ -85,5 +85,7 @@ class EmbedNewTexts:
                 if not embedded:
                     self._paused_until = self._clock() + PAUSE_SECONDS
                 missing, cause = len(texts) - len(embedded), str(error) or "the time limit has passed"
-                _log.warning("embedding before the commit failed; search embeds", texts=missing, error=str(cause))
+                _log.warning(
+                    "embedding before the commit failed; search will embed the texts", texts=missing, error=str(cause)
+                )
         return {**await self._embedder.get_cached(texts), **embedded}

@@ -24,7 +24,7 @@ from services.curator.usecases.model_operations import (
     NOT_SHOWN,
     CuratorReply,
     DeltasReply,
-    Shown,
+    ShownItems,
     build_own_proposals,
     build_proposals,
 )
@@ -132,7 +132,7 @@ class ModelCurator:
             report_truncation=report_truncation,
         )
         by_id = {bullet.id: bullet for bullet in reversed(material.bullets)}
-        return build_proposals(reply, Shown(reflection, by_id, material.waiting)), others
+        return build_proposals(reply, ShownItems(reflection, by_id, material.waiting)), others
 
     async def _select(
         self, reflection: Reflection, playbook: Snapshot, bullets: Sequence[StoredBullet], chars: int

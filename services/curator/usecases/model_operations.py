@@ -102,7 +102,7 @@ class DeltasReply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownItems:
     """The data that the model was shown: the reflection, bullets by id, and waiting lessons by their short ids."""
 
     reflection: Reflection
@@ -110,7 +110,7 @@ class Shown:
     waiting: Mapping[str, PendingChange]
 
 
-def build_proposals(reply: CuratorReply, shown: Shown) -> tuple[Proposal, ...]:
+def build_proposals(reply: CuratorReply, shown: ShownItems) -> tuple[Proposal, ...]:
     """Return the proposals of the operations, and a declined one for each lesson without an operation.
 
     Each proposal has the steps of its own lesson as a source. Ids that the model was not shown are declined.
@@ -135,7 +135,7 @@ def build_own_proposals(reply: DeltasReply, reflection: Reflection) -> tuple[Pro
     return tuple(proposals)
 
 
-def _translate(operation: ModelOperation, shown: Shown) -> Iterator[Proposal]:
+def _translate(operation: ModelOperation, shown: ShownItems) -> Iterator[Proposal]:
     """Yield the proposals of one operation: one, or for MERGE an update and the removals."""
     reflection = shown.reflection
     lesson = _find_lesson(operation.lesson, reflection)
@@ -160,7 +160,7 @@ def _translate(operation: ModelOperation, shown: Shown) -> Iterator[Proposal]:
             yield from _merge(operation, lesson, sources, shown)
 
 
-def _confirm(operation: Confirm, lesson: Lesson, sources: tuple[Source, ...], shown: Shown) -> Proposal:
+def _confirm(operation: Confirm, lesson: Lesson, sources: tuple[Source, ...], shown: ShownItems) -> Proposal:
     confirmed = _clean_id(operation.id)
     change = shown.waiting.get(confirmed)
     if change is not None:
@@ -175,7 +175,7 @@ def _confirm(operation: Confirm, lesson: Lesson, sources: tuple[Source, ...], sh
     return Proposal(delta, sources, confirmed_id=bullet.id, target=_build_target(lesson))
 
 
-def _merge(operation: Merge, lesson: Lesson, sources: tuple[Source, ...], shown: Shown) -> Iterator[Proposal]:
+def _merge(operation: Merge, lesson: Lesson, sources: tuple[Source, ...], shown: ShownItems) -> Iterator[Proposal]:
     kept_id = _clean_id(operation.into)
     others = [bullet_id for bullet_id in dict.fromkeys(map(_clean_id, operation.ids)) if bullet_id != kept_id]
     if kept_id not in shown.bullets or any(bullet_id not in shown.bullets for bullet_id in others):
@@ -194,7 +194,7 @@ def _edit(
     named: str,
     content: str,
     sources: tuple[Source, ...],
-    shown: Shown,
+    shown: ShownItems,
     lesson: Lesson | None = None,
 ) -> Proposal:
     """Return the edit of a bullet. A bullet without a target gets that of the lesson; another one is kept."""

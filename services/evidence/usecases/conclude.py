@@ -43,7 +43,7 @@ def conclude(trials: DatasetTrials) -> str:
 
 
 def _estimate_sessions(trials: DatasetTrials) -> str:
-    """Return how many sessions the present difference would take, as far as it can be said.
+    """Return a sentence with the estimated number of sessions until a decision; empty if it is unknown.
 
     The evidence of a constant effect grows linearly.
     """
@@ -53,7 +53,8 @@ def _estimate_sessions(trials: DatasetTrials) -> str:
     required = np.log(1.0 / INTERVAL_ERROR)
     sessions = lift.served + lift.withheld
     more = ceil(sessions * (required / lift.evidence - 1.0))
-    return f" If the difference stays {_points(estimate_effect(lift), '+')} points, about {more} more sessions decide."
+    points = _points(estimate_effect(lift), "+")
+    return f" If the difference stays {points} points, a decision needs about {more} more sessions."
 
 
 def _points(difference: float, sign: str = "") -> str:

@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledBullets:
     """The bullets to serve, and the id of the serving."""
 
     results: list[Any] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Recall:
         self._search = search
         self._store = store
 
-    async def __call__(self, query: RecallQuery) -> Recalled:
+    async def __call__(self, query: RecallQuery) -> RecalledBullets:
         """Return the bullets to serve. Raises the errors of search.
 
         The serving is on disk before its answer leaves. Without the database the ranking is served as it is.
@@ -43,10 +43,10 @@ class Recall:
             serving_id, exposures = await self._store.serve(query.dataset, query.session_id, ranked.bullets)
         except Unavailable as error:
             _log.warning("serving not stored; nothing is withheld", dataset=query.dataset, error=str(error))
-            return Recalled(everything, ranked.revision, note=NOT_STORED)
+            return RecalledBullets(everything, ranked.revision, note=NOT_STORED)
         if not serving_id:
-            return Recalled(everything, ranked.revision)
+            return RecalledBullets(everything, ranked.revision)
         if exposures is None:
-            return Recalled([], ranked.revision, serving_id, is_randomized=True)
+            return RecalledBullets([], ranked.revision, serving_id, is_randomized=True)
         served = [bullet.result for bullet in ranked.bullets if exposures[bullet.bullet_id].is_served]
-        return Recalled(served, ranked.revision, serving_id, is_randomized=True)
+        return RecalledBullets(served, ranked.revision, serving_id, is_randomized=True)

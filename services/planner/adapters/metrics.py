@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chassis.telemetry import meter
-from services.planner.domain.events import Event, Finished, InterventionRequested, StepFinished
+from services.planner.domain.events import Event, ExecutionFinished, InterventionRequested, StepFinished
 
 _BOUNDARIES = [tenths / 10 for tenths in range(1, 11)]
 
@@ -33,5 +33,5 @@ def count_events(events: Iterable[Event]) -> None:
             _steps.record(event.confidence.score, {"status": event.status})
         elif isinstance(event, InterventionRequested):
             _interventions.add(1, {"level": event.request.level.value})
-        elif isinstance(event, Finished):
+        elif isinstance(event, ExecutionFinished):
             _executions.record(event.result.overall_confidence, {"status": event.result.overall_status.value})

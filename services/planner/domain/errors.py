@@ -98,7 +98,7 @@ class ExecutionEnded(FailedPrecondition):
 class PlanAlreadyExecuted(AlreadyExists):
     """The plan already has an execution; no plan is executed twice."""
 
-    reason = "PLAN_ALREADY_RUN"
+    reason = "PLAN_ALREADY_EXECUTED"
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(f"Plan {execution_id} has run already; watch its execution or make a new plan")

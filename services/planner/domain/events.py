@@ -65,7 +65,7 @@ class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class Started(_Event):
+class ExecutionStarted(_Event):
     """The execution began."""
 
     kind: Literal["started"] = "started"
@@ -200,7 +200,7 @@ class CancelRequested(_Event):
     reason: str = ""
 
 
-class Finished(_Event):
+class ExecutionFinished(_Event):
     """The execution ended."""
 
     kind: Literal["finished"] = "finished"
@@ -208,7 +208,7 @@ class Finished(_Event):
 
 
 Event = Annotated[
-    Started
+    ExecutionStarted
     | StepStarted
     | ToolReturned
     | StepFinished
@@ -221,13 +221,13 @@ Event = Annotated[
     | InformationAdded
     | LogLine
     | CancelRequested
-    | Finished,
+    | ExecutionFinished,
     Field(discriminator="kind"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
-class Recorded(BaseModel):
+class RecordedEvent(BaseModel):
     """An event with its position in the log."""
 
     model_config = ConfigDict(frozen=True)

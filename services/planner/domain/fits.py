@@ -30,7 +30,7 @@ def fit_calibration(scores: Sequence[float], correct: Sequence[bool]) -> Calibra
     """Return the fit with the least log loss over five folds; none below 20 labels or with labels of one kind."""
     x, y = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if len(x) != len(y):
-        raise ValueError(f"scores and labels must be equally many, got {len(x)} and {len(y)}")
+        raise ValueError(f"scores and labels must have the same length, got {len(x)} and {len(y)}")
     if len(x) < MIN_LABELS or y.min() == y.max():
         return UNCALIBRATED
     losses = [_compute_held_out_loss(fit, x, y) for _, fit in _FITS]

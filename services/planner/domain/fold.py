@@ -18,7 +18,7 @@ from services.planner.domain.events import (
     AnswerOutcome,
     Event,
     InterventionAnswered,
-    Recorded,
+    RecordedEvent,
     Replanned,
     StepFinished,
 )
@@ -34,7 +34,7 @@ _HITS: TypeAdapter[tuple[Hit, ...]] = TypeAdapter(tuple[Hit, ...])
 def apply(state: ExecutionState, event: Event, time: datetime) -> None:
     """Apply one event, recorded at `time`, to the state."""
     match event:
-        case events.Started():
+        case events.ExecutionStarted():
             state.budget, state.human_available = event.budget, event.human_available
             state.max_replans, state.start_time = event.max_replans, time
             state.language_setting = event.language
@@ -74,18 +74,18 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
         case events.CancelRequested():
             state.is_cancelled = True
             _unpause(state, time)
-        case events.Finished():
+        case events.ExecutionFinished():
             state.result, state.end_time = event.result, time
         case events.LogLine():
             pass
 
 
-def replay(log: Iterable[Recorded]) -> ExecutionState:
-    """Return the state that a log gives. Raises ValueError unless its first event is `Started`."""
+def replay(log: Iterable[RecordedEvent]) -> ExecutionState:
+    """Return the state that a log gives. Raises ValueError unless its first event is `ExecutionStarted`."""
     state: ExecutionState | None = None
     for recorded in log:
         if state is None:
-            if not isinstance(recorded.event, events.Started):
+            if not isinstance(recorded.event, events.ExecutionStarted):
                 raise ValueError(f"the first event of a log must be `started`, got `{recorded.event.kind}`")
             state = ExecutionState(recorded.event.plan)
         apply(state, recorded.event, recorded.created_at)

@@ -32,7 +32,7 @@ ID = "0123456789ab"
 _LEASE_SECONDS = 10.0
 
 
-class Points:
+class KillPoints:
     """Counts the passed points; at the chosen point the process dies."""
 
     def __init__(self, kill_at: int) -> None:
@@ -65,7 +65,7 @@ class WorldTool:
 
     description = ""
 
-    def __init__(self, name: str, effect: Effect, world: World, point: Points) -> None:
+    def __init__(self, name: str, effect: Effect, world: World, point: KillPoints) -> None:
         self.name = name
         self.effect = effect
         self._world = world
@@ -187,7 +187,7 @@ SCENARIOS = {
 }
 
 
-def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Callable[[], float]) -> Executions:
+def _executions(folder: Path, scenario: Scenario, point: KillPoints, monotonic: Callable[[], float]) -> Executions:
     world = World(folder)
     effects = EFFECTS | {"code_execute": scenario.code}
     tools = [WorldTool(name, effect, world, point) for name, effect in effects.items()]
@@ -214,7 +214,7 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
 
 async def _life(folder: Path, name: str, kill_at: int) -> int:
     """One life of a planner over the scenario's execution, until it has ended; the points it passed."""
-    point, scenario, waited = Points(kill_at), SCENARIOS[name], 0.0
+    point, scenario, waited = KillPoints(kill_at), SCENARIOS[name], 0.0
     commit = GroupCommitWriter._commit
 
     def commit_and_pass(self: GroupCommitWriter, batch: Any) -> None:

@@ -49,7 +49,7 @@ def reply(rng: random.Random) -> str | Exception:
     return json.dumps({"steps": steps, "requires_confirmation": rng.random() < 0.3})
 
 
-class Luck:
+class RandomTool:
     """A tool that fails, is unsure, or succeeds, as chance has it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -79,11 +79,11 @@ class Witness:
         self.states.append(state.copy())
 
 
-async def execute_by_chance(seed: int) -> Executed:
+async def execute_by_chance(seed: int) -> EndedExecution:
     """One execution, whose planner, tool, rules and plan are as chance has them."""
     rng = random.Random(seed)
     tool = ScriptedTool()
-    luck = Luck(rng)
+    luck = RandomTool(rng)
     run = tool.run
 
     async def lucky(tool_input: ToolInput) -> ToolResult:
@@ -112,13 +112,13 @@ async def execute_by_chance(seed: int) -> Executed:
     await plan_executor.drive(
         driven, InterventionHandler(policy=rules.policy, replans=rules.replans, clock=plan_executor.clock)
     )
-    return Executed(
+    return EndedExecution(
         driven.state, [tool_input.key for tool_input in tool.calls], len(model.prompts), replans, log, witness
     )
 
 
 @dataclass(frozen=True)
-class Executed:
+class EndedExecution:
     """An execution that ended: its state, the keys of its calls, model calls, replans and notifications."""
 
     state: ExecutionState
@@ -134,7 +134,7 @@ class Executed:
         return self.state.result
 
 
-def check(run: Executed) -> None:
+def check(run: EndedExecution) -> None:
     """Check the invariants that hold for every answer of the model."""
     result = run.result
     assert len(run.calls) <= MOST_CALLS
@@ -150,7 +150,7 @@ def check(run: Executed) -> None:
     assert not (result.final_answer or "").startswith("Execution error")
 
 
-def check_replay(run: Executed) -> None:
+def check_replay(run: EndedExecution) -> None:
     """The log alone, written and read again, gives every state the execution went through."""
     read = [
         recorded.model_copy(update={"event": EVENT.validate_json(EVENT.dump_json(recorded.event))})

@@ -236,12 +236,12 @@ async def test_modify_at_a_step_replaces_it_and_what_follows() -> None:  # P-103
 
 
 async def test_a_failed_refinement_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # P-111
-    class Broken(Planner):
+    class BrokenPlanner(Planner):
         async def refine_plan(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("no luck")
 
     seen: list[ReplanResult] = []
-    made = executor(ScriptedTool(), planner=Broken(FixedBackend(), ScriptedModel()), on_replan=seen.append)
+    made = executor(ScriptedTool(), planner=BrokenPlanner(FixedBackend(), ScriptedModel()), on_replan=seen.append)
     plan = agent_plan(agent_step(1), requires_confirmation=True)
     paused = (await states_of(made, plan))[-1]
     await resume(made, plan, paused, action=Action.MODIFY, user_input="もっと詳しく")

@@ -21,7 +21,7 @@ from tests.support.campaigns import campaign_size
 ALPHA = DELTA = 0.10
 STEPS = 600
 RUNS = campaign_size(500, 25)
-"""Of each simulated user; `bench/planner` measures more cases."""
+"""The simulated users; `bench/planner` measures more cases."""
 
 
 def used_thresholds(user: User, seed: int) -> set[float]:

@@ -148,7 +148,7 @@ async def test_a_lease_that_cannot_be_released_is_logged_and_expires(
 
 
 async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the intent and the call a process can sleep for hours; it asks its own clock before it acts."""
+    """A process may sleep for hours between intent and call; it checks its lease by its own clock before the call."""
     now = 0.0
     store = SqlExecutionStore(str(tmp_path / "p.db"))
     await store.open()

@@ -95,12 +95,12 @@ async def test_the_prompt_names_only_permitted_collections() -> None:  # P-16
         assert "acme--b, acme--c" in system
         assert "evil" not in system + prompt
 
-    class Broken(SharedBackend):
+    class BrokenBackend(SharedBackend):
         async def list_collections(self, prefix: str = "") -> Any:
             raise ConnectionError("down")
 
     unknown = ScriptedModel(reply("acme--b"))
-    await Planner(Broken(), unknown).create_plan(HARD, prefix=ACME)
+    await Planner(BrokenBackend(), unknown).create_plan(HARD, prefix=ACME)
     assert "acme--wikipedia_ja, acme--livedoor" in unknown.prompts[0][0]
 
 

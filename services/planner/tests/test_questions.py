@@ -1,4 +1,4 @@
-"""Questions wait for days, and people are told about each of them."""
+"""Questions wait for days, and people are notified of each."""
 
 from __future__ import annotations
 

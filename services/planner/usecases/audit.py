@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.planner.domain.errors import CorruptLog
-from services.planner.domain.events import Finished
+from services.planner.domain.events import ExecutionFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
 from services.planner.domain.results import order_results
@@ -31,7 +31,7 @@ async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
     state = replay(log)
     findings = []
     last = log[-1].event
-    if isinstance(last, Finished):
+    if isinstance(last, ExecutionFinished):
         if tuple(order_results(state.plan, state.step_results)) != last.result.step_results:
             findings.append("the final step results differ from those of the log")
         crashes = tuple(texts.crash.format(error="") for texts in TEXTS.values())

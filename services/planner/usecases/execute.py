@@ -51,9 +51,9 @@ class Executor:
 
     def make_started(
         self, plan: ExecutionPlan, budget: events.Budget | None = None, *, human_available: bool = True
-    ) -> events.Started:
+    ) -> events.ExecutionStarted:
         """Return the first event of an execution. Raises InvalidPlan (P-144)."""
-        return events.Started(
+        return events.ExecutionStarted(
             plan=prepare_plan(plan, language=self.rules.language),
             budget=budget or events.Budget(),
             human_available=human_available,
@@ -275,7 +275,9 @@ class _Driver:
             if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
                 self._recorder.record(events.StepSkipped(step_id=step.step_id, reason=moves.ENDED_EARLY))
         now, weights = self._recorder.now(), self._executor.weights
-        self._recorder.record(events.Finished(result=self._state.make_result(now, weights, reason=reason, crash=crash)))
+        self._recorder.record(
+            events.ExecutionFinished(result=self._state.make_result(now, weights, reason=reason, crash=crash))
+        )
 
     async def _recover(self) -> None:
         """Resolve the calls during which a previous executor died, each by its effect."""

@@ -18,9 +18,9 @@ from services.planner.domain.events import (
     Budget,
     CancelRequested,
     Event,
-    Finished,
+    ExecutionFinished,
     InformationAdded,
-    Recorded,
+    RecordedEvent,
 )
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
@@ -50,7 +50,7 @@ class Ownership:
 
 
 @dataclass(slots=True)
-class _Driven:
+class _DrivenExecution:
     """An execution that this replica drives."""
 
     lease: HeldLease
@@ -72,7 +72,7 @@ class _LeasedLog:
         await self._executions.store.append(self._lease, events, after, driven.recorder.state)
         self._executions.notify_watchers(self._lease.name)
 
-    async def read(self) -> Sequence[Recorded]:
+    async def read(self) -> Sequence[RecordedEvent]:
         return await self._executions.store.read(self._lease.name)
 
 
@@ -89,7 +89,7 @@ class Executions:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
-        self.driven: dict[str, _Driven] = {}
+        self.driven: dict[str, _DrivenExecution] = {}
         self._executor = executor
         self._ownership = ownership
         self._clock = clock
@@ -147,7 +147,7 @@ class Executions:
         Raises ExecutionNotFound, ExecutionNotPaused, AnswerRefused, InvalidPlan.
         """
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
+        def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if not state.is_paused or state.intervention_request is None:
                 raise ExecutionNotPaused(execution_id)
             check_token(self._key, execution_id, open_question(log), token, plan_version, step_id)
@@ -164,7 +164,7 @@ class Executions:
     async def cancel(self, execution_id: str, reason: str, key: IdempotencyKey | None = None) -> None:
         """Cancel an execution; one that has ended is not changed (P-131). Raises ExecutionNotFound."""
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
+        def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if state.result is not None or state.is_cancelled:
                 return StateChange([])
             return StateChange([CancelRequested(reason=reason)], take_lease=True)
@@ -174,7 +174,7 @@ class Executions:
     async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
         """Add information; a replan follows before the next step (P-129). Raises ExecutionNotFound, ExecutionEnded."""
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
+        def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if state.result is not None or state.is_cancelled:
                 raise ExecutionEnded(execution_id)
             return StateChange([InformationAdded(text=text)])
@@ -185,24 +185,24 @@ class Executions:
         """Return the state of an execution by its log. Raises ExecutionNotFound, CorruptLog."""
         return replay(await self.store.read(execution_id))
 
-    async def read_log(self, execution_id: str) -> Sequence[Recorded]:
+    async def read_log(self, execution_id: str) -> Sequence[RecordedEvent]:
         """Return the whole log of an execution. Raises ExecutionNotFound, CorruptLog."""
         return await self.store.read(execution_id)
 
-    def token(self, execution_id: str, began_at: Recorded) -> str:
+    def token(self, execution_id: str, began_at: RecordedEvent) -> str:
         """Return the answer token of a question."""
         return answer_token(self._key, execution_id, began_at)
 
     async def result(self, execution_id: str) -> ExecutionResult:
         """Return the result of an execution, once it has ended."""
         async for recorded, _ in self.watch(execution_id):
-            if isinstance(recorded.event, Finished):
+            if isinstance(recorded.event, ExecutionFinished):
                 return recorded.event.result
         raise ExecutionEnded(execution_id)
 
     async def watch(
         self, execution_id: str, after: int = 0, *, until_paused: bool = False
-    ) -> AsyncIterator[tuple[Recorded, ExecutionState]]:
+    ) -> AsyncIterator[tuple[RecordedEvent, ExecutionState]]:
         """Yield the events after a number without gap or duplicate, as they come, until the execution ends.
 
         Each event comes with the state that includes it. `until_paused`: the stream also ends at an open question.
@@ -246,7 +246,7 @@ class Executions:
     async def _decide(
         self,
         execution_id: str,
-        decision: Callable[[ExecutionState, Sequence[Recorded]], StateChange],
+        decision: Callable[[ExecutionState, Sequence[RecordedEvent]], StateChange],
         key: IdempotencyKey | None,
     ) -> int:
         now, began_at = self._clock(), self._monotonic()
@@ -267,7 +267,7 @@ class Executions:
         log = await self.read_log(lease.name)
         clock = create_steady_clock(self._clock, self._monotonic, log[-1].created_at)
         held_lease = HeldLease(lease, began_at, self._ownership.lease_seconds, self._monotonic)
-        driven = _Driven(
+        driven = _DrivenExecution(
             held_lease, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held_lease.is_valid)
         )
         self.driven[lease.name] = driven
@@ -276,7 +276,7 @@ class Executions:
             self._run_driver(driven), name=f"execution {lease.name}", context=contextvars.Context()
         )
 
-    async def _run_driver(self, driven: _Driven) -> None:
+    async def _run_driver(self, driven: _DrivenExecution) -> None:
         execution_id = driven.lease.lease.name
         try:
             await self._executor.drive(driven.recorder, self._open_channel(driven.recorder.state))
@@ -350,7 +350,7 @@ class Executions:
         running = await self.store.list_running(_MAX_OBSERVED)
         return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_BATCH]
 
-    def _expire(self, state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
+    def _expire(self, state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
         now, request = self._clock(), state.intervention_request
         if not state.is_paused or request is None or state.expires_at is None or now < state.expires_at:
             return StateChange([])

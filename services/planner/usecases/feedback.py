@@ -84,7 +84,7 @@ class FeedbackBook:
             judgement = (await self._executions.state(execution_id)).judgements.get(step_id)
             if judgement is None:
                 raise FailedPrecondition(
-                    f"Step {step_id} of run {execution_id} has no confidence", reason="STEP_NOT_JUDGED"
+                    f"Step {step_id} of execution {execution_id} has no confidence", reason="STEP_NOT_JUDGED"
                 )
             confidence = judgement.confidence.score
             probability = judgement.audit_probability if judgement.audited else 0.0

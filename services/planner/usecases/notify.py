@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
-from services.planner.domain.events import InterventionRequested, Recorded
+from services.planner.domain.events import InterventionRequested, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
 from services.planner.domain.plans import utc_now
@@ -69,7 +69,7 @@ class QuestionNotifier:
         await self._store.settle_notification(execution_id, claimed_until)
 
 
-def _build_message(state: ExecutionState, question: Recorded) -> dict[str, Any]:
+def _build_message(state: ExecutionState, question: RecordedEvent) -> dict[str, Any]:
     """Return the message of a question. The answer token is not part of it: an answer needs access to the planner."""
     event = question.event
     if not isinstance(event, InterventionRequested):

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
-from services.planner.domain.events import Effect, Event, Recorded, Started
+from services.planner.domain.events import Effect, Event, ExecutionStarted, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.generation import (
     GeneratedAnswer,
@@ -115,13 +115,15 @@ class StateChange:
     take_lease: bool = False
 
 
-MakeChange = Callable[[ExecutionState, Sequence[Recorded]], StateChange]
+MakeChange = Callable[[ExecutionState, Sequence[RecordedEvent]], StateChange]
 
 
 class ExecutionStore(Protocol):
     """Stores the logs of executions. Every write is one transaction; `now` is the writer's clock."""
 
-    async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
+    async def create(
+        self, started: ExecutionStarted, now: datetime, owner: str, key: IdempotencyKey | None
+    ) -> Lease | None:
         """Begin an execution and take its lease; None for a replay. Raises PlanAlreadyExecuted, RequestIdReused."""
 
     async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
@@ -153,7 +155,7 @@ class ExecutionStore(Protocol):
         RequestIdReused, and the errors of `decision`.
         """
 
-    async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
+    async def read(self, execution_id: str, after: int = 0) -> Sequence[RecordedEvent]:
         """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
     async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:

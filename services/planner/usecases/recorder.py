@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from services.planner.domain.events import Event, Recorded
+from services.planner.domain.events import Event, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
 
@@ -22,7 +22,7 @@ class ExecutionLog(Protocol):
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
         """Append all or nothing after sequence number `after`. Raises LogConflict, LeaseLost."""
 
-    async def read(self) -> Sequence[Recorded]:
+    async def read(self) -> Sequence[RecordedEvent]:
         """Return the whole log."""
 
 

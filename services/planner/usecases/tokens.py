@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from chassis.errors import shorten
 from services.planner.domain.errors import AnswerRefused
-from services.planner.domain.events import InterventionRequested, Recorded
+from services.planner.domain.events import InterventionRequested, RecordedEvent
 
 
-def answer_token(key: bytes, execution_id: str, question: Recorded) -> str:
+def answer_token(key: bytes, execution_id: str, question: RecordedEvent) -> str:
     """Return the token of a question: bound to execution, plan version, step, position in the log and expiry."""
     event = question.event
     if not isinstance(event, InterventionRequested):
@@ -22,13 +22,13 @@ def answer_token(key: bytes, execution_id: str, question: Recorded) -> str:
     return hmac.new(key, message.encode(), hashlib.sha256).hexdigest()
 
 
-def open_question(log: Sequence[Recorded]) -> Recorded:
+def open_question(log: Sequence[RecordedEvent]) -> RecordedEvent:
     """Return the latest question in the log of a paused execution."""
     return next(recorded for recorded in reversed(log) if isinstance(recorded.event, InterventionRequested))
 
 
 def check_token(
-    key: bytes, execution_id: str, question: Recorded, token: str, plan_version: int, step_id: int | None
+    key: bytes, execution_id: str, question: RecordedEvent, token: str, plan_version: int, step_id: int | None
 ) -> None:
     """Raise AnswerRefused unless the answer names the open question in every part."""
     event = question.event

@@ -201,7 +201,7 @@ def _describe_siblings(request: ReflectionRequest, texts: ReflectorTexts, chars:
 
 
 def _shorten_lines(lines: Sequence[str], chars: int) -> str:
-    """Return the lines in about `chars` characters: the longest ones are shortened first, then the middle goes."""
+    """Return the lines in about `chars` characters: the longest are shortened first, then the middle is omitted."""
     if sum(map(len, lines)) > chars:
         longest = max(200, chars // max(1, min(len(lines), 20)))
         lines = [shorten_middle(line, longest // 2) for line in lines]

@@ -174,7 +174,7 @@ class TestOtel:
     @pytest.mark.parametrize(
         ("span", "complaint"),
         [
-            ({}, "spans[0].traceId: null must name it"),
+            ({}, "spans[0].traceId: null must not be empty"),
             ({"traceId": "1", "spanId": "2", "startTimeUnixNano": "soon"}, "startTimeUnixNano: 'soon' must be"),
             (
                 {

@@ -85,7 +85,7 @@ def pack_bytes(texts: Sequence[bytes], name: str) -> dict[str, NDArray[Any]]:
 
 
 def unpack_bytes(arrays: Arrays, name: str) -> list[bytes]:
-    """Return the byte strings of `pack_bytes`."""
+    """Return the byte strings that `pack_bytes` stored."""
     content = arrays[f"{name}.bytes"].tobytes()
     ends = arrays[f"{name}.ends"].tolist()
     return [content[start:end] for start, end in zip([0, *ends], ends, strict=False)]

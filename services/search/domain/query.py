@@ -77,7 +77,7 @@ class TermScore:
     score: float
 
 
-class Scored(NamedTuple, Generic[ItemT]):
+class ScoredItem(NamedTuple, Generic[ItemT]):
     """An item with its scores: scaled to 0..1 over the candidates of one query, and raw (S-03, S-04)."""
 
     item: ItemT
@@ -89,11 +89,11 @@ class Scored(NamedTuple, Generic[ItemT]):
     terms: tuple[TermScore, ...] = ()
 
 
-class Results(Sequence[Scored[ItemT]]):
+class Results(Sequence[ScoredItem[ItemT]]):
     """Items, best first, with their scores in columns; results are created on access.
 
-    ``scores`` has a row for each score of `Scored`, in its order, and a column for each item; ``terms`` has those of
-    each item, or is empty when they were not requested.
+    ``scores`` has a row for each score of `ScoredItem`, in its order, and a column for each item; ``terms`` has those
+    of each item, or is empty when they were not requested.
     """
 
     __slots__ = ("items", "scores", "terms")
@@ -109,19 +109,19 @@ class Results(Sequence[Scored[ItemT]]):
         return len(self.items)
 
     @overload
-    def __getitem__(self, index: int) -> Scored[ItemT]: ...
+    def __getitem__(self, index: int) -> ScoredItem[ItemT]: ...
 
     @overload
     def __getitem__(self, index: slice) -> Results[ItemT]: ...
 
-    def __getitem__(self, index: int | slice) -> Scored[ItemT] | Results[ItemT]:
+    def __getitem__(self, index: int | slice) -> ScoredItem[ItemT] | Results[ItemT]:
         if isinstance(index, slice):
             return Results(self.items[index], self.scores[:, index], self.terms[index])
         terms = self.terms[index] if self.terms else ()
-        return Scored._make((self.items[index], *self.scores[:, index].tolist(), terms))
+        return ScoredItem._make((self.items[index], *self.scores[:, index].tolist(), terms))
 
-    def __iter__(self) -> Iterator[Scored[ItemT]]:
-        return map(Scored._make, zip(self.items, *self.scores.tolist(), self.terms or repeat(()), strict=False))
+    def __iter__(self) -> Iterator[ScoredItem[ItemT]]:
+        return map(ScoredItem._make, zip(self.items, *self.scores.tolist(), self.terms or repeat(()), strict=False))
 
 
 class Ranking(NamedTuple, Generic[ItemT]):

@@ -192,7 +192,7 @@ many_bullets = st.lists(
 )
 
 
-class Lengths:
+class LengthModel:
     """A model whose vectors depend on the text alone."""
 
     def embed_query(self, text: str) -> list[float]:
@@ -217,14 +217,14 @@ def test_results_are_filtered_and_ordered(
     bullets: list[IndexedBullet], text: str, top_k: int, sections: list[str] | None, min_confidence: float, alpha: float
 ) -> None:  # S-09, S-10, S-33, S-34, S-35, S-39
     query = SearchQuery(text, top_k, sections, min_confidence)
-    results = HybridSearch(Lengths(), alpha).search(query, bullets)
+    results = HybridSearch(LengthModel(), alpha).search(query, bullets)
     admitted = [b for b in bullets if (not sections or b.section in sections) and b.confidence_score >= min_confidence]
     assert min(top_k, len(admitted)) == len(results)
     assert all(result.bullet in admitted for result in results)
     scores = [result.combined_score for result in results]
     assert sorted(scores, reverse=True) == scores
     assert all(math.isfinite(value) for r in results for value in (r.raw_cosine, r.raw_bm25, r.combined_score))
-    assert results == HybridSearch(Lengths(), alpha).search(query, bullets)
+    assert results == HybridSearch(LengthModel(), alpha).search(query, bullets)
 
 
 # Feature: curator-agent, foundation Property 1: SearchQuery, SearchResult: fields read back equal
@@ -263,7 +263,7 @@ def test_a_min_confidence_of_nan_is_refused() -> None:  # S-02
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, math.nan, math.inf])
 def test_an_alpha_out_of_range_is_refused(alpha: float) -> None:  # S-07
     with pytest.raises(AlphaOutOfRange, match=r"^alpha must be between 0 and 1$"):
-        HybridSearch(Lengths(), alpha)
+        HybridSearch(LengthModel(), alpha)
 
 
 def test_without_candidates_nothing_is_embedded() -> None:  # S-08, S-12
@@ -283,17 +283,17 @@ def test_query_and_documents_take_one_embedding_call_each() -> None:  # S-06, S-
 
 
 def test_the_bounds_of_confidence_are_inclusive() -> None:  # S-10, S-11
-    found = HybridSearch(Lengths()).search(
+    found = HybridSearch(LengthModel()).search(
         SearchQuery("q"),
         [bullet("new", "x"), bullet("bad", "x", harmful=1), bullet("passes", "x", helpful=1, harmful=2)],
     )
     assert [result.bullet.id for result in found] == ["new", "passes"]
-    exactly = HybridSearch(Lengths()).search(SearchQuery("q", min_confidence=0.5), [bullet("new", "x")])
+    exactly = HybridSearch(LengthModel()).search(SearchQuery("q", min_confidence=0.5), [bullet("new", "x")])
     assert [result.bullet.id for result in exactly] == ["new"]
 
 
 def test_one_candidate_scores_one_half_twice() -> None:  # S-30
-    (result,) = HybridSearch(Lengths(), 0.7).search(SearchQuery("x"), [bullet("a", "x")])
+    (result,) = HybridSearch(LengthModel(), 0.7).search(SearchQuery("x"), [bullet("a", "x")])
     assert (result.vector_score, result.bm25_score, result.combined_score) == (0.5, 0.5, 0.5)
 
 
@@ -337,12 +337,12 @@ def test_a_wrong_embedding_reply_is_an_error(
 
 
 def test_a_failing_model_is_logged_and_raised(caplog: pytest.LogCaptureFixture) -> None:  # S-16, S-37, S-43
-    class Broken(Lengths):
+    class BrokenModel(LengthModel):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             raise ConnectionError("no route")
 
     with caplog.at_level(logging.WARNING), pytest.raises(EmbeddingFailed, match=r"^Embedding failed: no route$"):
-        HybridSearch(Broken()).search(SearchQuery("q"), [bullet("a", "x")])
+        HybridSearch(BrokenModel()).search(SearchQuery("q"), [bullet("a", "x")])
     assert len(caplog.records) == 1
 
 

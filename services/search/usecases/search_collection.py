@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.search.domain.collection import ChunkRef, Collection, Passage
 from services.search.domain.collection_errors import CollectionNotFound
-from services.search.domain.query import Scored
+from services.search.domain.query import ScoredItem
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.pinned_rankings import Page, PageCursor, PinnedRankings
@@ -23,7 +23,7 @@ class FoundChunks:
     """A page of chunks with their text, best first."""
 
     page: Page[ChunkRef]
-    results: Sequence[tuple[Scored[ChunkRef], Passage]]
+    results: Sequence[tuple[ScoredItem[ChunkRef], Passage]]
 
 
 class SearchCollection:

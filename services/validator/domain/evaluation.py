@@ -21,7 +21,7 @@ class ModelId:
 
     @classmethod
     def parse(cls, text: str) -> ModelId:
-        """Raises ModelIdInvalid (V-55)."""
+        """Return the model id in `provider:name`. Raises ModelIdInvalid (V-55)."""
         provider, colon, name = text.partition(":")
         if not colon or not provider.strip() or not name.strip():
             raise ModelIdInvalid(text)

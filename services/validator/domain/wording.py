@@ -19,7 +19,7 @@ class PhraseFinder(Protocol):
     """A finder of forbidden phrases."""
 
     def occurs_in(self, text: str) -> bool:
-        """Return whether the text uses one."""
+        """Return whether the text uses one of the words."""
         ...
 
 

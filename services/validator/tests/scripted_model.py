@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from services.validator.usecases.ports import ModelAnswer
 
 Answer = object
-"""Text is answered as it is, an exception is raised, anything else is answered as JSON."""
+"""Returns texts unchanged, raises exceptions, and returns other values as JSON."""
 
 
 class ScriptedModel:

@@ -130,7 +130,7 @@ def test_the_bias_of_a_judge_is_removed(task_effect: float) -> None:
 
 
 class PreferenceJudge:
-    """Prefers the longer text; fails for the pairs it is told to."""
+    """Prefers the longer text; fails for the given pairs."""
 
     def __init__(self, failing: frozenset[tuple[str, str]] = frozenset()) -> None:
         self._failing = failing

@@ -54,8 +54,8 @@ def test_every_response_states_that_no_model_judged(language: str) -> None:
 
 
 def test_other_shapes_are_no_question_of_a_judge() -> None:
-    class Other(BaseModel):
+    class OtherModel(BaseModel):
         x: int
 
     with pytest.raises(TypeError, match="Other"):
-        RuleJudge().judge(JudgeQuestion("", ""), Other)
+        RuleJudge().judge(JudgeQuestion("", ""), OtherModel)

@@ -35,7 +35,7 @@ def url(database_location: str) -> str:
     return database_location if database_location.startswith("postgresql") else f"sqlite:///{database_location}"
 
 
-class Running:
+class CuratorAndSearch:
     """A curator, and a search service unless the curator is alone."""
 
     def __init__(self, channel: Any) -> None:
@@ -77,9 +77,9 @@ def run(url: str, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that runs the services on the same data."""
 
     @asynccontextmanager
-    async def running(**settings: Any) -> AsyncIterator[Running]:
+    async def running(**settings: Any) -> AsyncIterator[CuratorAndSearch]:
         async with curator_and_search(tmp_path, curator_database_url=url, **settings) as channel:
-            yield Running(channel)
+            yield CuratorAndSearch(channel)
 
     return running
 

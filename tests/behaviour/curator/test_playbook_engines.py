@@ -54,7 +54,7 @@ def worker(*arguments: str) -> subprocess.Popen[str]:
 
 
 @dataclass
-class Sequential:
+class SequentialModel:
     """Apply the changes of the log one after the other: bullets by id in order, with their votes."""
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
         assert revision.number == number
         assert [operation.applied for operation in revision.operations] == operations
         assert [vote.applied for vote in revision.votes] == votes
-    model = Sequential()
+    model = SequentialModel()
     for revision in revisions:
         model.do(revision)
     snapshot = await store.load(DATASET)

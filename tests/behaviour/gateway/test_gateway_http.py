@@ -41,7 +41,7 @@ LEARN: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Front:
+class RunningGateway:
     """A running gateway: where it serves HTTP and gRPC, and its process."""
 
     url: str
@@ -54,7 +54,9 @@ class Front:
 
 
 @contextmanager
-def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", **environment: str) -> Iterator[Front]:
+def gateway_before(
+    data: Path, peers: dict[str, str], module: str = "gateway", **environment: str
+) -> Iterator[RunningGateway]:
     """The process of the gateway, or of another service, until the block ends."""
     address, http = f"127.0.0.1:{systems.free_port()}", f"127.0.0.1:{systems.free_port()}"
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
@@ -64,7 +66,7 @@ def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", *
         try:
             system = systems.System("one service", {module: address}, data, {}, {module: process})
             systems.wait_until_serving(system, module, address)
-            yield Front(f"http://{http}", address, process)
+            yield RunningGateway(f"http://{http}", address, process)
         finally:
             process.terminate()
             process.wait(systems.STOP_SECONDS)
@@ -99,13 +101,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory, model: OpenAIServer) -> Iter
 
 
 @pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory, stack: dict[str, str]) -> Iterator[Front]:
+def front(tmp_path_factory: pytest.TempPathFactory, stack: dict[str, str]) -> Iterator[RunningGateway]:
     with gateway_before(tmp_path_factory.mktemp("front"), stack) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def lone_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+def lone_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway with a token and only a validator without a key behind it; nobody else is there."""
     dead = dict.fromkeys(systems.PEERS, f"127.0.0.1:{systems.free_port()}")
     data = tmp_path_factory.mktemp("alone")
@@ -116,7 +118,7 @@ def lone_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
         yield running
 
 
-def test_the_workflow_answers_in_style_plain(front: Front, model: OpenAIServer) -> None:
+def test_the_workflow_answers_in_style_plain(front: RunningGateway, model: OpenAIServer) -> None:
     before = len(model.requests)
     with front.client() as client:
         response = client.post("/workflow/run", json={"query": "Q {y}", "dataset": "http-empty"})
@@ -128,7 +130,7 @@ def test_the_workflow_answers_in_style_plain(front: Front, model: OpenAIServer) 
     assert model.requests[before].prompt == "Context:\n\n\nQuery: Q {y}\n\nAnswer:"  # G-35, G-67
 
 
-def test_a_failed_generation_is_502(front: Front, model: OpenAIServer) -> None:
+def test_a_failed_generation_is_502(front: RunningGateway, model: OpenAIServer) -> None:
     model.answer_with(error(400, "no such model"))
     with front.client() as client:
         response = client.post("/workflow/run", json={"query": "Q", "dataset": "http-empty"})
@@ -136,7 +138,7 @@ def test_a_failed_generation_is_502(front: Front, model: OpenAIServer) -> None:
     assert "400" in response.json()["detail"]
 
 
-def test_errors_of_a_request_name_field_and_rule(front: Front) -> None:
+def test_errors_of_a_request_name_field_and_rule(front: RunningGateway) -> None:
     with front.client() as client:
         assert client.post("/workflow/run", json={"dataset": "d"}).status_code == 422  # G-20
         named = client.post("/workflow/run", json={"query": "Q", "dataset": "a b"})
@@ -150,7 +152,7 @@ def learned_reply(content: str) -> Answer:
     return chat_json({"lessons": [lesson], "operations": [operation]})
 
 
-def test_learned_bullets_are_searched_and_read(front: Front, model: OpenAIServer) -> None:
+def test_learned_bullets_are_searched_and_read(front: RunningGateway, model: OpenAIServer) -> None:
     dataset = LEARN["dataset"]
     model.answer_with(learned_reply(LESSON))
     with front.client() as client:
@@ -171,7 +173,7 @@ def test_learned_bullets_are_searched_and_read(front: Front, model: OpenAIServer
     assert [result["bullet"]["content"] for result in found["results"]] == [LESSON]
 
 
-def test_a_key_in_the_header_makes_a_change_happen_once(front: Front, model: OpenAIServer) -> None:
+def test_a_key_in_the_header_makes_a_change_happen_once(front: RunningGateway, model: OpenAIServer) -> None:
     model.answer_with(learned_reply("Two halves make a whole"))
     key = "5d1c2a7e-4a53-4f6c-9a0f-2f8d1f1f7a01"
     body = {**LEARN, "dataset": "header-key", "trajectory": {**LEARN["trajectory"], "dataset": "header-key"}}
@@ -191,7 +193,7 @@ def test_a_key_in_the_header_makes_a_change_happen_once(front: Front, model: Ope
     assert no_key.json()["violations"][0]["field"] == "Idempotency-Key"
 
 
-def test_the_document_serves_generators_and_people(front: Front) -> None:
+def test_the_document_serves_generators_and_people(front: RunningGateway) -> None:
     with front.client() as client:
         document = client.get("/openapi.json").json()
         page = client.get("/docs")
@@ -208,7 +210,7 @@ def test_the_document_serves_generators_and_people(front: Front) -> None:
     assert (missing.status_code, missing.json()["reason"]) == (404, "EXECUTION_NOT_FOUND")
 
 
-def test_an_organizer_report_is_made_rendered_and_checked(front: Front, model: OpenAIServer) -> None:
+def test_an_organizer_report_is_made_rendered_and_checked(front: RunningGateway, model: OpenAIServer) -> None:
     keys = ("decomposition_proposals", "grouping_proposals", "relation_proposals")
     made: dict[str, Any] = {**{key: [] for key in keys}, "summary": "まず状況を確認する案があります。"}
     model.answer_with(chat_json(made))
@@ -221,7 +223,7 @@ def test_an_organizer_report_is_made_rendered_and_checked(front: Front, model: O
     assert (checked.status_code, checked.json()) == (200, {"ok": True, "errors": [], "warnings": []})  # G-27
 
 
-def test_a_report_that_stays_invalid_is_an_answer_without_rendering(front: Front, model: OpenAIServer) -> None:
+def test_a_report_that_stays_invalid_is_an_answer_without_rendering(front: RunningGateway, model: OpenAIServer) -> None:
     model.answer_with(chat_json({"summary": "x"}))
     with front.client() as client:
         response = client.post("/api/advisor/run", json={"dashboard": DASHBOARD})
@@ -233,7 +235,7 @@ def test_a_report_that_stays_invalid_is_an_answer_without_rendering(front: Front
 
 @pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
 @pytest.mark.parametrize("body", [{}, {"dashboard": 5}, {"dashboard": {"trays": []}}])
-def test_an_invalid_dashboard_is_400(front: Front, path: str, body: dict[str, Any]) -> None:
+def test_an_invalid_dashboard_is_400(front: RunningGateway, path: str, body: dict[str, Any]) -> None:
     with front.client() as client:
         response = client.post(path, json=body)
     assert response.status_code == 400
@@ -245,21 +247,21 @@ def test_an_invalid_dashboard_is_400(front: Front, path: str, body: dict[str, An
     }  # G-23
 
 
-def test_a_body_that_is_no_object_is_400(front: Front) -> None:
+def test_a_body_that_is_no_object_is_400(front: RunningGateway) -> None:
     with front.client() as client:
         response = client.post("/api/proposal-quality/validate", content=b"[]")
     assert response.status_code == 400
     assert response.json() == {"ok": False, "errors": ["body must be JSON object"], "warnings": []}  # G-29
 
 
-def test_errors_of_services_are_problems_with_their_reasons(front: Front) -> None:
+def test_errors_of_services_are_problems_with_their_reasons(front: RunningGateway) -> None:
     with front.client() as client:
         response = client.get("/v1/playbooks/http-empty", params={"revision": 99, "allow_missing": True})
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
     assert response.json()["code"] == "OUT_OF_RANGE"
 
 
-def test_the_advisor_example_of_the_document_is_valid(front: Front) -> None:
+def test_the_advisor_example_of_the_document_is_valid(front: RunningGateway) -> None:
     with front.client() as client:
         described = client.get("/openapi.json").json()
         operation = described["paths"]["/api/proposal-quality/validate"]["post"]
@@ -268,26 +270,26 @@ def test_the_advisor_example_of_the_document_is_valid(front: Front) -> None:
     assert response.json() == {"ok": True, "errors": [], "warnings": []}
 
 
-def test_health_responds_when_all_other_calls_are_refused(lone_gateway: Front) -> None:
+def test_health_responds_when_all_other_calls_are_refused(lone_gateway: RunningGateway) -> None:
     with lone_gateway.client() as client:
         response = client.get("/health")
     assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18, G-30
 
 
-def test_without_the_token_every_other_call_is_refused(lone_gateway: Front) -> None:
+def test_without_the_token_every_other_call_is_refused(lone_gateway: RunningGateway) -> None:
     with lone_gateway.client() as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30
 
 
-def test_an_unavailable_service_is_503(lone_gateway: Front) -> None:
+def test_an_unavailable_service_is_503(lone_gateway: RunningGateway) -> None:
     with lone_gateway.client(Authorization="Bearer token") as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (503, {"detail": "curator does not answer"})  # G-21
 
 
 @pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
-def test_a_missing_key_is_500(lone_gateway: Front, path: str) -> None:
+def test_a_missing_key_is_500(lone_gateway: RunningGateway, path: str) -> None:
     with lone_gateway.client(Authorization="Bearer token") as client:
         response = client.post(path, json={"dashboard": DASHBOARD})
     assert response.status_code == 500
@@ -322,7 +324,7 @@ def test_a_request_in_progress_is_finished_before_the_process_ends(
     assert [response.status_code for response in responses] == [200]
 
 
-def _terminate(front: Front) -> None:
+def _terminate(front: RunningGateway) -> None:
     """Send SIGTERM and wait until the process has begun to leave."""
     with grpc.insecure_channel(front.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=SECONDS)
@@ -331,7 +333,7 @@ def _terminate(front: Front) -> None:
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_an_address_that_is_taken_is_named(tmp_path: Path, front: Front) -> None:
+def test_an_address_that_is_taken_is_named(tmp_path: Path, front: RunningGateway) -> None:
     address = front.url.removeprefix("http://")
     status, output = systems.failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS=address)
     assert status == 1

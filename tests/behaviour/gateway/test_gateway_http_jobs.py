@@ -166,7 +166,7 @@ def test_the_lines_of_the_readme_work(stack: Stack, dataset: str) -> None:
 
 @pytest.mark.parametrize("sent", ["a%2Fb", "%2E%2E", "%252F", "%E6%97%A5%2F%E6%9C%AC", "%3F", ".."])
 def test_an_id_reaches_its_service_over_a_socket(client: httpx.Client, sent: str) -> None:
-    """By a client that sends a path as it is; the leaderboard takes any text for an execution."""
+    """Send the path unchanged; the leaderboard accepts any text as the id of an execution."""
     address = urlsplit(str(client.base_url))
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=SECONDS)
     connection.request("GET", f"/v1/rounds/{sent}/best")

@@ -87,7 +87,7 @@ def mutate(rng: random.Random, execution: AskingExecution, other: AskingExecutio
 
 
 def forge(rng: random.Random, execution: AskingExecution, other: AskingExecution) -> Bound:
-    """Somebody else's answer, or one that was made up."""
+    """The token of another question, or an invented one."""
     made_up = (rng.randbytes(rng.randrange(40)).hex(), *execution.open[1:])
     return rng.choice([other.open, (other.open[0], *execution.open[1:]), made_up])
 

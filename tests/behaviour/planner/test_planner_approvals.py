@@ -29,7 +29,7 @@ APPROVALS = campaign_size(1_000, 100)
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 
-class Stoppable(ScriptedTool):
+class StoppableTool(ScriptedTool):
     """A tool whose process can be stopped in the middle of a call."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stoppable(ScriptedTool):
 
 
 async def test_each_approval_is_one_execution(tmp_path: Path) -> None:
-    clock, tools = MachineClock(), [Stoppable() for _ in range(4)]
+    clock, tools = MachineClock(), [StoppableTool() for _ in range(4)]
     taken_over = 0
     async with AsyncExitStack() as stack:
         replicas = [
@@ -59,7 +59,7 @@ async def test_each_approval_is_one_execution(tmp_path: Path) -> None:
     assert taken_over > APPROVALS / 20  # the stopped replica is often the one that had succeeded
 
 
-async def approve(number: int, replicas: list[Executions], tools: list[Stoppable], clock: MachineClock) -> bool:
+async def approve(number: int, replicas: list[Executions], tools: list[StoppableTool], clock: MachineClock) -> bool:
     """One approval; whether its winner was stopped and another one took over."""
     first = replicas[0]
     execution_id = await first.start(agent_plan(agent_step(1), agent_step(2, 1)), None, None)

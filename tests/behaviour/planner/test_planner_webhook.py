@@ -1,4 +1,4 @@
-"""Somebody learns from a webhook that an execution waits for an answer."""
+"""A webhook notifies people of an execution that waits for an answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DAY = 24 * 3600
 
 @dataclass
 class Receiver:
-    """Somebody's server. It responds with these statuses, the last of them from then on."""
+    """The server of a receiver. It responds with these statuses; the last one repeats."""
 
     statuses: list[int]
     requests: asyncio.Queue[WireRequest] = field(default_factory=asyncio.Queue)

@@ -36,7 +36,7 @@ def migrations_in(folder: Path) -> Migrations:
 
 
 def revisions(folder: Path) -> list[str]:
-    """Of a folder of migrations, the oldest first."""
+    """Return the revisions of a folder of migrations, the oldest first."""
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         scripts = ScriptDirectory.from_config(migrations_in(folder).alembic_config(connection))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, bindparam, or_, select, update
 from gateway.bulk.adapters.sql import queries
 from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
 from gateway.bulk.adapters.sql.schema import DEAD, DROPPED, LEARNED, WAITING, job, replica, trajectory
-from gateway.bulk.domain.attempts import Failure, Learned, PendingTrajectory
+from gateway.bulk.domain.attempts import Failure, PendingTrajectory, TrajectoryCommit
 from gateway.bulk.domain.batches import Batch, build_generation_prefix, split_positions
 from libs.storage.database import Database
 from libs.storage.leases import Lease, Leases, LeaseState
@@ -111,7 +111,7 @@ class BatchRepository:
         row = await self._database.read(lambda connection: connection.execute(_PENDING, parameters).one_or_none())
         return None if row is None else PendingTrajectory(*row)
 
-    async def save_learned(self, key: str, position: int, learned: Learned) -> None:
+    async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
         """Count a trajectory as learned, once, also one that was dropped meanwhile."""
 
         def update_counts(connection: Connection) -> None:

@@ -15,7 +15,8 @@ def locate_file(project: Path, relative: PurePosixPath) -> Path:
     path = (project / relative).resolve()
     if not path.is_relative_to(project.resolve()):
         problem = f"is not in {project}; run the command in the folder that holds it"
-        raise InvalidArgument(f"{relative} {problem}", reason="FILE_OUTSIDE", violations=[Violation("file", problem)])
+        violations = [Violation("file", problem)]
+        raise InvalidArgument(f"{relative} {problem}", reason="FILE_OUTSIDE_FOLDER", violations=violations)
     return path
 
 

@@ -25,7 +25,7 @@ def find_deltas(block: ManagedBlock, base: PlannedFile | None) -> list[Delta]:
         raise InvalidArgument(
             f"the block was edited, and revision {block.revision} gives another text than before the edit; "
             "--discard-edits overwrites it",
-            reason="BASE_UNKNOWN",
+            reason="EXPORT_BASE_UNKNOWN",
         )
     items = parse_items(block.body, base.sections, set(base.body), first_line=block.begin + 2)
     return list(_compare(base.items, items, moves_count=bool(base.sections)))

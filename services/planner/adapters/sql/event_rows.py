@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from libs.storage.timestamps import from_microseconds, to_microseconds
 from services.planner.domain.errors import CorruptLog
-from services.planner.domain.events import EVENT, Event, Recorded
+from services.planner.domain.events import EVENT, Event, RecordedEvent
 
 FIRST_HASH = bytes(32)
 
@@ -31,12 +31,12 @@ def encode_events(
     return rows
 
 
-def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after: int) -> list[Recorded]:
+def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after: int) -> list[RecordedEvent]:
     """Return rows in order as events; `previous` is the hash before them.
 
     Raises CorruptLog if a number is missing, a hash does not match, or a payload cannot be read.
     """
-    recorded: list[Recorded] = []
+    recorded: list[RecordedEvent] = []
     for number, row in enumerate(rows, start=after + 1):
         # A forged row may hold another type than bytes.
         payload = row.payload if isinstance(row.payload, bytes) else b""
@@ -49,7 +49,7 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
         except (ValidationError, ValueError) as error:
             raise CorruptLog(f"Execution {execution_id}: event {number} cannot be read") from error
         created_at = from_microseconds(row.created_at)
-        recorded.append(Recorded(sequence=number, created_at=created_at, event=event, hash=row.hash))
+        recorded.append(RecordedEvent(sequence=number, created_at=created_at, event=event, hash=row.hash))
     return recorded
 
 

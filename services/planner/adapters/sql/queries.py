@@ -14,10 +14,10 @@ from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, 
 from services.planner.domain.answers import judge_answer
 from services.planner.domain.events import (
     Event,
-    Finished,
+    ExecutionFinished,
     InterventionAnswered,
     InterventionRequested,
-    Recorded,
+    RecordedEvent,
     StepFinished,
 )
 from services.planner.usecases.ports import (
@@ -54,7 +54,7 @@ def has_execution(connection: Connection, execution_id: str) -> bool:
     return connection.execute(found).first() is not None
 
 
-def read_events(connection: Connection, execution_id: str, after: int) -> list[Recorded]:
+def read_events(connection: Connection, execution_id: str, after: int) -> list[RecordedEvent]:
     """Return the log after a sequence number, its chain of hashes checked. Raises CorruptLog."""
     in_log = _log.c.execution_id == execution_id
     before = select(_log.c.hash).where(in_log, _log.c.sequence == after)
@@ -188,7 +188,7 @@ def _build_audit(execution_id: str, event: Event) -> AuditEntry | None:
         wrong = judge_answer(event)
         if event.step_id is not None and wrong is not None:
             return AuditEntry(0, AuditKind.LABELLED, execution_id, step_id=event.step_id, wrong=wrong)
-    elif isinstance(event, Finished):
+    elif isinstance(event, ExecutionFinished):
         return AuditEntry(0, AuditKind.ENDED, execution_id)
     return None
 

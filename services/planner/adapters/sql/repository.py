@@ -17,7 +17,7 @@ from services.planner.adapters import metrics
 from services.planner.adapters.sql import queries, schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH
 from services.planner.domain.errors import ExecutionNotFound, LeaseLost, PlanAlreadyExecuted
-from services.planner.domain.events import Event, Recorded, Started
+from services.planner.domain.events import Event, ExecutionStarted, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
 from services.planner.usecases.ports import (
@@ -50,7 +50,9 @@ class SqlExecutionStore:
         """Finish pending writes and close the database."""
         await self.database.close()
 
-    async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
+    async def create(
+        self, started: ExecutionStarted, now: datetime, owner: str, key: IdempotencyKey | None
+    ) -> Lease | None:
         """Begin an execution and take its lease; None for a replay."""
         execution_id = started.plan.plan_id or ""
 
@@ -138,10 +140,10 @@ class SqlExecutionStore:
 
         return await self.database.write(append_decision, execution_id)
 
-    async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
+    async def read(self, execution_id: str, after: int = 0) -> Sequence[RecordedEvent]:
         """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
-        def select_events(connection: Connection) -> Sequence[Recorded]:
+        def select_events(connection: Connection) -> Sequence[RecordedEvent]:
             recorded = queries.read_events(connection, execution_id, after)
             if not recorded and not queries.has_execution(connection, execution_id):
                 raise ExecutionNotFound(execution_id)

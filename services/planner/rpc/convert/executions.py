@@ -17,11 +17,11 @@ from services.planner.domain.thresholds import Thresholds
 from services.planner.rpc.convert.plans import encode_budget, encode_question
 from services.planner.usecases.ports import ExecutionSummary, derive_status
 
-TokenOf = Callable[[events.Recorded], str]
+TokenOf = Callable[[events.RecordedEvent], str]
 
 
 def encode_event(
-    execution_id: str, recorded: events.Recorded, state: ExecutionState, token_of: TokenOf
+    execution_id: str, recorded: events.RecordedEvent, state: ExecutionState, token_of: TokenOf
 ) -> pb.ExecutionEvent:
     """Return an event as a message; `state` is the state that includes it."""
     event = recorded.event
@@ -34,9 +34,9 @@ def encode_event(
     )
 
 
-def _encode_content(recorded: events.Recorded, state: ExecutionState, token_of: TokenOf) -> Message:
+def _encode_content(recorded: events.RecordedEvent, state: ExecutionState, token_of: TokenOf) -> Message:
     match recorded.event:
-        case events.Started() as event:
+        case events.ExecutionStarted() as event:
             return encode(event, pb.ExecutionStarted, budget=encode_budget(event.budget))
         case events.StepStarted() as event:
             return encode(event, pb.StepStarted, idempotency_key=event.key)
@@ -56,7 +56,7 @@ def _encode_content(recorded: events.Recorded, state: ExecutionState, token_of: 
             return encode(event.result, pb.Replanned, trigger=event.trigger)
         case events.ReplanRefused() as event:
             return pb.LogLine(message=f"replan refused for now: {event.trigger.value}")
-        case events.Finished() as event:
+        case events.ExecutionFinished() as event:
             return encode(event.result, pb.ExecutionResult)
         case event:
             return encode(event, _MESSAGES[event.kind])
@@ -73,7 +73,7 @@ _MESSAGES: dict[str, type[Message]] = {
 
 
 def encode_execution(
-    state: ExecutionState, question: events.Recorded | None, token_of: TokenOf, now: datetime
+    state: ExecutionState, question: events.RecordedEvent | None, token_of: TokenOf, now: datetime
 ) -> pb.Execution:
     """Return an execution as a message; `question` is its open question, None unless it is paused."""
     usage = encode(state, pb.Usage)

@@ -36,7 +36,7 @@ class Score:
 def choose_outcome(scores: Sequence[Score], program: str) -> RecordedOutcome | None:
     """Return the outcome by the last score that says whether the task was done; a person's precedes a program's.
 
-    None if there is none: a number outside 0 to 1 has a scale that nobody states.
+    None without such a score. A number outside 0 to 1 is ignored, because its scale is unknown.
     """
     rated = [score for score in scores if _OF_SUCCESS.search(score.name) and _read_rating(score.value) is not None]
     chosen = next((score for score in reversed(rated) if score.is_of_person), rated[-1] if rated else None)

@@ -17,7 +17,7 @@ from services.search.domain.collection import (
     Passage,
 )
 from services.search.domain.collection_errors import InvalidDocument
-from services.search.domain.query import DEFAULT_TOP_K, Scored, SearchQuery
+from services.search.domain.query import DEFAULT_TOP_K, ScoredItem, SearchQuery
 from services.search.rpc.convert.search import FUSIONS, decode_vector, write_scores
 from services.search.usecases.load_documents import DocumentFailure, LoadProgress
 from services.search.usecases.rank_entries import RankingRequest
@@ -83,7 +83,7 @@ def decode_query(message: collection_pb2.CollectionQuery) -> RankingRequest:
     )
 
 
-def write_passage(message: collection_pb2.Passage, scored: Scored[ChunkRef], passage: Passage) -> None:
+def write_passage(message: collection_pb2.Passage, scored: ScoredItem[ChunkRef], passage: Passage) -> None:
     """Write a result into its message."""
     message.document_id = scored.item.document_id
     message.chunk = scored.item.number

@@ -11,7 +11,7 @@ from hansei.search.v1 import search_service_pb2 as pb
 from libs.embedding.model import Float32s
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.errors import WrongVector
-from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Results, Scored, SearchQuery
+from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Results, ScoredItem, SearchQuery
 from services.search.rpc.servicer.pages import encode_cursor
 from services.search.usecases.fit_budget import count_fitting
 from services.search.usecases.pinned_rankings import Page
@@ -92,7 +92,7 @@ def write_results(messages: Any, results: Results[IndexedBullet]) -> None:
         message.keyword_match = scored.raw_bm25 != 0.0
 
 
-def write_scores(message: search_pb2.SearchResult | collection_pb2.Passage, scored: Scored[Any]) -> None:
+def write_scores(message: search_pb2.SearchResult | collection_pb2.Passage, scored: ScoredItem[Any]) -> None:
     """Write the scores of a result into its message."""
     message.vector_score = scored.vector_score
     message.bm25_score = scored.bm25_score

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2
 from services.search.adapters.peers import decode_bullet
-from services.search.domain.query import Ranking, Results, Scored, TermScore
+from services.search.domain.query import Ranking, Results, ScoredItem, TermScore
 from services.search.rpc.convert.search import encode_response
 from services.search.usecases.rank_entries import RankingResponse
 
@@ -24,13 +24,13 @@ bullets = st.builds(
     st.lists(texts, max_size=3),
 )
 terms = st.lists(st.builds(TermScore, texts, numbers), max_size=3).map(tuple)
-scored = st.builds(Scored, bullets, numbers, numbers, numbers, numbers, numbers, terms)
+scored = st.builds(ScoredItem, bullets, numbers, numbers, numbers, numbers, numbers, terms)
 
 
 @given(st.lists(scored, max_size=4), st.integers(-1, 9), st.booleans(), st.floats(0, 1))
 @settings(max_examples=200)
 def test_a_response_has_all_results(
-    expected: list[Scored],  # type: ignore[type-arg]
+    expected: list[ScoredItem],  # type: ignore[type-arg]
     revision: int,
     approximate: bool,
     limit: float,

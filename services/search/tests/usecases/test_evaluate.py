@@ -62,7 +62,7 @@ JAPANESE = {
 }
 
 
-class Local:
+class LocalHashing:
     model_id, trust, languages = Hashing.model_id, Hashing.trust, Hashing.languages
     thresholds = Hashing.thresholds
 
@@ -70,7 +70,7 @@ class Local:
         return Hashing().compute(texts)
 
 
-class Forgetful:
+class EmptyStore:
     async def get(self, model: str, hashes: Sequence[bytes]) -> Mapping[bytes, Float32s]:
         return {}
 
@@ -87,7 +87,7 @@ def write_set(tmp_path: Path, content: object) -> Path:
 async def test_the_defaults_find_what_is_relevant(content: dict[str, object], tmp_path: Path) -> None:
     retrieval_set = read_retrieval_set(write_set(tmp_path, content))
     variants = {"default": DEFAULT, **NAMED_VARIANTS}
-    quality = await evaluate(retrieval_set, TextEmbedder(Local(), Forgetful()), LoopsInUse(COMPILED), variants)
+    quality = await evaluate(retrieval_set, TextEmbedder(LocalHashing(), EmptyStore()), LoopsInUse(COMPILED), variants)
     assert list(quality) == list(variants)
     assert quality["default"].ndcg_at_10 == pytest.approx(1.0)
     assert quality["default"].queries == len(retrieval_set.queries)

@@ -11,8 +11,8 @@ from services.search.usecases.pinned_rankings import PageCursor, PinnedRankings
 from services.search.usecases.rank_entries import RankingResponse
 
 
-class Ranked:
-    """An index that can move."""
+class MovingIndex:
+    """An index whose revision and results the test changes."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -24,7 +24,7 @@ class Ranked:
         return RankingResponse(Ranking(Results(items, np.zeros((5, 7)))), self.revision, "m")
 
 
-async def pages(pinned: PinnedRankings[int], ranked: Ranked, *, move: bool = False) -> list[list[int]]:
+async def pages(pinned: PinnedRankings[int], ranked: MovingIndex, *, move: bool = False) -> list[list[int]]:
     found: list[list[int]] = []
     cursor: PageCursor | None = None
     while True:
@@ -36,18 +36,18 @@ async def pages(pinned: PinnedRankings[int], ranked: Ranked, *, move: bool = Fal
 
 
 async def test_pages_show_the_first_page_s_ranking_even_when_the_index_moves() -> None:
-    pinned, ranked = PinnedRankings[int](), Ranked()
+    pinned, ranked = PinnedRankings[int](), MovingIndex()
     assert await pages(pinned, ranked, move=True) == [[10, 11, 12], [13, 14, 15], [16]]
     assert ranked.calls == 1
 
 
 async def test_without_a_page_size_everything_comes_at_once_and_nothing_is_kept() -> None:
-    page = await PinnedRankings[int]().get_page(0, None, Ranked())
+    page = await PinnedRankings[int]().get_page(0, None, MovingIndex())
     assert (len(page.results), page.next_cursor) == (7, None)
 
 
 async def test_a_ranking_that_is_gone_is_made_again_while_the_index_stands() -> None:
-    ranked = Ranked()
+    ranked = MovingIndex()
     first = await PinnedRankings[int]().get_page(3, None, ranked)
     another_replica = PinnedRankings[int]()
     second = await another_replica.get_page(3, first.next_cursor, ranked)
@@ -60,7 +60,7 @@ async def test_a_ranking_that_is_gone_is_made_again_while_the_index_stands() -> 
 
 
 async def test_the_oldest_rankings_go_when_too_many_results_are_kept() -> None:
-    pinned, ranked = PinnedRankings[int](max_results=15), Ranked()
+    pinned, ranked = PinnedRankings[int](max_results=15), MovingIndex()
     cursors = [(await pinned.get_page(3, None, ranked)).next_cursor for _ in range(3)]
     ranked.revision = 2
     with pytest.raises(PageExpired):

@@ -16,7 +16,7 @@ from services.search.domain.feed import BulletChange, CommittedRevision
 from services.search.domain.query import SearchQuery
 from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.vector_weight import VectorWeight
-from services.search.tests.usecases.world import Lengths, Memory, MemorySnapshots, bullet, world
+from services.search.tests.usecases.world import LengthModel, Memory, MemorySnapshots, bullet, world
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_entries import QueryVector, RankEntries, RankingRequest
 from services.search.usecases.search_playbook import SearchPlaybook
@@ -228,7 +228,7 @@ async def test_the_index_of_another_model_answers_until_the_new_one_is_complete(
         await w.indexes.save()
         await w.indexes.close()
 
-        newer = Lengths()
+        newer = LengthModel()
         newer.model_id, newer.fails = "newer", EmbeddingFailed("not yet")
         former, snapshots = w.embedder, w.snapshots
         w.embedder, w.snapshots = TextEmbedder(newer, Memory()), MemorySnapshots()

@@ -10,7 +10,7 @@ from services.search.usecases.playbook_follower import PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 
 
-class Standing:
+class ScriptedFollower:
     """A follower whose revision the test sets."""
 
     dataset = "d"
@@ -24,7 +24,7 @@ class Standing:
 
 
 async def test_the_former_index_is_not_dropped_before_its_snapshot_is_loaded() -> None:
-    former, new = Standing(), Standing()
+    former, new = ScriptedFollower(), ScriptedFollower()
     indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
 
     def current_index() -> object:
@@ -41,7 +41,7 @@ async def test_the_former_index_is_not_dropped_before_its_snapshot_is_loaded() -
 
 
 async def test_an_empty_former_index_is_dropped_at_once() -> None:
-    former, new = Standing(), Standing()
+    former, new = ScriptedFollower(), ScriptedFollower()
     indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
     former.is_open = True
     assert cast(object, indexes.get_index("d")) is former

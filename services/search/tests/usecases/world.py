@@ -86,7 +86,7 @@ class Playbooks:
             raise NotFound(f"{dataset} does not exist")
 
 
-class Lengths:
+class LengthModel:
     """An embedding model of two dimensions that records texts, and fails on demand."""
 
     model_id = "lengths"
@@ -141,7 +141,7 @@ class World:
 
     def __init__(self, capacity: int = 10) -> None:
         self.feed = Playbooks()
-        self.model = Lengths()
+        self.model = LengthModel()
         self.embedder = TextEmbedder(self.model, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []

@@ -16,7 +16,7 @@ from hansei.search.v1 import collection_service_pb2_grpc
 from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings
-from tests.behaviour.search.collections.service import HYBRID, QDRANT, Searching
+from tests.behaviour.search.collections.service import HYBRID, QDRANT, RunningSearch
 from tests.support.policies import without_retries
 
 
@@ -30,7 +30,7 @@ def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..
     """Search on that database and with that backend; a second time it is a restart."""
 
     @asynccontextmanager
-    async def serving(backend: Any = backend, **settings: Any) -> AsyncIterator[Searching]:
+    async def serving(backend: Any = backend, **settings: Any) -> AsyncIterator[RunningSearch]:
         chosen = SearchSettings.model_validate(
             {
                 "embedding_provider": "hashing",
@@ -45,7 +45,9 @@ def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..
         ) as served:
             client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
-                yield Searching(collection_service_pb2_grpc.CollectionServiceStub(client.channel("search")), backend)
+                yield RunningSearch(
+                    collection_service_pb2_grpc.CollectionServiceStub(client.channel("search")), backend
+                )
             finally:
                 await client.close()
 
@@ -53,7 +55,7 @@ def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..
 
 
 @pytest.fixture
-async def searching(running: Any) -> AsyncIterator[Searching]:
+async def searching(running: Any) -> AsyncIterator[RunningSearch]:
     async with running() as served:
         await served.create()
         yield served

@@ -24,7 +24,7 @@ TEXTS = {
 
 
 @dataclass(frozen=True)
-class Searching:
+class RunningSearch:
     """A running search service."""
 
     stub: Any

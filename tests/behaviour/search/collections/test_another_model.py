@@ -10,7 +10,7 @@ import pytest
 
 from hansei.search.v1 import collection_service_pb2 as pb
 from services.search.domain.collection_errors import EmbedderChanged
-from tests.behaviour.search.collections.service import HASHING, TEXTS, Searching, document
+from tests.behaviour.search.collections.service import HASHING, TEXTS, RunningSearch, document
 from tests.fakes.openai_server import OpenAIServer
 
 OPENAI = "text-embedding-3-small"
@@ -28,7 +28,7 @@ def remote(models: OpenAIServer) -> dict[str, Any]:
     return {"embedding_provider": "openai", "openai_api_key": "key", "openai_base_url": models.base_url}
 
 
-async def wait_for_model(searching: Searching, model: str, expected: list[str]) -> None:
+async def wait_for_model(searching: RunningSearch, model: str, expected: list[str]) -> None:
     """Returns when the model answers; until then every answer is whole, and by the model before."""
     async with asyncio.timeout(30):
         while True:

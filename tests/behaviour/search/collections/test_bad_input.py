@@ -12,7 +12,7 @@ from hansei.search.v1 import collection_service_pb2 as pb
 from libs.embedding.errors import EmbeddingFailed
 from libs.storage.errors import StoreUnavailable
 from services.search.adapters.sql.repository import open_collection_database
-from tests.behaviour.search.collections.service import Searching, chunk, direction, document, head, part
+from tests.behaviour.search.collections.service import RunningSearch, chunk, direction, document, head, part
 from tests.fakes.openai_answers import Answer, embeddings, error
 from tests.fakes.openai_server import OpenAIServer
 
@@ -35,7 +35,7 @@ UNSTORABLE = [
 
 
 async def test_a_document_that_cannot_be_stored_is_named_and_nothing_of_its_call_is_written(
-    searching: Searching,
+    searching: RunningSearch,
 ) -> None:
     for sent, message in UNSTORABLE:
         with pytest.raises(InvalidArgument, match=message):
@@ -44,7 +44,7 @@ async def test_a_document_that_cannot_be_stored_is_named_and_nothing_of_its_call
         assert await searching.find_ids("sleep") == []
 
 
-async def test_vectors_of_another_dimension_are_refused(searching: Searching) -> None:
+async def test_vectors_of_another_dimension_are_refused(searching: RunningSearch) -> None:
     await searching.put(document("retry"))
     with pytest.raises(InvalidArgument, match="must have dimension 1536, not 2"):
         await searching.put(document("a", "text", [chunk(0, 4, [1.0, 0.0])]))
@@ -69,13 +69,13 @@ BAD_QUERIES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_bad_queries_are_refused(searching: Searching) -> None:  # S-37, S-40
+async def test_bad_queries_are_refused(searching: RunningSearch) -> None:  # S-37, S-40
     for fields, message in BAD_QUERIES:
         with pytest.raises(InvalidArgument, match=message):
             await searching.search("x", **fields)
 
 
-async def test_unknown_collections_are_named(searching: Searching) -> None:
+async def test_unknown_collections_are_named(searching: RunningSearch) -> None:
     calls = [
         searching.search("x", collection="nowhere"),
         searching.put(document("retry"), collection="nowhere"),
@@ -95,7 +95,7 @@ async def test_unknown_collections_are_named(searching: Searching) -> None:
         await searching.create("x", chunk_tokens=50, chunk_overlap=30)
 
 
-async def test_a_megabyte_of_text_is_cut_and_found(searching: Searching) -> None:
+async def test_a_megabyte_of_text_is_cut_and_found(searching: RunningSearch) -> None:
     words = [f"word{n}" for n in range(2000)]
     text = " ".join(words * 200)[:999_989] + " the needle"
     assert len(text) == 1_000_000

@@ -9,10 +9,10 @@ import pytest
 
 from chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from hansei.search.v1 import collection_service_pb2 as pb
-from tests.behaviour.search.collections.service import HYBRID, QDRANT, TEXTS, Searching, document
+from tests.behaviour.search.collections.service import HYBRID, QDRANT, TEXTS, RunningSearch, document
 
 
-async def test_an_unchanged_document_is_not_written_again(searching: Searching) -> None:
+async def test_an_unchanged_document_is_not_written_again(searching: RunningSearch) -> None:
     await searching.put(document("retry", year="2025"))
     for _ in range(2):
         again = await searching.put(document("retry", year="2025"), document("sleep"))
@@ -23,7 +23,7 @@ async def test_an_unchanged_document_is_not_written_again(searching: Searching) 
     assert (collection.documents, collection.chunks, collection.revision, collection.dimension) == (2, 2, 3, 1536)
 
 
-async def test_deleted_documents_are_gone_everywhere(searching: Searching) -> None:
+async def test_deleted_documents_are_gone_everywhere(searching: RunningSearch) -> None:
     await searching.put(*map(document, TEXTS))
     request = pb.DeleteDocumentsRequest(collection="c", ids=["retry", "nobody", "retry"])
     response = await searching.stub.DeleteDocuments(request)
@@ -37,7 +37,7 @@ async def test_deleted_documents_are_gone_everywhere(searching: Searching) -> No
     assert (await searching.find_ids("idempotent"))[0] == "retry"
 
 
-async def test_a_document_is_read_back_as_it_was_put(searching: Searching) -> None:
+async def test_a_document_is_read_back_as_it_was_put(searching: RunningSearch) -> None:
     text = "全角　スペース\n\n改行 and 😀 beyond the plane"
     await searching.put(document("é/日本 1", text, source="https://example.org/a?b=c"))
     response = await searching.stub.GetDocument(pb.GetDocumentRequest(collection="c", id="é/日本 1"))
@@ -48,7 +48,7 @@ async def test_a_document_is_read_back_as_it_was_put(searching: Searching) -> No
     assert passage.text == text
 
 
-async def test_pages_of_a_list_neither_repeat_nor_skip_while_others_write(searching: Searching) -> None:
+async def test_pages_of_a_list_neither_repeat_nor_skip_while_others_write(searching: RunningSearch) -> None:
     names = [f"d{n:02}" for n in range(20)]
     await searching.put(*(document(name, f"text {name}") for name in names))
     listed: list[str] = []
@@ -61,7 +61,7 @@ async def test_pages_of_a_list_neither_repeat_nor_skip_while_others_write(search
     assert listed == sorted(listed)
 
 
-async def test_collections_of_a_prefix_are_listed_alone(searching: Searching) -> None:
+async def test_collections_of_a_prefix_are_listed_alone(searching: RunningSearch) -> None:
     for name in ("acme", "acme--b", "acme--B", "acme--a", "acme-", "Acme--c", "acmes--c", "acme-z"):
         await searching.create(name)
     request = pb.ListCollectionsRequest(page_size=2, prefix="acme--")
@@ -76,7 +76,7 @@ async def test_collections_of_a_prefix_are_listed_alone(searching: Searching) ->
     assert refused.value.reason == "PAGE_TOKEN_INVALID"
 
 
-async def test_collections_are_made_once_listed_and_deleted(searching: Searching) -> None:
+async def test_collections_are_made_once_listed_and_deleted(searching: RunningSearch) -> None:
     made = await searching.collection()
     assert (made.chunk_tokens, made.chunk_overlap, made.backend) == (200, 33, searching.backend)
     assert await searching.create() == made

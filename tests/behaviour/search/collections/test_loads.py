@@ -9,10 +9,10 @@ import pytest
 
 from chassis.errors import InvalidArgument
 from hansei.search.v1 import collection_service_pb2 as pb
-from tests.behaviour.search.collections.service import TEXTS, Searching, chunk, document, head, part
+from tests.behaviour.search.collections.service import TEXTS, RunningSearch, chunk, document, head, part
 
 
-async def test_a_load_stores_what_can_be_stored_and_names_the_rest(searching: Searching) -> None:
+async def test_a_load_stores_what_can_be_stored_and_names_the_rest(searching: RunningSearch) -> None:
     parts = [document(f"d{n}", f"text number {n}") for n in range(10)]
     parts[3] = document("blank", " ")
     parts[5] = document("cut wrong", "abc", [chunk(0, 9, [1.0])])
@@ -34,7 +34,7 @@ async def test_a_load_stores_what_can_be_stored_and_names_the_rest(searching: Se
     assert (await searching.find_ids("another"))[0] == "d1"
 
 
-async def test_a_load_acknowledges_documents_before_the_next_is_sent(searching: Searching) -> None:
+async def test_a_load_acknowledges_documents_before_the_next_is_sent(searching: RunningSearch) -> None:
     acknowledged = asyncio.Semaphore(1)
 
     async def send() -> AsyncIterator[pb.LoadDocumentsRequest]:
@@ -51,7 +51,7 @@ async def test_a_load_acknowledges_documents_before_the_next_is_sent(searching: 
     assert processed == [1, 2, 3, 4]
 
 
-async def test_a_load_must_begin_with_its_head(searching: Searching) -> None:
+async def test_a_load_must_begin_with_its_head(searching: RunningSearch) -> None:
     for parts in ([], [part(document("retry"))], [head(), head()], [head(), pb.LoadDocumentsRequest()]):
         with pytest.raises(InvalidArgument, match="the first part of a load must be its head"):
             await searching.load(parts)

@@ -9,10 +9,10 @@ import pytest
 from chassis.errors import InvalidArgument
 from hansei.search.v1 import search_pb2
 from libs.embedding.errors import EmbeddingFailed
-from tests.behaviour.search.collections.service import HASHING, TEXTS, Searching, chunk, direction, document
+from tests.behaviour.search.collections.service import HASHING, TEXTS, RunningSearch, chunk, direction, document
 
 
-async def test_documents_are_found_by_meaning_and_by_words_in_two_languages(searching: Searching) -> None:
+async def test_documents_are_found_by_meaning_and_by_words_in_two_languages(searching: RunningSearch) -> None:
     stored = await searching.put(*map(document, TEXTS))
     assert (stored.stored, stored.unchanged, stored.chunks, stored.revision) == (4, 0, 4, 4)
     for text, best in (("retrying calls", "retry"), ("冪等でない再試行", "saisei"), ("sleeping in a test", "sleep")):
@@ -28,7 +28,7 @@ async def test_documents_are_found_by_meaning_and_by_words_in_two_languages(sear
     assert [(passage.text, passage.start, passage.end) for passage in top] == [(TEXTS["retry"], 0, len(TEXTS["retry"]))]
 
 
-async def test_a_replaced_document_is_found_by_its_new_text_only(searching: Searching) -> None:
+async def test_a_replaced_document_is_found_by_its_new_text_only(searching: RunningSearch) -> None:
     await searching.put(*map(document, TEXTS))
     await searching.put(document("retry", "Bananas ripen in the sun."))
     response = await searching.search("bananas", explain=True)
@@ -38,7 +38,7 @@ async def test_a_replaced_document_is_found_by_its_new_text_only(searching: Sear
     assert [passage.document_id for passage in matched if passage.terms] == []
 
 
-async def test_chunks_of_long_documents_have_their_positions(searching: Searching) -> None:
+async def test_chunks_of_long_documents_have_their_positions(searching: RunningSearch) -> None:
     await searching.create("long", chunk_tokens=20, chunk_overlap=5)
     text = "\n\n".join(f"Paragraph {n} tells of the {word}. " * 3 for n, word in enumerate(["cat", "dog", "fish"] * 4))
     stored = await searching.put(document("book", text), collection="long")
@@ -57,7 +57,7 @@ async def test_chunks_of_long_documents_have_their_positions(searching: Searchin
     assert [p.text for p in (await searching.search("fish", collection="long")).results] == ["Only the cat."]
 
 
-async def test_filters_are_exact_and_apply_before_scaling(searching: Searching) -> None:
+async def test_filters_are_exact_and_apply_before_scaling(searching: RunningSearch) -> None:
     await searching.put(
         document("retry", lang="en", year="2025"),
         document("deadline", lang="en", year="2026"),
@@ -72,7 +72,7 @@ async def test_filters_are_exact_and_apply_before_scaling(searching: Searching) 
     assert dict(alone.metadata) == {"lang": "ja", "year": "2026"}
 
 
-async def test_explain_returns_the_matching_terms(searching: Searching) -> None:
+async def test_explain_returns_the_matching_terms(searching: RunningSearch) -> None:
     await searching.put(*map(document, TEXTS))
     response = await searching.search("retry the idempotent sleep", explain=True)
     terms = {passage.document_id: {term.term for term in passage.terms} for passage in response.results}
@@ -82,7 +82,7 @@ async def test_explain_returns_the_matching_terms(searching: Searching) -> None:
     assert not any(passage.terms for passage in (await searching.search("retry")).results)
 
 
-async def test_alpha_chooses_the_side_and_vectors_may_come_from_the_caller(searching: Searching) -> None:
+async def test_alpha_chooses_the_side_and_vectors_may_come_from_the_caller(searching: RunningSearch) -> None:
     await searching.put(
         document("right", "alpha", [chunk(0, 5, direction(8, 1.0))]),
         document("up", "beta", [chunk(0, 4, direction(8, 0.0, 2.0))]),
@@ -100,7 +100,7 @@ async def test_alpha_chooses_the_side_and_vectors_may_come_from_the_caller(searc
         await searching.search("embedded by the service")
 
 
-async def test_pages_of_a_search_show_one_ranking_while_others_write(searching: Searching) -> None:
+async def test_pages_of_a_search_show_one_ranking_while_others_write(searching: RunningSearch) -> None:
     await searching.put(*(document(f"d{n:02}", f"number {n} retry") for n in range(20)))
     whole = [passage.document_id for passage in (await searching.search("retry 7", top_k=18)).results]
     paged: list[str] = []
