@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.command import print_result
-from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.cli.output import say
 
-app = CommandGroup("Measure quality on recorded data.")
+app = typer.Typer(help="Measure quality on recorded data.", no_args_is_help=True, rich_markup_mode=None)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to measure on.", exists=True, dir_okay=False)]
 

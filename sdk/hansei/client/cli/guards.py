@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansei.client.cli.command import command, print_result
-from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = CommandGroup("Check the tool calls of agents by the targets of bullets.")
+app = typer.Typer(
+    help="Check the tool calls of agents by the targets of bullets.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
 
