@@ -95,6 +95,23 @@ def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
     return evaluate_guards(read_runs(train), None if test is None else read_runs(test))
 
 
+def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
+    """Measure mined guards together with the targets that a model wrote. Raises BadSetting."""
+    from allinone.policy_targets import read_policy_targets
+    from allinone.recorded_runs import read_runs
+    from libs.guards.sources import evaluate_sources
+
+    sources = [item["target"] for item in read_policy_targets(targets)]
+    return evaluate_sources(read_runs(train), sources, None if test is None else read_runs(test))
+
+
+def write_policy_targets(file: Path) -> dict[str, Any]:
+    """Return the targets that the configured model writes from the policies in a file of runs, with backtests."""
+    from allinone.policy_targets import write_policy_targets
+
+    return write_policy_targets(file)
+
+
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:
     """Return the firings of a target in the runs of a file, failing and passing. Raises InvalidTarget."""
     from allinone.recorded_runs import read_runs

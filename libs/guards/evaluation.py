@@ -44,7 +44,7 @@ def evaluate_guards(
     runs = [*train, *(test or ())]
     table = build_firing_table(runs)
     features = [extract_features(run) for run in runs]
-    divisions = [_split(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
+    divisions = [split_runs(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
     shape = len(divisions), len(runs)
     guards = _Firings(np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool))
     baselines: dict[str, NDArray[np.bool_]] = {}
@@ -62,7 +62,7 @@ def evaluate_guards(
                 fires[repeat, testing] = [rule(features[row]) for row in testing]
     tested = sorted({row for _, testing in divisions[0] for row in testing})
     tested_runs = [runs[row] for row in tested]
-    by_domain = _describe_domains(tested_runs, guards.fires[:, tested], guards.in_time[:, tested])
+    by_domain = describe_domains(tested_runs, guards.fires[:, tested], guards.in_time[:, tested])
     whole = results[0] if test is not None else mine_guards(runs, table, range(len(train)), policy)
     by_domain[ALL] |= {"predicates_tried": whole.tried, "tests_counted": whole.counted, "folds": len(results)}
     return {
@@ -74,7 +74,7 @@ def evaluate_guards(
     }
 
 
-def _split(
+def split_runs(
     train: Sequence[RecordedRun], test: Sequence[RecordedRun] | None, repeat: int
 ) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Return the rows to mine from and to test on: one split with a test file, else folds over tasks."""
@@ -111,9 +111,10 @@ def _fire(
         firings.in_time[repeat, row] = first != NEVER and (wrong_step is None or first <= wrong_step)
 
 
-def _describe_domains(
+def describe_domains(
     runs: Sequence[RecordedRun], fires: NDArray[np.bool_], in_time: NDArray[np.bool_]
 ) -> dict[str, dict[str, Any]]:
+    """Return coverage and false alarms by domain and in all, each with counts and its interval."""
     domains = sorted({run.domain for run in runs} - {""})
     described: dict[str, dict[str, Any]] = {}
     for domain in [*domains, ALL]:
@@ -144,7 +145,7 @@ def _describe_share(name: str, counts: NDArray[np.int64], runs: int) -> dict[str
 
 
 def _describe_baseline(runs: Sequence[RecordedRun], fires: NDArray[np.bool_]) -> dict[str, Any]:
-    by_domain = _describe_domains(runs, fires, fires)
+    by_domain = describe_domains(runs, fires, fires)
     return {
         "coverage": by_domain[ALL]["coverage"],
         "false_alarms": by_domain[ALL]["false_alarms"],

@@ -23,6 +23,8 @@ from libs.llm.providers import OFFLINE
 from libs.storage.startup import report_setting, wait_until_open
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
 from services.planner.adapters.chat import ChatCompletions
+from services.planner.adapters.guards import EvidenceCallChecks
+from services.planner.adapters.metrics import count_guard_check
 from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
 from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
@@ -42,11 +44,12 @@ from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate, LearningGate
 from services.planner.usecases.generate import GeneratorAgent
+from services.planner.usecases.guarded_calls import GuardedToolCalls, UncheckedCalls
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.notify import QuestionNotifier
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import Answerer, CompletionModel, Embedder
+from services.planner.usecases.ports import Answerer, CallChecks, CompletionModel, Embedder
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import (
     AskUserTool,
@@ -75,7 +78,8 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         )
     estimator = models.estimating if config.planner.llm_complexity else None
     backend = KnowledgeSearch(peers)
-    registry, gate = _create_registry(config, backend, models.planning), _create_gate(config)
+    calls = GuardedToolCalls(_create_checks(settings, peers), settings.planner_max_output_chars)
+    registry, gate = _create_registry(config, backend, models.planning, calls), _create_gate(config)
     planner = Planner(
         backend,
         models.planning,
@@ -89,7 +93,9 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         store = SqlExecutionStore(settings.planner_database_url)
     closing.push_async_callback(store.close)
     ownership = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
-    executor = _create_executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
+    executor = _create_executor(
+        settings, config, planner, registry, calls, gate, models.evaluating, SearchEmbedder(peers)
+    )
     executions = Executions(store, executor, ownership)
     book = FeedbackBook(store, gate, executions)
 
@@ -197,12 +203,21 @@ def _create_gate(config: GraceConfig) -> LearningGate:
     return AdjustedGate(thresholds, make_guarantee, **config.adjustment.model_dump())
 
 
-def _create_registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:
+def _create_checks(settings: PlannerSettings, peers: Peers) -> CallChecks:
+    dataset = settings.planner_guards_dataset
+    if not dataset:
+        return UncheckedCalls()
+    return EvidenceCallChecks(peers, dataset, settings.planner_guard_seconds, count_guard_check)
+
+
+def _create_registry(
+    config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None, calls: GuardedToolCalls
+) -> ToolRegistry:
     search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
     reasoning = ExtractiveReasoningTool() if model is None else ReasoningTool(model)
     registry = ToolRegistry([search, reasoning, AskUserTool()])
     if model is not None:
-        registry.add(LegacyAgentTool(model, registry))
+        registry.add(LegacyAgentTool(model, registry, calls))
     return registry
 
 
@@ -211,6 +226,7 @@ def _create_executor(
     config: GraceConfig,
     planner: Planner,
     registry: ToolRegistry,
+    calls: GuardedToolCalls,
     gate: LearningGate,
     evaluator: CompletionModel | None,
     embedder: Embedder,
@@ -224,7 +240,7 @@ def _create_executor(
     weights = config.confidence.weights
     judge = StepJudge(gate, ConfidenceCalculator(weights), evaluator=evaluator, embedder=embedder)
     orchestrator = ReplanOrchestrator(planner, rules.replans)
-    return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)
+    return Executor(registry, judge, orchestrator, rules, weights, calls)
 
 
 def _build_limits(settings: PlannerSettings, config: GraceConfig) -> Budget:

@@ -24,6 +24,15 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`: it lists the datasets."""
 
+    evidence_addr: str = create_plain_field("127.0.0.1:50056")
+    """Address of the evidence service, `host:port`: guards of a playbook check the tool calls of executions."""
+
+    planner_guards_dataset: str = Field("planner", pattern=r"^[A-Za-z0-9_-]{0,64}$")
+    """Dataset whose guards check the tool calls of executions, after the prefix of the plan. Empty: no checks."""
+
+    planner_guard_seconds: float = Field(0.5, gt=0, le=10)
+    """Longest time that a tool call waits for its guards, in seconds; after it the call is made unchecked."""
+
     planner_database_url: str = Field("data/planner.db", min_length=1)
     """Database of the executions: a file name for SQLite, or a PostgreSQL URL, which several planners can share."""
 

@@ -81,6 +81,8 @@ async def running(folder: Path, tools: Tools | None = None, **more: Any) -> Asyn
             "planner_lease_seconds": 1.0,
             "search_addr": NOBODY,
             "curator_addr": NOBODY,
+            "evidence_addr": NOBODY,
+            "planner_guards_dataset": "",
         }
         settings = PlannerSettings(**fields | more)
         peers = Peers(settings.peer_addresses())

@@ -45,7 +45,7 @@ class McpTool:
     async def run(self, call: ToolInput) -> ToolResult:
         """Call the tool; one with a single text parameter gets the query, any other the query parsed as JSON object."""
         reply = await self._client.call_tool(
-            self._tool, self._build_arguments(call.query), read_timeout_seconds=call.seconds
+            self._tool, self.build_arguments(call.query), read_timeout_seconds=call.seconds
         )
         texts = [part.text for part in reply.content if isinstance(part, TextContent)]
         text = "\n".join(texts) or json.dumps(reply.structured_content or {}, ensure_ascii=False)
@@ -53,7 +53,7 @@ class McpTool:
             return build_failed_result(shorten(text, 500))
         return ToolResult(success=True, output=text)
 
-    def _build_arguments(self, query: str) -> dict[str, Any]:
+    def build_arguments(self, query: str) -> dict[str, Any]:
         """Return the arguments of a call. Raises ValueError if the query cannot be parsed as such."""
         if (name := self._text_parameter()) is not None:
             return {name: query}

@@ -24,6 +24,16 @@ _executions = meter.create_histogram(
 _interventions = meter.create_counter(
     "hansei.planner.interventions", unit="{question}", description="Questions that paused an execution, by level."
 )
+_guard_checks = meter.create_counter(
+    "hansei.planner.guard.checks",
+    unit="{call}",
+    description="Tool calls by the decision of their guards; unchecked ones were made all the same.",
+)
+
+
+def count_guard_check(decision: str) -> None:
+    """Count one check of a tool call."""
+    _guard_checks.add(1, {"decision": decision})
 
 
 def count_events(events: Iterable[Event]) -> None:

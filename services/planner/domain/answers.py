@@ -104,6 +104,13 @@ def _step_outcome(
 
     The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
     """
+    call = state.last_call(step_id)
+    if (
+        call is not None
+        and call.held_call is not None
+        and (outcome := _find_held_outcome(state, step_id, response, policy))
+    ):
+        return outcome
     action, awaits_text = response.action, awaits_answer_text(state, step_id)
     if action is InterventionAction.INPUT and not awaits_text and wants_replan(_format_text(response)):
         action = InterventionAction.MODIFY
@@ -122,6 +129,23 @@ def _step_outcome(
         InterventionAction.RETRY: AnswerOutcome.RETRY,
         InterventionAction.SKIP: AnswerOutcome.REMOVE if response.remove_step else AnswerOutcome.SKIP,
     }[action]
+
+
+def _find_held_outcome(
+    state: ExecutionState, step_id: int, response: InterventionResponse, policy: InterventionPolicy
+) -> AnswerOutcome | None:
+    """Return the outcome of an answer about a call that a guard holds; None if it is that of any other question.
+
+    To proceed approves the call, and further information checks it again. Without the word of a person it is not made.
+    """
+    if response.action is InterventionAction.PROCEED:
+        return AnswerOutcome.SKIP if response.timeout_reached else AnswerOutcome.RETRY
+    if response.action is InterventionAction.INPUT and not wants_replan(_format_text(response)):
+        has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
+        return AnswerOutcome.RETRY if has_rounds else AnswerOutcome.SKIP
+    if response.action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
+        return AnswerOutcome.SKIP
+    return None
 
 
 def interpret_timeout(

@@ -14,6 +14,7 @@ from services.planner.domain.plans import ANSWERS, Action, ExecutionPlan, StepSt
 from services.planner.domain.replanning import ReplanTrigger
 from services.planner.domain.results import (
     ExecutionResult,
+    HeldCall,
     Hit,
     StepResult,
     ToolResult,
@@ -34,6 +35,11 @@ class StepToolCall:
     effect: Effect
     result: ToolResult | None = None
     in_doubt: bool = False
+
+    @property
+    def held_call(self) -> HeldCall | None:
+        """Return the call that waits for a person because of a guard, None if none does."""
+        return None if self.result is None else self.result.held_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class ExecutionState:
     information_pending: bool = False
     plan_change: PlanChangeRequest | None = None
     plan_confirmed: bool = False
+    approved_calls: frozenset[str] = frozenset()
+    """The keys of the calls that a person approved although a guard held them."""
     refinements: int = 0
     highest_step_id: int = 0
     last_replan_at: datetime | None = None

@@ -175,6 +175,9 @@ def _apply_answer(state: ExecutionState, event: InterventionAnswered, time: date
         state.plan_confirmed = True
         _add_user_input(state, response.action, text)
     elif outcome is AnswerOutcome.RETRY:
+        call = state.last_call(step_id)
+        if call is not None and call.held_call is not None and response.action is InterventionAction.PROCEED:
+            state.approved_calls |= {call.held_call.call_key}
         state.retries[step_id] = state.retries.get(step_id, 0) + 1
         _add_user_input(state, response.action, text)
         _drop_result(state, step_id, StepStatus.PENDING)

@@ -17,6 +17,7 @@ from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
+from services.planner.domain.results import HeldCall
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 
@@ -208,10 +209,12 @@ def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
 
 
 def _awaits_person(state: ExecutionState, step_id: int) -> bool:
-    """Return True if a running step waits for a person: its call is in doubt, or its tool asks a question."""
+    """Return True if a running step waits for a person: its call is in doubt or held, or its tool asks a question."""
     call = state.last_call(step_id)
     if call is None:
         return False
+    if call.held_call is not None:
+        return True
     asks = call.result is not None and call.result.success and (call.action is Action.ASK_USER or asks_as_agent(call))
     return call.in_doubt or asks
 
@@ -308,7 +311,9 @@ def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime)
 
 
 def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> AskPerson:
-    step = state.plan.step(step_id)
+    step, call = state.plan.step(step_id), state.last_call(step_id)
+    if call is not None and call.held_call is not None:
+        return _ask_about_held_call(state, step_id, call.held_call, rules, now)
     if awaits_answer_text(state, step_id):
         return _ask_for_text(state, step, rules, now)
     judgement, texts = state.judgements[step_id], TEXTS[state.language]
@@ -325,6 +330,24 @@ def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, 
         reason="audit" if judgement.audited else None,
         options=() if needs_information else texts.confirm_options,
         confidence_score=score,
+    )
+
+
+def _ask_about_held_call(
+    state: ExecutionState, step_id: int, held_call: HeldCall, rules: ExecutionRules, now: datetime
+) -> AskPerson:
+    """Return the question about a call that a guard holds; it has the text of the lesson."""
+    texts = TEXTS[state.language]
+    return _make_question(
+        state,
+        rules,
+        now,
+        level=InterventionLevel.CONFIRM,
+        step_id=step_id,
+        message=texts.held_message.format(step_id=step_id, tool=held_call.tool, lesson=held_call.lesson),
+        question=texts.held_question,
+        reason="guard",
+        options=("proceed", "skip", "cancel"),
     )
 
 

@@ -24,8 +24,21 @@ class Hit(BaseModel):
     score: float = Field(default=0.0, ge=0, le=1)
 
 
+class HeldCall(BaseModel):
+    """A call that waits for a person, because of lessons; `call_key` is equal for equal calls."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    call_key: str
+    lesson: str
+
+
 class ToolResult(BaseModel):
-    """The result of a tool call (P-11). `output`: hits, a text, the fields of a question (P-34), or None."""
+    """The result of a tool call (P-11). `output`: hits, a text, the fields of a question (P-34), or None.
+
+    `advice` are the lessons that guards put to the call. With `held_call` the call waits for a person.
+    """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -38,6 +51,8 @@ class ToolResult(BaseModel):
     cost_micro_usd: int = Field(default=0, ge=0)
     timed_out: bool = False
     searched_collections: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    held_call: HeldCall | None = None
 
     @property
     def hits(self) -> tuple[Hit, ...]:

@@ -26,6 +26,12 @@ class PlannerTexts:
     ask_continue: str
     in_doubt: str
     in_doubt_question: str
+    held_message: str
+    held_question: str
+    refused: str
+    advice: str
+    advised_first: str
+    lesson: str
     user_input: str
     information: str
     crash: str

@@ -22,7 +22,7 @@ from services.planner.domain.results import ToolResult, build_failed_result
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 from services.planner.domain.tools import build_tool_input
-from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
+from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.interventions import InterventionChannel
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.recorder import ExecutionRecorder
@@ -46,7 +46,7 @@ class Executor:
     replanner: ReplanOrchestrator
     rules: ExecutionRules = field(default_factory=ExecutionRules)
     weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
-    max_output_chars: int = MAX_OUTPUT_CHARS
+    calls: GuardedToolCalls = field(default_factory=GuardedToolCalls)
     clock: Callable[[], datetime] = utc_now
 
     def make_started(
@@ -146,7 +146,7 @@ class _Driver:
             result = build_failed_result(f"Unknown action: {call.action.value}")
         else:
             tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
-            result = await call_tool(tool, tool_input, max_output_chars=self._executor.max_output_chars)
+            result = await self._executor.calls.run(tool, tool_input)
         return events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
 
     async def _make_move(self, move: moves.Move) -> None:
@@ -179,6 +179,9 @@ class _Driver:
 
     async def _take_event(self, event: Event) -> None:
         self._recorder.record(event)
+        if isinstance(event, events.ToolReturned):
+            for text in event.result.advice:
+                self._recorder.record(events.LogLine(message=text, step_id=event.step_id))
         if (
             isinstance(event, events.StepFinished)
             and event.status == "success"

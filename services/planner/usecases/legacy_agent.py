@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
@@ -10,10 +11,11 @@ from libs.prompts.templates import fill
 from services.planner.domain.events import Effect
 from services.planner.domain.plans import Action
 from services.planner.domain.results import ToolResult, build_failed_result
-from services.planner.domain.texts import contains_words
+from services.planner.domain.texts import TEXTS, contains_words
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import format_agent_rules
 from services.planner.prompts.texts import PROMPTS, PlannerPrompts
+from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
@@ -29,25 +31,30 @@ class LegacyAgentTool:
     effect = Effect.PURE
     description = ""
 
-    def __init__(self, model: CompletionModel, registry: ToolRegistry) -> None:
+    def __init__(self, model: CompletionModel, registry: ToolRegistry, calls: GuardedToolCalls | None = None) -> None:
         self._model = model
         self._registry = registry
+        self._calls = calls or GuardedToolCalls()
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the answer of the agent with confidence 0.8, or 0.3 if the agent gives up (P-35).
 
         If the agent chooses `ask_user`, return its question; the executor asks it and calls the agent again with the
-        answer in the context of the call.
+        answer in the context of the call. Guards check each of its calls: a lesson that advises takes the place of the
+        first result of a call, and a call that waits for a person ends the turn until the person has decided.
         """
         tools = self._registry.agent_tools
-        if len(tool_input.context) >= MAX_QUESTIONS and Action.ASK_USER in tools:
+        answers = [text for label, text in tool_input.context if label == TEXTS[tool_input.language].user_input]
+        if len(answers) >= MAX_QUESTIONS and Action.ASK_USER in tools:
             tools.remove(Action.ASK_USER)
         texts, language = PROMPTS[tool_input.language], tool_input.language
         system = format_agent_rules(self._registry.describe(tools, language), language)
         question = fill(texts.agent_question, {"query": tool_input.query})
         transcript = [question, *(f"{label}: {text}" for label, text in tool_input.context)]
         tokens = cost = 0
-        for _ in range(MAX_TURNS):
+        advised: set[str] = set()
+        advice: tuple[str, ...] = ()
+        for turn in range(MAX_TURNS):
             reply = await self._model.complete(system, "\n".join(transcript))
             tokens, cost = tokens + reply.tokens, cost + reply.cost_micro_usd
             try:
@@ -59,13 +66,16 @@ class LegacyAgentTool:
                 ]
                 continue
             if isinstance(answer := choice.get("answer"), str):
-                return _build_result(answer, tokens, cost)
+                return _build_result(answer, tokens, cost).model_copy(update={"advice": advice})
             name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
-            if name in tools:
-                call = ToolInput(query, collection=tool_input.collection, prefix=tool_input.prefix, language=language)
-                result = await self._registry.run(name, call)
-                if result.question is not None:
-                    return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost})
+            tool = self._registry.get(name) if name in tools else None
+            if tool is not None:
+                key = f"{tool_input.key}:{turn}"
+                call = replace(tool_input, query=query, key=key, sources=(), context=())
+                result = await self._calls.run(tool, call, advised)
+                advice += result.advice
+                if result.question is not None or result.held_call is not None:
+                    return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost, "advice": advice})
             else:
                 result = build_failed_result(f"Unknown tool: {name}")
             transcript += [
@@ -73,7 +83,11 @@ class LegacyAgentTool:
                 _format_observation(result, texts),
             ]
         return ToolResult(
-            success=False, error=f"no answer after {MAX_TURNS} turns", token_usage=tokens, cost_micro_usd=cost
+            success=False,
+            error=f"no answer after {MAX_TURNS} turns",
+            token_usage=tokens,
+            cost_micro_usd=cost,
+            advice=advice,
         )
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from chassis.targets.guard import GuardMode
+from chassis.targets.session import ToolCallRequest
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
 from services.planner.domain.events import Effect, Event, ExecutionStarted, RecordedEvent
@@ -239,6 +241,40 @@ class Tool(Protocol):
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Perform one call. An exception becomes a failed result."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A tool call that an execution is about to make. `key` names the attempt, `texts` are those of the user."""
+
+    execution_id: str
+    key: str
+    prefix: str
+    request: ToolCallRequest
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LessonDecision:
+    """The decision of guards about a call. `mode` is None if nothing stands against it."""
+
+    mode: GuardMode | None = None
+    lessons: tuple[str, ...] = ()
+
+    @property
+    def lesson(self) -> str:
+        """Return the texts of the lessons as one text."""
+        return " ".join(self.lessons)
+
+
+class CallChecks(Protocol):
+    """The guards of tool calls."""
+
+    async def check(self, call: PlannedCall) -> LessonDecision:
+        """Return the decision about a call. Raises nothing; while guards are unavailable every call is allowed."""
+
+    async def report(self, call: PlannedCall, result: ToolResult) -> None:
+        """Add a call that was made to its session, for the checks of later calls. Raises nothing."""
 
 
 class Answerer(Protocol):

@@ -266,6 +266,39 @@ def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:
     assert "at character 12" in refused.err
 
 
+def test_a_model_writes_targets_from_the_policy_and_is_asked_once_more(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 10, 80)
+    lookup = {"lesson": "Look the order up first.", "target": "call.tool == 'refund' && !called('get_order')"}
+    always = {"lesson": "Never refund.", "target": "call.tool == 'refund'"}
+    broken = {"lesson": "Wait.", "target": "call.tool == 'refund' && today() > 3"}
+    everywhere = {"lesson": "Do nothing twice.", "target": "repeats() > 0"}
+    targets = tmp_path / "targets.json"
+    with OpenAIServer() as model:
+        for name, value in {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "OPENAI_API_KEY": "k"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        replies = ([lookup, broken], [lookup, always, everywhere])
+        model.script(*(chat(json.dumps({"targets": reply})) for reply in replies))
+        outcome = hansei("guards", "from-policy", file, "--out", targets, "--json")
+        assert outcome.code == 0, outcome.err
+        first, second = model.requests
+        assert "Refund order A-1." not in first.messages[1][1]  # the policy is not what users say
+        assert "- refund(id: A-1)" in first.messages[1][1]
+        assert "today() > 3" in second.prompt
+    found = {item["target"]: (item["failed_firing"], item["passed_firing"]) for item in outcome.document["targets"]}
+    assert found == {lookup["target"]: (10, 0), always["target"]: (10, 80)}
+    assert [item["target"] for item in outcome.document["refused"]] == [everywhere["target"]]
+    report = hansei("eval", "guards", file, "--targets", targets, "--json").document
+    assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
+    assert report["by_source"]["unfiltered"]["all"]["false_alarms"] == 1.0
+    assert report["by_source"]["written"]["shop"]["coverage"] == 1.0
+    assert [item["folds"] for item in report["targets"] if item["target"] == always["target"]] == [0]
+    monkeypatch.setenv("LLM_PROVIDER", "offline")
+    assert "no model is configured" in hansei("guards", "from-policy", file).err
+
+
 def test_a_file_of_another_kind_is_refused_for_guards(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     file.write_text('{"rows": []}', encoding="utf-8")

@@ -91,6 +91,15 @@ def guards(
             dir_okay=False,
         ),
     ] = None,
+    targets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Targets from `hansei guards from-policy --out FILE`, to measure together with mined guards.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
@@ -100,7 +109,12 @@ def guards(
     """
     from hansei.client.server import load_server
 
-    print_result(load_server().evaluate_guards(train, test), as_json, "scores.render_guards")
+    commands = load_server()
+    if targets is not None:
+        report = commands.evaluate_written_targets(train, test, targets)
+        print_result(report, as_json, "scores.render_guard_sources")
+    else:
+        print_result(commands.evaluate_guards(train, test), as_json, "scores.render_guards")
 
 
 @app.command()

@@ -53,6 +53,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' runs.jsonl',
     ),
     "guards allow": ("hansei guards allow devtools 'call.tool == \"git\"' examples/trajectories/git-push-forced.json",),
+    "guards add": (
+        'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
+    ),
+    "guards from-policy": ("hansei guards from-policy runs.jsonl --add devtools",),
     "guards set": (
         "hansei guards set devtools git-00001 --mode ask",
         'hansei guards set devtools git-00001 --mode deny --pin --reason "never rewrite main"',

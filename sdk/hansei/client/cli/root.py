@@ -21,7 +21,13 @@ SECTIONS = {
         "trajectories": "trajectories",
         "relearn": "relearn",
     },
-    "Use what was learned": {"search": "query", "ask": "query", "mcp": "mcp", "guards": "guards", "plan": "plan"},
+    "Use what was learned": {
+        "search": "query",
+        "ask": "query",
+        "mcp": "mcp",
+        "guards": "guard_targets",
+        "plan": "plan",
+    },
     "Playbooks": {
         "playbook": "playbook",
         "remember": "edits",

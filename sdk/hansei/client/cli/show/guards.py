@@ -46,6 +46,21 @@ def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
     )
 
 
+def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
+    """Show the targets that a model wrote, each with its lesson and its backtest, and those that were refused."""
+    table = make_score_table("target", "failing", "passing", "bound")
+    for item in result["targets"]:
+        table.add_row(
+            f"{item['target']}\n{item['lesson']}",
+            f"{item['failed_firing']} of {item['failed']}",
+            f"{item['passed_firing']} of {item['passed']}",
+            f"{item['false_alarm_bound']:.3f}",
+        )
+    refused = (Text(f"refused: {item['target']}: {item['rule']}", BAD) for item in result["refused"])
+    used = f"{result['model']}, {result['input_tokens'] or 0} + {result['output_tokens'] or 0} tokens"
+    return Group(table, *refused, Text(used, FAINT))
+
+
 def render_backtest(result: Mapping[str, Any]) -> RenderableType:
     """Show the counts of a backtest, and the runs in which the target fires."""
     table = make_score_table("runs", "with a firing", "of")

@@ -71,6 +71,21 @@ def render_guards(report: Mapping[str, Any]) -> RenderableType:
     return Group(table, *(Text(note, FAINT) for note in notes))
 
 
+def render_guard_sources(report: Mapping[str, Any]) -> RenderableType:
+    """Show the coverage and the false alarms of written targets, of mined guards and of both, by domain."""
+    table = make_score_table("source", "failing runs", "95 %", "passing runs", "95 %")
+    for source, by_domain in report["by_source"].items():
+        for domain, shares in by_domain.items():
+            table.add_row(f"{source}, {domain}", *_show_shares(shares))
+    notes = [
+        f"{item['target']}\n  used in {item['folds']} of {report['folds']} folds"
+        for item in report["targets"]
+        if item["folds"]
+    ]
+    notes.append(f"{sum(not item['folds'] for item in report['targets'])} written targets were used in no fold")
+    return Group(table, *(Text(note, FAINT) for note in notes))
+
+
 def _show_shares(shares: Mapping[str, Any]) -> list[str]:
     return [
         text

@@ -1,0 +1,102 @@
+"""Measure guards of two sources together: mined ones, and targets that were written before any outcome was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chassis.targets.target import Target
+from libs.guards.evaluation import ALL, REPEATS, describe_domains, split_runs
+from libs.guards.exact_tests import find_upper_bound
+from libs.guards.firings import NEVER, build_firing_table, find_firings
+from libs.guards.mining import MiningPolicy, mine_guards
+from libs.guards.recorded_run import RecordedRun
+
+
+def evaluate_sources(
+    train: Sequence[RecordedRun],
+    targets: Sequence[str],
+    test: Sequence[RecordedRun] | None = None,
+    policy: MiningPolicy | None = None,
+) -> dict[str, Any]:
+    """Return coverage and false alarms of written targets, of mined guards and of both, as a document.
+
+    The folds are those of `evaluate_guards`. In each of them, a written target is used if it stands the backtest on the
+    training runs: it fires in a failing run, the upper bound of its false alarms is small enough, and so is the share
+    of passing runs in which any accepted target fires. `unfiltered` has all written targets, without a backtest.
+    """
+    limits = policy or MiningPolicy()
+    runs = [*train, *(test or ())]
+    table = build_firing_table(runs)
+    first = _find_first_steps(runs, targets)
+    failed = np.array([not run.is_success for run in runs])
+    divisions = [split_runs(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
+    fires = {name: np.zeros((len(divisions), len(runs)), dtype=bool) for name in ("written", "mined", "both")}
+    is_written: NDArray[np.bool_] = np.not_equal(first, NEVER)
+    accepted: Counter[str] = Counter()
+    for repeat, splits in enumerate(divisions):
+        for training, testing in splits:
+            columns = [guard.column for guard in mine_guards(runs, table, training, policy).guards]
+            mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
+            rows, learned = list(testing), list(training)
+            nothing = np.zeros(len(learned), dtype=bool)
+            alone = select_written(is_written[learned], failed[learned], nothing, limits)
+            added = select_written(is_written[learned], failed[learned], mined[learned], limits)
+            accepted.update(targets[column] for column in added)
+            fires["mined"][repeat, rows] = mined[rows]
+            fires["written"][repeat, rows] = is_written[rows][:, alone].any(axis=1)
+            fires["both"][repeat, rows] = mined[rows] | is_written[rows][:, added].any(axis=1)
+    fires["unfiltered"] = np.broadcast_to(is_written.any(axis=1), fires["both"].shape)
+    tested = sorted({row for _, testing in divisions[0] for row in testing})
+    tested_runs = [runs[row] for row in tested]
+    by_source = {
+        name: describe_domains(tested_runs, found[:, tested], found[:, tested]) for name, found in fires.items()
+    }
+    return {
+        "coverage": by_source["both"][ALL]["coverage"],
+        "false_alarms": by_source["both"][ALL]["false_alarms"],
+        "by_source": by_source,
+        "targets": [{"target": target, "folds": accepted[target]} for target in targets],
+        "folds": sum(len(splits) for splits in divisions),
+    }
+
+
+def select_written(
+    fires: NDArray[np.bool_], failed: NDArray[np.bool_], covered: NDArray[np.bool_], limits: MiningPolicy
+) -> list[int]:
+    """Return the columns of the written targets that stand a backtest on these runs, the best first.
+
+    `covered` are the runs in which other guards fire already; the limit of all false alarms includes them. No test of
+    significance is needed: the targets were written without the outcomes, so none of them was chosen by chance.
+    """
+    passed = int((~failed).sum())
+    allowed = limits.largest_false_alarms * passed
+    counts = [(int(fires[failed, c].sum()), int(fires[~failed, c].sum()), c) for c in range(fires.shape[1])]
+    candidates = [
+        (failing, passing, column)
+        for failing, passing, column in counts
+        if failing and find_upper_bound(passing, passed) <= limits.largest_false_alarm_bound
+    ]
+    chosen: list[int] = []
+    for _, _, column in sorted(candidates, key=lambda item: (-item[0] / (1 + item[1]), item[2])):
+        together = covered | fires[:, column]
+        if int(together[~failed].sum()) <= allowed:
+            covered = together
+            chosen.append(column)
+    return chosen
+
+
+def _find_first_steps(runs: Sequence[RecordedRun], targets: Sequence[str]) -> NDArray[np.int64]:
+    """Return the step of the first firing of each target in each run, NEVER without one; shape (runs, targets)."""
+    compiled = [Target(source) for source in targets]
+    first = np.full((len(runs), len(targets)), NEVER, dtype=np.int64)
+    for row, run in enumerate(runs):
+        for column, target in enumerate(compiled):
+            steps = find_firings(target, run)
+            if steps:
+                first[row, column] = steps[0]
+    return first

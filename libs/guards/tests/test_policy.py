@@ -1,0 +1,67 @@
+"""The policy in recorded runs, and guards of two sources together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from libs.guards.mining import MiningPolicy
+from libs.guards.policy import MIN_DOCUMENT_CHARS, collect_policies
+from libs.guards.recorded_run import RecordedRun, RunMessage
+from libs.guards.sources import evaluate_sources, select_written
+from libs.guards.tests.runs import build_run, call
+
+LOOKUP_FIRST = "call.tool == 'refund' && !called('get_order')"
+POLICY = "Look the order up before a refund. " * (MIN_DOCUMENT_CHARS // 30)
+
+
+def with_instructions(run: RecordedRun, text: str) -> RecordedRun:
+    return RecordedRun(
+        run.id, run.task_id, run.is_success, (RunMessage(0, "system", text), *run.events), run.domain, run.wrong_step
+    )
+
+
+def test_a_policy_is_what_all_tasks_were_given() -> None:
+    runs = [
+        with_instructions(
+            build_run(
+                f"t{number}",
+                call(1, "get_policy", "", POLICY, topic="refunds"),
+                call(2, "get_order", "", f"order {number} " * MIN_DOCUMENT_CHARS, id=f"A-{number}"),
+                is_success=number > 1,
+                domain="shop",
+            ),
+            "You are a clerk.",
+        )
+        for number in range(4)
+    ]
+    (policy,) = collect_policies([*runs])
+    assert (policy.domain, policy.instructions) == ("shop", ("You are a clerk.",))
+    assert policy.documents == (('get_policy({"topic": "refunds"})', POLICY),)
+    assert policy.tools[1].startswith("- get_order(id: A-0 | A-1 | A-2) -> order 0")
+    reversed_outcomes = [RecordedRun(r.id, r.task_id, not r.is_success, r.events, r.domain) for r in runs]
+    assert collect_policies(reversed_outcomes) == [policy]
+
+
+def test_written_targets_count_with_mined_guards_against_one_limit_of_false_alarms() -> None:
+    failed = np.array([True] * 4 + [False] * 100)
+    fires = np.zeros((104, 3), dtype=bool)
+    fires[0:2, 0] = True
+    fires[2:4, 1], fires[4:6, 1] = True, True
+    fires[:, 2] = True
+    nothing = np.zeros(104, dtype=bool)
+    limits = MiningPolicy(largest_false_alarm_bound=0.1)
+    assert select_written(fires, failed, nothing, limits) == [0, 1]
+    covered = nothing.copy()
+    covered[100] = True
+    assert select_written(fires, failed, covered, limits) == [0]
+
+
+def test_a_written_target_needs_no_significance_and_a_mined_one_does() -> None:
+    order, refund = call(1, "get_order"), call(2, "refund")
+    runs = [build_run(f"f{number}", refund, is_success=False) for number in range(4)]
+    runs += [build_run(f"p{number}", order, refund) for number in range(120)]
+    report = evaluate_sources(runs, [LOOKUP_FIRST, "call.tool == 'refund'"])
+    assert report["by_source"]["written"]["all"]["coverage"] > 0.9
+    assert report["by_source"]["unfiltered"]["all"]["false_alarms"] == 1.0
+    assert report["false_alarms"] == 0.0
+    assert [item["folds"] > 0 for item in report["targets"]] == [True, False]

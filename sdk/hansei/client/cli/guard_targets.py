@@ -1,0 +1,79 @@
+"""`hansei guards add` and `hansei guards from-policy`: lessons with targets, from a person and from a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansei.client.cli.command import command, print_result
+from hansei.client.cli.guards import Dataset
+from hansei.client.cli.guards import app as app  # the group, which the command line reads here
+from hansei.client.cli.options import Address, AsJson, connect
+from hansei.client.cli.output import say
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+SECTION = "guards"
+
+
+@command(app, "playbooks.render_edit_result")
+def add(
+    client: Client,
+    dataset: Dataset,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The lesson that an agent reads.")],
+    target: Annotated[str, typer.Option(help="The condition of a call that repeats the mistake, in CEL.")],
+    section: Annotated[str, typer.Option(help="The section of the bullet.")] = SECTION,
+    reason: Annotated[str, typer.Option(help="The reason, for the history.")] = "",
+) -> object:
+    """Add a lesson with a target. Its guard only counts calls (SHADOW) until a backtest or a pin allows more."""
+    from hansei.client.edits import accept
+
+    deltas = [build_delta(text, target, section)]
+    return accept(client.playbooks.apply_deltas(dataset=dataset, deltas=deltas, reason=reason), dataset), dataset
+
+
+@app.command(name="from-policy")
+def from_policy(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="A file for the targets and their backtests, as JSON.", dir_okay=False)
+    ] = None,
+    add_to: Annotated[
+        str, typer.Option("--add", metavar="DATASET", help="Add the lessons to this dataset, with guards in SHADOW.")
+    ] = "",
+    addr: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a model write targets from the policy that the agent of recorded runs was given.
+
+    The policy are the instructions of the runs and the results that are the same in several tasks. Each target is
+    tested on the runs. The model is that of LLM_PROVIDER and LLM_MODEL.
+    """
+    from hansei.client.edits import accept
+    from hansei.client.server import load_server
+
+    result = load_server().write_policy_targets(file)
+    if out is not None:
+        out.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        say(f"wrote {out}")
+    print_result(result, as_json, "guards.render_policy_targets")
+    if add_to and result["targets"]:
+        deltas = [build_delta(item["lesson"], item["target"], SECTION) for item in result["targets"]]
+        with connect(addr, False) as client:
+            response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=f"policy in {file.name}")
+            say(f"added {len(deltas)} lessons to {add_to} at revision {accept(response, add_to).revision}")
+
+
+def build_delta(text: str, target: str, section: str) -> Any:
+    """Return the delta that adds a lesson with a guard in SHADOW."""
+    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Target
+
+    aimed = Target(expression=target, mode=TARGET_MODE_SHADOW)
+    return Delta(type=DELTA_TYPE_ADD, section=section, content=text, target=aimed)
