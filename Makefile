@@ -124,6 +124,7 @@ lock-images:  ## Pin the packages of each image, at the versions of dev.lock, an
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 	printf 'moto[s3]>=5.1\nflask>=3\nflask-cors>=5\n' | $(COMPILE) - -o requirements/s3-server.lock
 
+.PHONY: image
 image: wheels  ## Build one image with every service, hansei/hansei (needs a container engine)
 	$(DOCKER) build -f deploy/allinone.Dockerfile $(BUILD_ARGUMENTS) -t hansei/hansei:$(VERSION) .
 
