@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup lock lock-images protos protos-check lint contracts test wheels demo up bench docs clean lock-wheels \
-  image images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
+  images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
