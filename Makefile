@@ -2,8 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lock-images protos protos-check lint contracts test wheels demo up bench docs clean lock-wheels \
-  images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
+.PHONY: help setup lock lock-frameworks test-frameworks lock-images protos protos-check lint contracts test wheels demo up \
+  bench docs clean lock-wheels image images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check \
+  overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -80,6 +81,27 @@ WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cor
 test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
 	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Agent frameworks contradict each other and the services, and are large: they have an environment of their own.
+FRAMEWORKS := .frameworks
+CODEX_VERSION := 0.169.0
+EXTRAS := agent-framework claude-agent-sdk crewai google-adk langgraph openai-agents pydantic-ai smolagents
+lock-frameworks:  ## Pin the newest frameworks that pyproject.toml allows together
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-emit-index-url \
+	  --no-emit-find-links --no-header -p 3.11 $(EXTRAS:%=--extra %) --group frameworks pyproject.toml \
+	  -o requirements/frameworks.lock
+
+$(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock
+	test -x $(FRAMEWORKS)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(FRAMEWORKS)
+	$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --require-hashes -r requirements/frameworks.lock
+	npm install --silent --no-save --no-package-lock --prefix $(FRAMEWORKS)/npm @openai/codex@$(CODEX_VERSION)
+	touch $@
+
+test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scripted models: adapters, hooks, formats (needs npm)
+	HANSEI_CODEX="$$(find $(abspath $(FRAMEWORKS))/npm -path '*/bin/codex' -type f)" \
+	  $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
+	HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
+	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_claude.py
+
 wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python wheels/server
@@ -124,7 +146,6 @@ lock-images:  ## Pin the packages of each image, at the versions of dev.lock, an
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 	printf 'moto[s3]>=5.1\nflask>=3\nflask-cors>=5\n' | $(COMPILE) - -o requirements/s3-server.lock
 
-.PHONY: image
 image: wheels  ## Build one image with every service, hansei/hansei (needs a container engine)
 	$(DOCKER) build -f deploy/allinone.Dockerfile $(BUILD_ARGUMENTS) -t hansei/hansei:$(VERSION) .
 

@@ -6,7 +6,7 @@ Functions import their modules when they are called, so that a command loads onl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ import chassis
 if TYPE_CHECKING:
     from allinone.model_probes import ModelProbe
     from chassis.server.lifecycle import Running
+    from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
     from hansei.evidence.v1.guard_service_pb2 import GuardTrajectory
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
     from services.reflector.domain.trajectory import Step
@@ -95,6 +96,22 @@ def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
     return evaluate_guards(read_runs(train), None if test is None else read_runs(test))
 
 
+def evaluate_archived_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
+    """Measure guards on archived trajectories, as `evaluate_guards` does; those without an outcome are left out."""
+    from allinone.recorded_runs import read_archived_runs
+    from libs.guards.evaluation import evaluate_guards
+
+    return evaluate_guards(read_archived_runs(archived))
+
+
+def mine_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
+    """Mine guards from archived trajectories; each has its backtest on them. Those without an outcome are left out."""
+    from allinone.recorded_runs import read_archived_runs
+    from libs.guards.candidates import mine_candidates
+
+    return mine_candidates(read_archived_runs(archived))
+
+
 def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
     """Measure mined guards together with the targets that a model wrote. Raises BadSetting."""
     from allinone.policy_targets import read_policy_targets
@@ -118,9 +135,7 @@ def backtest_target(expression: str, file: Path) -> dict[str, Any]:
     from chassis.targets.target import Target
     from libs.guards.backtest import backtest
 
-    result = backtest(Target(expression), read_runs(file))
-    counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
-    return {**{name: getattr(result, name) for name in counts}, "firings": [asdict(f) for f in result.firings]}
+    return backtest(Target(expression), read_runs(file)).describe()
 
 
 def load_guard_runs(file: Path) -> list[GuardTrajectory]:

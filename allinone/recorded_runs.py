@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from hansei.evidence.v1 import guard_service_pb2 as pb
+from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
 from libs.guards.recorded_run import RecordedRun, RunCall
+from libs.trajectories.run_events import list_events
+from services.evidence.rpc.convert.archive import build_run
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_wrong_steps
-from services.reflector.domain.targets import list_events
 
 _DATASET = "guards"
 MAX_MESSAGES = 100
@@ -35,6 +38,12 @@ def read_runs(file: Path) -> list[RecordedRun]:
         )
         for recorded, wrong_step in zip(trajectories, wrong_steps, strict=True)
     ]
+
+
+def read_archived_runs(archived: Iterable[GetTrajectoryResponse]) -> list[RecordedRun]:
+    """Return the runs of trajectories of the archive; those without an outcome are left out."""
+    runs = (build_run(content, content.summary.content_hash) for content in archived)
+    return [run for run in runs if run is not None]
 
 
 def encode_run(run: RecordedRun) -> pb.GuardTrajectory:

@@ -285,9 +285,11 @@ class _PeerMethod:
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
             try:
-                return await inner(
+                response = await inner(
                     request, timeout=seconds, metadata=_build_metadata(span, (*self._own_metadata, *metadata))
                 )
+                self._telemetry.describe(span, request, response)
+                return response
             except grpc.aio.AioRpcError as failure:
                 code = failure.code().name
                 raise status.decode(failure, self._peer) from failure

@@ -21,6 +21,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.errors import BadSetting
+from chassis.memory_spans import describe_memory_call
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -49,6 +50,7 @@ class MethodTelemetry:
 
     def __init__(self, path: str, kind: SpanKind) -> None:
         service, _, method = path.lstrip("/").partition("/")
+        self._path = path
         self._name = f"{service}/{method}"
         self._kind = kind
         self._histogram = _durations["server" if kind is SpanKind.SERVER else "client"]
@@ -61,6 +63,11 @@ class MethodTelemetry:
         if span.is_recording():
             span.set_attributes(self._attributes)
         return span
+
+    def describe(self, span: Span, request: object, response: object) -> None:
+        """Add what a call did with the memory of an agent to its span."""
+        if span.is_recording():
+            describe_memory_call(self._path, span, request, response)
 
     def end(self, span: Span, code: str, seconds: float) -> None:
         """Record the status and the duration of a call."""

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chassis.channels import Peers
@@ -17,7 +18,8 @@ from chassis.server.server import collect_handlers
 from chassis.server.service import Registration, Service
 from chassis.tls import Certificates, require_plaintext_allowed
 from gateway.access.bootstrap import build_access
-from gateway.access.rpc.guard import AccessGuard
+from gateway.access.rpc.guard import AccessGuard, current_principal
+from gateway.access.rpc.named_resources import ResourceKind
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
 from gateway.bulk.bootstrap import build_bulk
@@ -26,6 +28,9 @@ from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.ports import TrajectoryArchive
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.workflow import ReflectionWorkflow
+from gateway.otlp.bootstrap import build_otlp
+from gateway.otlp.rpc.servicer import OTLP_METHODS, OtlpServicer, create_registrations
+from gateway.otlp.usecases.receive_exports import ExportReceiver
 from gateway.outbox.bootstrap import build_outbox
 from gateway.rpc import passthrough
 from gateway.rpc.rounds import RoundsServicer
@@ -82,16 +87,25 @@ def create_front(
         )
     }
     served = {"HANSEI_LISTEN_ADDRESS": settings.listen_address, HTTP_ADDRESS_VARIABLE: settings.http_address}
-    access = build_access(settings, database_url, load_contract(), served)
+    access = build_access(settings, database_url, load_contract(), served, other_methods=OTLP_METHODS)
     own["hansei.gateway.v1.AccessService"] = Registration(
         access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
     )
+    otlp = build_otlp(
+        settings,
+        database_url,
+        caller=current_principal.get,
+        reader=ReflectorServiceStub(peers.channel("reflector")),
+        outcomes=EvidenceServiceStub(peers.channel("evidence")),
+        submit=bulk.learning.submit,
+        add_owner=partial(access.repository.add_owner, ResourceKind.JOB.value),
+    )
     servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(local_services)
-    http = _create_http(settings, peers, servicers, access.guard) if settings.http_address else None
+    http = _create_http(settings, peers, servicers, access.guard, otlp.receiver) if settings.http_address else None
     closing = AsyncExitStack()
 
     async def start() -> None:
-        for part in (access, outbox, bulk):
+        for part in (access, outbox, bulk, otlp):
             closing.push_async_callback(part.close)
             await wait_until_open(
                 part.open, database_url, "HANSEI_GATEWAY_DATABASE_URL", settings.database_wait_seconds
@@ -106,7 +120,7 @@ def create_front(
 
     return Service(
         name="gateway",
-        registrations=[*own.values(), *pass_through],
+        registrations=[*own.values(), *create_registrations(OtlpServicer(otlp.receiver)), *pass_through],
         start=start,
         drain=drain,
         close=closing.aclose,
@@ -116,6 +130,7 @@ def create_front(
             "access": access.synchronization.run,
             "bulk": bulk.learning.run_maintenance,
             "outbox": outbox.trajectories.run,
+            "otlp": otlp.learning.run,
             **({} if http is None else {"http": http.watch}),
         },
     )
@@ -169,7 +184,7 @@ def _create_workflow(peers: Peers) -> ReflectionWorkflow:
 
 
 def _create_http(
-    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None
+    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None, otlp: ExportReceiver
 ) -> HttpServer:
     # Imports the web framework, which a gateway without HTTP does not need.
     from gateway.http.app import create_app
@@ -184,6 +199,7 @@ def _create_http(
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
         progress=progress,
         guard=guard,
+        otlp=otlp,
         max_body_bytes=settings.max_message_bytes,
     )
     grace = settings.drain_grace_seconds

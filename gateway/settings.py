@@ -12,12 +12,13 @@ from chassis.settings import ServiceSettings, create_plain_field
 from gateway.access.settings import AccessSettings
 from gateway.bulk.settings import BulkSettings
 from gateway.contract import load_contract
+from gateway.otlp.settings import OtlpSettings
 from gateway.outbox.settings import OutboxSettings
 
 HTTP_ADDRESS_VARIABLE = "HANSEI_HTTP_ADDRESS"
 
 
-class GatewaySettings(AccessSettings, BulkSettings, OutboxSettings, ServiceSettings):
+class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings, ServiceSettings):
     """Settings of the gateway: its addresses, and those of the services behind it (G-15)."""
 
     listen_address: str = "127.0.0.1:50050"
@@ -30,8 +31,8 @@ class GatewaySettings(AccessSettings, BulkSettings, OutboxSettings, ServiceSetti
     """Folder whose `configs/prompt_builder.toml` holds the prompts of rounds. Empty: built-in, or the environment."""
 
     gateway_database_url: str = Field("data/gateway.db", min_length=1)
-    """Database of API keys, audit records, jobs of bulk learning and trajectories on their way to the archive: a file
-    name for SQLite, or a PostgreSQL URL, which gateways can share."""
+    """Database of API keys, audit records, jobs of bulk learning, traces, and trajectories on their way to the archive:
+    a file name for SQLite, or a PostgreSQL URL, which gateways can share."""
 
     curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`."""

@@ -46,6 +46,7 @@ WHEELS = {
         "allinone": "hansei_server/allinone",
         "chassis/server": "hansei_chassis/server",
         "config": "hansei_server/config",
+        "examples/trajectories": "hansei_server/gateway/console/examples",
         "gateway": "hansei_server/gateway",
         "libs": "hansei_server/libs",
         "services": "hansei_server/services",

@@ -79,7 +79,9 @@ def _add_guards(channel: grpc.Channel) -> None:
             for number in range(start, start + 50)
         ]
         playbooks.ApplyDeltas(
-            playbook_service_pb2.ApplyDeltasRequest(request_id=str(uuid.uuid4()), dataset=DATASET, deltas=deltas)
+            playbook_service_pb2.ApplyDeltasRequest(
+                request_id=str(uuid.uuid4()), dataset=DATASET, deltas=deltas, reason="bench"
+            )
         )
 
 
@@ -101,6 +103,9 @@ def _measure(echo_channel: grpc.Channel, channel: grpc.Channel) -> dict[str, lis
     guards: Any = guard_service_pb2_grpc.GuardServiceStub(channel)
     text = probe.pb.EchoRequest(text="x" * 100)
     check = pb.CheckCallRequest(dataset=DATASET, session_id="s", call=pb.GuardedCall(tool="tool_7", arguments="{}"))
+    response = guards.CheckCall(check)
+    if response.note or not response.revision:
+        raise SystemExit(f"the guards were not evaluated: {response.note}")
     times: dict[str, list[float]] = {"echo": [], "check_call": []}
     for _ in range(WARM_UP + ROUNDS):
         for name, call in (("echo", partial(echo.Echo, text)), ("check_call", partial(guards.CheckCall, check))):

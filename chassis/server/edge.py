@@ -94,7 +94,9 @@ class MethodEdge:
             self._enter(opened, context)
             async with self._gate.guard.call(self._path, opened.metadata) as authorization:
                 with self._admission:
-                    response = await self._behaviour(await self._check(request, authorization), context)
+                    checked_request = await self._check(request, authorization)
+                    response = await self._behaviour(checked_request, context)
+                self._telemetry.describe(opened.span, checked_request, response)
                 response = await authorization.response(response)
         except BaseException as failure:
             await self._fail(opened, failure, context)

@@ -20,6 +20,8 @@ from chassis.field_errors import describe_value
 REASON = "INVALID_REQUEST"
 UNKNOWN_ENUM_VALUE = "UNKNOWN_ENUM_VALUE"
 _CUSTOM_RULES = {"cel", "cel_expression"}
+# The contracts exclude only the value 0 of an enum, which an omitted field has.
+_MESSAGES = {"enum.not_in": "is required"}
 _validator = protovalidate.Validator()
 
 
@@ -39,7 +41,7 @@ def _explain(violation: Any) -> tuple[str, Violation]:
     rule = broken.rule_id.upper().replace(".", "_")
     if any(_is_contract_rule(element.field_name) for element in _list_elements(broken.rule)):
         return broken.message, Violation(path, broken.message, rule)
-    message = f"{path} {broken.message.removeprefix('value ')}".strip()
+    message = f"{path} {_MESSAGES.get(broken.rule_id) or broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _format_value(violation.field_value), rule)
 
 

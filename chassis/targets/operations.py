@@ -123,7 +123,11 @@ def _negate(operand: Evaluate) -> Evaluate:
 
 
 def _invert(operand: Evaluate) -> Evaluate:
-    return lambda evaluation: not require_bool(operand(evaluation))
+    def evaluate(evaluation: TargetEvaluation) -> bool:
+        value = operand(evaluation)
+        return False if value is True else True if value is False else not require_bool(value)
+
+    return evaluate
 
 
 def _search(evaluation: TargetEvaluation, text: Any, part: Any, search: Callable[[str, str], bool]) -> bool:
@@ -168,9 +172,10 @@ def _convert_to_number(evaluation: TargetEvaluation, value: Any) -> float:
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 TOOL_FACTS: Mapping[str, Callable[[SessionHistory, str], Any]] = {
-    "called": lambda session, tool: session.counts[tool] > 0,
-    "succeeded": lambda session, tool: session.successes[tool] > 0,
-    "count": lambda session, tool: session.counts[tool],
+    # `get`: a counter calls a function for a tool that it lacks.
+    "called": lambda session, tool: session.counts.get(tool, 0) > 0,
+    "succeeded": lambda session, tool: session.successes.get(tool, 0) > 0,
+    "count": lambda session, tool: session.counts.get(tool, 0),
     "last_result": lambda session, tool: session.results.get(tool),
     "last_args": lambda session, tool: session.arguments.get(tool),
 }

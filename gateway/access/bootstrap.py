@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 
+from google.protobuf.descriptor import MethodDescriptor
 from sqlalchemy.engine import URL
 
+from chassis.policy import MethodPolicy
 from chassis.settings import BadSetting
 from chassis.tls import is_loopback
 from gateway.access.adapters.sql.repository import AccessRepository
 from gateway.access.domain.call_limits import CallLimits
 from gateway.access.domain.principal import Allowance
+from gateway.access.domain.tenant_shares import TenantShares
 from gateway.access.rpc.guard import AccessGuard
 from gateway.access.rpc.methods import guard_methods
 from gateway.access.rpc.servicer import AccessServicer
@@ -50,10 +54,14 @@ def build_access(
     contract: Contract,
     addresses: Mapping[str, str],
     *,
+    other_methods: Mapping[MethodDescriptor, MethodPolicy] = MappingProxyType({}),
     seconds: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Access:
-    """Return access control. `addresses` has the served addresses by variable. Raises BadSetting."""
+    """Return access control. `addresses` has the served addresses by variable. Raises BadSetting.
+
+    `other_methods` are those of other contracts, with their policies.
+    """
     required = _requires_credentials(settings, addresses)
     allowance = Allowance(settings.auth_calls_per_second, settings.auth_calls_per_day)
     repository, limits = AccessRepository(database_url), CallLimits(seconds, now)
@@ -63,7 +71,13 @@ def build_access(
         tokens = _create_token_authenticator(settings, allowance, seconds, now)
         authenticate = create_authenticator(keys, settings.gateway_api_token.get_secret_value(), tokens)
         guard = AccessGuard(
-            guard_methods(contract), authenticate, limits=limits, owners=repository, audit_log=repository, now=now
+            guard_methods(contract, other_methods),
+            authenticate,
+            limits=limits,
+            shares=TenantShares(settings.auth_tenant_calls, seconds),
+            owners=repository,
+            audit_log=repository,
+            now=now,
         )
 
     async def cancel_revoked_calls() -> None:

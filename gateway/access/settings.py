@@ -29,6 +29,10 @@ class AccessSettings(Settings):
     auth_calls_per_day: int = Field(0, ge=0)
     """Calls a day (UTC) of a credential without a limit of its own; 0: no limit."""
 
+    auth_tenant_calls: int = Field(16, ge=0)
+    """Calls of a tenant that this gateway runs at once while other tenants call as well; further ones wait. Endless
+    streams do not count. 0: no limit."""
+
     oidc_issuer: str = ""
     """The issuer whose tokens (JWT) are accepted, as in their claim `iss`. Empty: no tokens are accepted."""
 

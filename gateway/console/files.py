@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,12 @@ REDIRECTED = {"/": PREFIX, "/console": PREFIX, "/docs": f"{PREFIX}#/api"}
 """Paths that redirect to a page of the console."""
 
 PAGE = Path(__file__).parent / "page"
+_IN_WHEEL = Path(__file__).parent / "examples"
+EXAMPLES = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[2] / "examples/trajectories"
+"""The recorded trajectories that a new user can load; an image of the gateway alone has none."""
+EXAMPLES_NAME = "examples.jsonl"
+CATALOGUES = "js/texts/"
+"""The texts of the page by language; a browser loads one of these files."""
 INDEX = "index.html"
 ASSETS = "assets/"
 """The folder of the other files in the index; it is served under a digest of them, so that browsers may cache them."""
@@ -26,6 +33,7 @@ MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".jsonl": "application/jsonl; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 POLICY = "; ".join(
@@ -76,10 +84,13 @@ class File:
 
 
 @cache
-def load(page: Path = PAGE) -> Mapping[str, File]:
+def load(page: Path = PAGE, examples: Path = EXAMPLES) -> Mapping[str, File]:
     """Return all files of the page by path; they are read and compressed once a process."""
     paths = sorted(path for path in page.rglob("*") if path.is_file())
     bodies = {path.relative_to(page).as_posix(): path.read_bytes() for path in paths}
+    if recorded := sorted(examples.glob("*.json")):
+        lines = (json.dumps(json.loads(path.read_bytes()), ensure_ascii=False) for path in recorded)
+        bodies[EXAMPLES_NAME] = "\n".join(lines).encode()
     index = bodies.pop(INDEX).decode()
     digest = hashlib.sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
     files = {f"{PREFIX}{digest}/{name}": _read_file(name, body, is_immutable=True) for name, body in bodies.items()}
@@ -89,7 +100,8 @@ def load(page: Path = PAGE) -> Mapping[str, File]:
 
 def _render_index(text: str, digest: str, names: Iterable[str]) -> bytes:
     """Return the index with the served names of all files; browsers load all modules in parallel."""
-    modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in names if name.endswith(".js")]
+    needed = (name for name in names if name.endswith(".js") and not name.startswith(CATALOGUES))
+    modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in needed]
     return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
 
 

@@ -20,7 +20,8 @@ from chassis.server.progress import CallsInProgress
 from gateway.access.rpc.guard import AccessGuard
 from gateway.console.files import Console
 from gateway.contract import Contract, load_comments
-from gateway.http import hooks, reports, workflow
+from gateway.http import gateway_facts, hooks, reports, workflow
+from gateway.http import otlp as otlp_routes
 from gateway.http.auth import Authentication
 from gateway.http.bindings import Binding, list_bindings
 from gateway.http.call_checks import CallCheck, GuardedCalls
@@ -29,6 +30,7 @@ from gateway.http.contract_routes import ContractRoutes
 from gateway.http.middleware import HEALTH, RequestLimits
 from gateway.http.openapi import ContractDocument
 from gateway.http.problems import answer_hansei_error, answer_http_error, answer_unknown_error
+from gateway.otlp.usecases.receive_exports import ExportReceiver
 
 TITLE = "hansei"
 VERSION = "1"
@@ -73,14 +75,15 @@ def create_app(
     progress: CallsInProgress,
     guard: AccessGuard | None = None,
     call_check: CallCheck | None = None,
+    otlp: ExportReceiver | None = None,
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
     """Return the application. With a `guard`, every request but health needs a credential (G-30).
 
     `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. `call_check` decides
-    about the tool calls of coding agents, in place of the guards. Raises ValueError for an HTTP rule of the contract
-    that cannot be served.
+    about the tool calls of coding agents, in place of the guards. With `otlp`, spans and events are received.
+    Raises ValueError for an HTTP rule of the contract that cannot be served.
     """
     # The interactive pages of FastAPI load scripts from other hosts; `/docs` leads to a page of the console instead.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -104,9 +107,14 @@ def create_app(
     bindings, authentication = list_bindings(contract.methods()), Authentication(guard)
     calls = ContractCalls(contract, methods, authentication)
     app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
+    app.include_router(
+        gateway_facts.build_routes(lambda: gateway_facts.describe_gateway(shows_paths=not authentication.is_required))
+    )
     app.include_router(workflow.build_routes(calls))
     app.include_router(reports.build_routes(calls))
     app.include_router(hooks.build_routes(calls, call_check or GuardedCalls(calls)))
+    if otlp is not None:
+        app.include_router(otlp_routes.build_routes(otlp, authentication, max_body_bytes))
     app.add_exception_handler(HanseiError, answer_hansei_error)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_body)

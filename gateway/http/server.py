@@ -7,15 +7,51 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from chassis.logging import get_logger
 from chassis.server.progress import CallsInProgress
 from chassis.settings import BadSetting
 
 log = get_logger("hansei.gateway.http")
+
+
+HEADER_SECONDS = 10.0
+"""Seconds in which a new connection must send a whole request line and its headers."""
+
+
+class _PromptRequests(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """The protocol of uvicorn; closes a connection whose first request does not arrive in time.
+
+    uvicorn itself closes only connections that are idle after a request. Bodies have a time limit in the application.
+    """
+
+    def __init__(self, *arguments: Any, header_seconds: float, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._header_seconds = header_seconds
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._expiry = self.loop.call_later(self._header_seconds, self._close_without_request)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expiry.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None:
+            self._expiry.cancel()
+
+    def _close_without_request(self) -> None:
+        if self.cycle is None:
+            log.info("closing a connection without a request", seconds=self._header_seconds)
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -30,7 +66,7 @@ class HttpServer:
     """Serve an application from `start` to `close`; requests in progress get `grace_seconds` to finish.
 
     Endless streams of `progress` end at once. `variable` is the name of the setting with the address. With a `context`
-    the server speaks HTTPS.
+    the server speaks HTTPS. A connection whose first request has not arrived after `header_seconds` is closed.
     """
 
     def __init__(
@@ -41,6 +77,8 @@ class HttpServer:
         progress: CallsInProgress,
         variable: str,
         context: ssl.SSLContext | None = None,
+        *,
+        header_seconds: float = HEADER_SECONDS,
     ) -> None:
         self._address = address
         self._progress = progress
@@ -53,6 +91,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             ws="none",
+            http=partial(_PromptRequests, header_seconds=header_seconds),  # type: ignore[arg-type]
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
         )
         # uvicorn would load files into its own context, which would not get renewed certificates.

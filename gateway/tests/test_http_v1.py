@@ -172,6 +172,7 @@ async def test_the_document_describes_every_endpoint() -> None:
     assert shown == {(binding.verb, binding.path) for binding in BINDINGS} | {
         ("GET", "/health"),
         ("GET", "/v1/services"),
+        ("GET", "/v1/about"),
         ("POST", "/workflow/run"),
         ("POST", "/v1/hooks/{agent}"),
         ("POST", "/api/organizer/run"),
@@ -240,6 +241,25 @@ async def test_path_and_body_are_one_request_and_may_not_contradict_each_other()
     assert [joined.status_code, same.status_code, other.status_code] == [200, 200, 400]
     assert [request.dataset for request in peers.requests] == ["d", "d"]
     assert other.json()["detail"] == "dataset is 'e' in the body and 'd' in the path"
+
+
+async def test_the_gateway_says_what_it_runs_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    monkeypatch.setenv("LLM_MODEL", "small-model")
+    monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path))
+    async with client_of(Peers()) as client:
+        facts = (await client.get("/v1/about")).json()
+    assert (facts["llm_provider"], facts["llm_model"]) == ("openai", "small-model")
+    assert facts["data_directory"] == str(tmp_path)
+    assert facts["version"]
+
+
+async def test_the_paths_of_a_gateway_with_credentials_are_not_shown(tmp_path: Path) -> None:
+    async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
+        refused = await client.get("/v1/about")
+        found = await client.get("/v1/about", headers={"Authorization": "Bearer token"})
+    assert refused.status_code == 401
+    assert found.json()["data_directory"] == ""
 
 
 async def test_the_health_of_the_services_is_reported() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from chassis.targets.target import Target
 from libs.guards.exact_tests import find_interval, find_upper_bound
@@ -13,23 +14,29 @@ from libs.guards.recorded_run import RecordedRun
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """The first call of a run that a target matches: the step of the call."""
+    """The first call of a run that a target matches: its step, and its number among the calls of the run, from 0."""
 
     run_id: str
     task_id: str
     step: int
+    call_index: int
     is_success: bool
     is_late: bool
     """The step is after the first wrong write, which people know."""
+    content_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
     """The firings of a target in recorded runs, a run once; late ones do not count as coverage."""
 
-    failed: int
-    passed: int
-    firings: tuple[Firing, ...]
+    failed: int = 0
+    passed: int = 0
+    firings: tuple[Firing, ...] = ()
+
+    def add(self, other: Backtest) -> Backtest:
+        """Return the backtest on the runs of both."""
+        return Backtest(self.failed + other.failed, self.passed + other.passed, self.firings + other.firings)
 
     @property
     def failed_firing(self) -> int:
@@ -51,6 +58,14 @@ class Backtest:
         """Return the 95 % interval of the share of failed runs in which the target fires in time."""
         return find_interval(self.failed_firing, self.failed)
 
+    def describe(self) -> dict[str, Any]:
+        """Return the counts, the bound and the firings as a document."""
+        counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
+        return {
+            **{name: getattr(self, name) for name in counts},
+            "firings": [asdict(firing) for firing in self.firings],
+        }
+
 
 def backtest(target: Target, runs: Iterable[RecordedRun]) -> Backtest:
     """Return the firings of a target in recorded runs."""
@@ -59,8 +74,9 @@ def backtest(target: Target, runs: Iterable[RecordedRun]) -> Backtest:
     for run in runs:
         failed += not run.is_success
         passed += run.is_success
-        steps = find_firings(target, run)
-        if steps:
-            is_late = run.wrong_step is not None and steps[0] > run.wrong_step
-            firings.append(Firing(run.id, run.task_id, steps[0], run.is_success, is_late))
+        calls = find_firings(target, run)
+        if calls:
+            index, step = calls[0]
+            is_late = run.wrong_step is not None and step > run.wrong_step
+            firings.append(Firing(run.id, run.task_id, step, index, run.is_success, is_late, run.content_hash))
     return Backtest(failed, passed, tuple(firings))

@@ -47,10 +47,13 @@ class FiringTable:
         return np.not_equal(self.first, NEVER)
 
 
-def find_firings(target: Target, run: RecordedRun) -> list[int]:
-    """Return the steps of the calls of a run that a target matches; one that cannot be evaluated does not match."""
+def find_firings(target: Target, run: RecordedRun) -> list[tuple[int, int]]:
+    """Return the number and the step of each call of a run that a target matches.
+
+    A target that cannot be evaluated for a call does not match it.
+    """
     replay = Replay(run)
-    return [call.step for call in replay if matches(target, call, replay)]
+    return [(number, call.step) for number, call in enumerate(replay) if matches(target, call, replay)]
 
 
 def build_firing_table(runs: Sequence[RecordedRun]) -> FiringTable:

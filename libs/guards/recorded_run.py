@@ -47,6 +47,8 @@ class RecordedRun:
     events: tuple[RunMessage | RunCall, ...]
     domain: str = ""
     wrong_step: int | None = None
+    content_hash: str = ""
+    """The hash of the content of an archived trajectory."""
 
     @property
     def calls(self) -> Iterator[RunCall]:

@@ -10,12 +10,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from libs.trajectories.operations import name_operation
-from libs.trajectories.tool_errors import READ_CHARS, ToolError, detect_tool_error
+from libs.trajectories.tool_errors import (
+    READ_CHARS,
+    ToolError,
+    detect_tool_error,
+    list_short_codes,
+    normalize_message,
+)
 
 _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
 _FENCE = re.compile(r"```([\w+-]{0,20})[^\n]{0,80}\n(.*?)```", re.S)
 _READ_CODE_CHARS = 200_000
+_MAX_CODES = 100
+"""The number of codes that are searched in the steps of a trajectory: their cost grows with its text."""
 _MAX_JSON_CHARS = 100_000
 _SHELL = frozenset({"sh", "bash", "shell", "console"})
 
@@ -119,7 +127,8 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
 
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
     open call of its tool, else to the oldest open call. A result without a call becomes an action of the last step
-    with a code block since the previous result, else of the previous step.
+    with a code block since the previous result, else of the previous step. The kind of an error keeps the short codes
+    that the trajectory has first in the result of a failing call: the tool told them, so they are not the task's own.
     """
     calls = _Calls()
     since_result: list[TrajectoryStep] = []
@@ -131,7 +140,29 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
             calls.open(step)
             if step.role != "system":
                 since_result.append(step)
-    return calls.sort_by_step()
+    return _keep_new_codes(calls.sort_by_step(), steps)
+
+
+def _keep_new_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
+    failing = {action.last_step for action in actions if action.error is not None}
+    is_new: dict[str, bool] = {}
+
+    def keep(action: ToolUse) -> ToolUse:
+        error = action.error
+        if error is None or "<id>" not in error.kind:
+            return action
+        codes = list_short_codes(error.message)
+        for code in codes:
+            if code not in is_new and len(is_new) < _MAX_CODES:
+                is_new[code] = next((step.index for step in steps if _has_text(step, code)), None) in failing
+        new_codes = [code for code in codes if is_new.get(code)]
+        return replace(action, error=replace(error, kind=normalize_message(error.message, new_codes)))
+
+    return tuple(map(keep, actions))
+
+
+def _has_text(step: TrajectoryStep, text: str) -> bool:
+    return text in step.content or any(text in call.arguments for call in step.tool_calls)
 
 
 def call_signature(action: ToolUse) -> tuple[str, str]:

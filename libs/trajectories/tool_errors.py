@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from libs.trajectories.excerpts import shorten_first_line, shorten_middle
 
 READ_CHARS = 6_000
 """Characters that are read at each end of a tool result."""
 MAX_MESSAGE_CHARS = 200
+MAX_CODE_CHARS = 4
+"""Characters of the longest id that may be a constant code. Ids of orders, sessions and requests are longer."""
 _MARGIN_CHARS = 500
 """Characters at each end of a result that are searched for an exit code."""
 _MAX_JSON_CHARS = 200_000
@@ -56,7 +59,7 @@ _PLACEHOLDERS = (
     (re.compile(r"(?<![\w<])(?:[A-Za-z]:)?(?:[\w.~-]*[/\\])+[\w.-]+"), "<path>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<id>"),
     (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"), "<id>"),
-    (re.compile(r"(?<![\w<])(?![a-z]+-?\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
+    (_ID := re.compile(r"(?<![\w<])(?![a-z]+-?\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
     (re.compile(r"(?<!HTTP )(?<!status )(?<!code )(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
 )
 _PLACEHOLDER = re.compile(r"<\w+>|\b(?:errors?|exception|failed|failure|fatal|rejected|refused|code|status)\b", re.I)
@@ -65,11 +68,23 @@ _WORD = re.compile(r"[^\W\d]+")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
 
 
-def normalize_message(message: str) -> str:
-    """Return `message` with its variable parts replaced: urls, dates, numbers, paths, ids and quoted phrases."""
+def list_short_codes(message: str) -> list[str]:
+    """Return the ids in a message that are short enough to be constant codes, such as B88 or E41."""
+    return [code for code in dict.fromkeys(_ID.findall(message)) if len(code) <= MAX_CODE_CHARS]
+
+
+def normalize_message(message: str, constants: Collection[str] = ()) -> str:
+    """Return `message` with its variable parts replaced: urls, dates, numbers, paths, ids and quoted phrases.
+
+    `constants` are ids that stay.
+    """
     for pattern, placeholder in _PLACEHOLDERS:
-        message = pattern.sub(placeholder, message)
+        message = pattern.sub(partial(_choose_replacement, placeholder, constants), message)
     return _QUOTED.sub(lambda found: found.group(0) if _WORD.fullmatch(found.group(2)) else "<value>", message)
+
+
+def _choose_replacement(placeholder: str, constants: Collection[str], found: re.Match[str]) -> str:
+    return found[0] if found[0] in constants else placeholder
 
 
 _EXIT_CODE = re.compile(

@@ -11,7 +11,7 @@ PROGRAM = """
 import importlib, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == sys.argv[2]:
+        if f"{name}.".startswith(f"{sys.argv[2]}."):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocked())
 try:
@@ -31,6 +31,10 @@ except ModuleNotFoundError as error:
         ("hansei.client.adapters.openai_agents", "agents", "openai-agents"),
         ("hansei.client.adapters.pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("hansei.client.adapters.smolagents", "smolagents", "smolagents"),
+        ("hansei.client.adapters.agent_framework", "agent_framework", "agent-framework"),
+        ("hansei.client.adapters.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
+        ("hansei.client.adapters.crewai", "crewai", "crewai"),
+        ("hansei.client.adapters.google_adk", "google.adk", "google-adk"),
     ],
 )
 def test_a_missing_package_is_named_with_the_line_that_installs_it(module: str, package: str, extra: str) -> None:

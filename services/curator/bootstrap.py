@@ -88,6 +88,10 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
                 await store.delete_responses(settings.response_retention)
                 await store.expire_pending()
                 await store.erase_deleted_rows()
+                if settings.log_retention is not None:
+                    dropped = await store.drop_old_revisions(settings.log_retention)
+                    if dropped:
+                        _log.info("old revisions dropped from the log", revisions=dropped)
                 metrics.record_pending(await store.pending_counts())
                 if rounds % COMPACTION_ROUNDS == 1:
                     _log.info("unused embeddings deleted", embeddings=await store.delete_unused_embeddings())

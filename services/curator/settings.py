@@ -51,6 +51,10 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     curator_response_retention_days: float = Field(30.0, gt=0, le=3650)
     """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
 
+    curator_log_days: float = Field(0, ge=0, le=36500)
+    """Days for which the log keeps every revision; 0: forever. Snapshots and diffs of older revisions are then gone,
+    and a revocation no longer reverts their edits. Bullets, votes and the newest revision stay."""
+
     curator_max_bullets: int = Field(DEFAULT_MAX_BULLETS, ge=1, le=DEFAULT_MAX_BULLETS)
     """Bullets of a dataset without a limit of its own; beyond them the least useful are evicted."""
 
@@ -73,6 +77,11 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     def default_policy(self) -> Policy:
         """Return the policy of a dataset that has none."""
         return Policy(max_bullets=self.curator_max_bullets)
+
+    @property
+    def log_retention(self) -> timedelta | None:
+        """Return the time for which the log keeps every revision; None is forever."""
+        return timedelta(days=self.curator_log_days) if self.curator_log_days else None
 
     @property
     def response_retention(self) -> timedelta:

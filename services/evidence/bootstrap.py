@@ -8,7 +8,12 @@ import chassis
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.settings import BadSetting
-from hansei.evidence.v1 import archive_service_pb2_grpc, evidence_service_pb2_grpc, guard_service_pb2_grpc
+from hansei.evidence.v1 import (
+    archive_service_pb2_grpc,
+    evidence_service_pb2_grpc,
+    guard_service_pb2_grpc,
+    overview_service_pb2_grpc,
+)
 from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from libs.storage.timestamps import utc_now
@@ -17,22 +22,28 @@ from services.evidence.adapters.bodies import ObjectStore, compress, decompress
 from services.evidence.adapters.guards_feed import GuardsFeed
 from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import GrpcBulletSearch
+from services.evidence.adapters.sql.archive_days import OverviewRepository
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.guard_repository import GuardRepository
+from services.evidence.adapters.sql.guard_trial_repository import GuardTrialRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.rpc.convert.archive import decode_run
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
 from services.evidence.rpc.servicer.guards import GuardServicer
+from services.evidence.rpc.servicer.overview import OverviewServicer
 from services.evidence.settings import EvidenceSettings
 from services.evidence.usecases.archive import Archive
+from services.evidence.usecases.backtest_archive import BacktestArchive
 from services.evidence.usecases.check_call import CheckCall
 from services.evidence.usecases.decisions import DecisionPublisher
 from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
+from services.evidence.usecases.guard_decisions import GuardDecisions
 from services.evidence.usecases.recall import Recall
 from services.evidence.usecases.report_servings import ReportServings
 
 PUBLISH_SECONDS = 2.0
-"""Pause before harmful bullets are removed from their playbooks."""
+"""Pause before harmful bullets are removed from their playbooks, and guards get other modes."""
 _SETTING = "HANSEI_EVIDENCE_DATABASE_URL"
 
 _log = get_logger(__name__)
@@ -50,9 +61,12 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
     report_servings = ReportServings(store, count_report=metrics.count_report)
-    erase_deleted = EraseDeletedDatasets(playbooks, archive, store)
     guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
-    guard_servicer = GuardServicer(CheckCall(guards, guard_store, metrics.count_check), guards, guard_store)
+    check_call = CheckCall(guards, guard_store, metrics.count_check)
+    erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call)
+    guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_run)
+    guard_decisions = GuardDecisions(guards, guard_store, guard_trials, backtests, playbooks)
+    guard_servicer = GuardServicer(check_call, guards, guard_store, backtests, guard_trials, guard_decisions)
 
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
@@ -77,10 +91,11 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
 
     async def publish_decisions() -> None:
         while True:
-            try:
-                await publisher.publish()
-            except HanseiError as error:
-                _log.warning("decisions cannot be read; trying again later", error=str(error))
+            for decide in (publisher.publish, guard_decisions):
+                try:
+                    await decide()
+                except HanseiError as error:
+                    _log.warning("decisions cannot be read; trying again later", error=str(error))
             await asyncio.sleep(PUBLISH_SECONDS)
 
     async def close() -> None:
@@ -96,6 +111,10 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
                 ArchiveServicer(archive, report_servings, count_stored=metrics.count_stored_trajectory),
             ),
             chassis.Registration(guard_service_pb2_grpc.add_GuardServiceServicer_to_server, guard_servicer),
+            chassis.Registration(
+                overview_service_pb2_grpc.add_OverviewServiceServicer_to_server,
+                OverviewServicer(OverviewRepository(store.database)),
+            ),
         ],
         start=start,
         close=close,

@@ -10,11 +10,12 @@ import yaml
 ROOT = Path(__file__).parents[2]
 LISTED = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
 SERVICES = [name for name in LISTED if name != "gateway"]
-PARTS = [*(f"services/{name}" for name in SERVICES), "gateway/access", "gateway/bulk"]
+PARTS = [*(f"services/{name}" for name in SERVICES), "gateway/access", "gateway/bulk", "gateway/otlp"]
 KEEPING_STATE = [
     *(f"services/{name}" for name in SERVICES if "database" in LISTED[name]),
     "gateway/access",
     "gateway/bulk",
+    "gateway/otlp",
     "gateway/outbox",
 ]
 

@@ -12,9 +12,10 @@ from tests.console.seeds import comparison
 from tests.console.windows import BULLETS, Stack
 
 
-def test_the_start_page_redirects_to_the_playbooks(reader: Reader, stack: Stack) -> None:
+def test_the_start_page_is_the_overview(reader: Reader, stack: Stack) -> None:
     reader.page.goto(stack.url)
-    expect(reader.page).to_have_url(f"{stack.url}/console/#/playbooks")
+    expect(reader.page).to_have_url(f"{stack.url}/console/#/overview")
+    reader.open("#/playbooks")
     reader.sees("thousand")
     reader.sees("1,000 bullets")
 
@@ -94,13 +95,13 @@ def test_a_revision_is_restored(reader: Reader, stack: Stack) -> None:
     reader.sees("Check the invoice before the first call")
 
 
-def test_a_lesson_is_remembered_edited_and_forgotten(reader: Reader, stack: Stack) -> None:
+def test_a_lesson_is_added_edited_voted_on_and_removed(reader: Reader, stack: Stack) -> None:
     stack.seeds.playbook("by-hand", 4)
     dialog, bullet = reader.page.get_by_role("dialog"), reader.page.get_by_role("region", name="Bullet")
     reader.open("#/playbooks/by-hand")
-    reader.button("Remember…").click()
+    reader.button("Add a lesson…").click()
     dialog.get_by_label("Lesson").fill("Run the zebra check.")
-    dialog.get_by_role("button", name="Remember").click()
+    dialog.get_by_role("button", name="Add").click()
     reader.sees("5 bullets · revision 4")
     expect(bullet.locator(".lead")).to_have_text("Run the zebra check.")
     reader.button("Edit…").click()
@@ -109,8 +110,8 @@ def test_a_lesson_is_remembered_edited_and_forgotten(reader: Reader, stack: Stac
     dialog.get_by_role("button", name="Save").click()
     reader.sees("5 bullets · revision 5")
     expect(bullet.locator(".lead")).to_have_text("Run the quagga check.")
-    reader.button("Forget…").click()
-    dialog.get_by_role("button", name="Forget").click()
+    reader.button("Remove…").click()
+    dialog.get_by_role("button", name="Remove").click()
     reader.sees("4 bullets · revision 6")
     reader.open("#/playbooks/by-hand/history?revision=5")
     expect(reader.page.get_by_role("region", name="Revision")).to_contain_text("the zebra left")
@@ -120,6 +121,7 @@ def test_a_dataset_is_deleted_once_its_name_is_typed(reader: Reader, stack: Stac
     stack.seeds.playbook("short-lived", 4)
     dialog = reader.page.get_by_role("dialog")
     reader.open("#/playbooks/short-lived")
+    reader.page.get_by_text("Dataset…", exact=True).click()
     reader.button("Delete dataset…").click()
     dialog.get_by_label("Type short-lived to confirm").fill("thousand")
     dialog.get_by_role("button", name="Delete").click()

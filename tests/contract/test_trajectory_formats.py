@@ -35,4 +35,4 @@ def test_each_format_has_a_page_and_a_line_in_the_table() -> None:
     assert set(pages) == BY_CONTRACT
     assert [name for name, text in pages.items() if f"| format | `{name}` |" not in text] == []
     table = (ROOT / "docs/tasks/formats.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE)) == sorted(BY_CONTRACT)
+    assert sorted(re.findall(r"^\| \[.*\| `(\w+)` \|", table, re.MULTILINE)) == sorted(BY_CONTRACT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.long
 
 KILLS = campaign_size(100, 5)
 CALLERS = 4
+WAIT_SECONDS = 300
 SUCCESS = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS
 
 
@@ -53,6 +55,7 @@ def test_acknowledged_outcomes_are_counted_once(
     environment = {"SEARCH_ADDR": peer.address, "HANSEI_EVIDENCE_DATABASE_URL": database_location}
     acknowledged: dict[str, float] = {}
     archived: set[str] = set()
+    errors: list[str] = []
     ended = threading.Event()
 
     def call(caller: int, address: str) -> None:
@@ -70,7 +73,8 @@ def test_acknowledged_outcomes_are_counted_once(
                     client.archive.store_trajectory(dataset=dataset, trajectory=trajectory)
                     archived.add(trajectory.id)
                     client.evidence.report_outcome(dataset=dataset, serving_id=served.serving_id, reward=reward)
-                except HanseiError:
+                except HanseiError as error:
+                    errors.append(str(error))
                     continue
                 acknowledged[served.serving_id] = reward
 
@@ -83,8 +87,11 @@ def test_acknowledged_outcomes_are_counted_once(
         for thread in threads:
             thread.start()
         for _ in range(KILLS):
-            before = len(acknowledged)
+            before, deadline = len(acknowledged), time.monotonic() + WAIT_SECONDS
             while len(acknowledged) < before + 10:
+                if time.monotonic() > deadline:
+                    ended.set()
+                    pytest.fail(f"10 calls were not acknowledged in {WAIT_SECONDS} s; last error: {errors[-1:]}")
                 ended.wait(0.01)
             system.kill("evidence")
             system.start("evidence")

@@ -31,6 +31,7 @@ def run(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
         dataset=dataset,
         query=f"Do task {number}",
         status=trajectory.TRAJECTORY_STATUS_FAILURE,
+        reward=0.0,  # a trusted signal: quotations of tools are learned at once
         generated_answer="It did not work.",
         steps=[
             trajectory.Step(role=trajectory.STEP_ROLE_ASSISTANT, tool_calls=[call]),

@@ -101,9 +101,10 @@ async def import_file(
     *,
     dataset: str = "d",
     replace: bool = True,
+    request_id: str = "",
     form: service_pb.PlaybookFormat.ValueType = service_pb.PLAYBOOK_FORMAT_UNSPECIFIED,
 ) -> service_pb.ImportPlaybookResponse:
-    head = service_pb.ImportHead(request_id=new_id(), dataset=dataset, replace=replace, format=form)
+    head = service_pb.ImportHead(request_id=request_id or new_id(), dataset=dataset, replace=replace, format=form)
     parts = [content[at : at + 50_000] for at in range(0, len(content), 50_000)]
     requests = [service_pb.ImportPlaybookRequest(head=head)]
     requests += [service_pb.ImportPlaybookRequest(chunk=part) for part in parts]

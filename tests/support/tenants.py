@@ -44,15 +44,16 @@ def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
 
 
 @contextmanager
-def two_tenants(form: str, data: Path) -> Iterator[Gate]:
+def two_tenants(form: str, data: Path, **settings: str) -> Iterator[Gate]:
     """Yield a running hansei with two tenants and their API keys, and its databases in the folder `data`.
 
-    `form` is a key of `systems.FORMS`, with or without " on PostgreSQL"."""
+    `form` is a key of `systems.FORMS`, with or without " on PostgreSQL"; `settings` are variables of its processes."""
     http = f"127.0.0.1:{systems.free_port()}"
     environment = {
         "GATEWAY_API_TOKEN": "root",
         "HANSEI_HTTP_ADDRESS": http,
         "HANSEI_GATEWAY_DATABASE_URL": str(data / "gateway.db"),
+        **settings,
     }
     form, _, on_server = form.partition(" on ")
     with ExitStack() as stack:

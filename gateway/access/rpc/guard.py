@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +32,7 @@ from gateway.access.domain.errors import (
     ScopeMissing,
 )
 from gateway.access.domain.principal import ADMIN, SYSTEM, Principal, build_tenant_prefix
+from gateway.access.domain.tenant_shares import TenantShares
 from gateway.access.rpc.methods import GuardedMethod
 from gateway.access.rpc.named_resources import (
     ASSIGNED_BY_SERVICE,
@@ -138,6 +139,7 @@ class AccessGuard:
         authenticate: Authenticate,
         *,
         limits: CallLimits,
+        shares: TenantShares,
         owners: OwnerStore,
         audit_log: AuditLog,
         now: Callable[[], datetime],
@@ -145,6 +147,7 @@ class AccessGuard:
         self._methods = methods
         self.authenticate = authenticate
         self._limits = limits
+        self._shares = shares
         self._owners = owners
         self._audit_log = audit_log
         self._now = now
@@ -171,8 +174,10 @@ class AccessGuard:
         current_principal.set(principal)
         code = "CANCELLED"
         self._calls.add(call)
+        takes_slot = principal is not SYSTEM and method.policy.timeout_seconds is not None
         try:
-            yield call
+            async with self._shares.enter(principal.tenant) if takes_slot else nullcontext():
+                yield call
             code = "OK"
         except HanseiError as error:
             code = error.code

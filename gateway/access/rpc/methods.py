@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from google.protobuf.descriptor import MethodDescriptor
 
@@ -28,9 +29,12 @@ class GuardedMethod:
         return self.policy.scope not in (READ, ANY)
 
 
-def guard_methods(contract: Contract) -> Mapping[str, GuardedMethod]:
-    """Return the methods by their paths. Raises KeyError for a method without a policy."""
-    return {
-        get_path(method): GuardedMethod(get_path(method), method, contract.get_policy(method))
-        for method in contract.methods()
-    }
+def guard_methods(
+    contract: Contract, others: Mapping[MethodDescriptor, MethodPolicy] = MappingProxyType({})
+) -> Mapping[str, GuardedMethod]:
+    """Return the methods of the contract, and those of other contracts with their policies, by their paths.
+
+    Raises KeyError for a method without a policy.
+    """
+    policies = {method: contract.get_policy(method) for method in contract.methods()} | dict(others)
+    return {get_path(method): GuardedMethod(get_path(method), method, policy) for method, policy in policies.items()}

@@ -183,3 +183,27 @@ async def test_over_http_a_refusal_has_a_retry_delay(tmp_path: Path) -> None:
         )
     assert (allowed.status_code, refused.status_code, refused.headers["Retry-After"]) == (200, 429, "1")
     assert (scope.status_code, scope.json()["reason"]) == (429, "RATE_EXCEEDED")
+
+
+async def test_a_flood_of_one_tenant_leaves_capacity_for_the_other(tmp_path: Path) -> None:
+    evil = Principal("eve", "evil", frozenset({"admin"}))
+    ends, running = asyncio.Event(), 0
+    async with entrance(tmp_path, auth_tenant_calls=2) as entry:
+
+        async def search() -> None:
+            nonlocal running
+            async with entry.guard.authorize(SEARCH, evil):
+                running += 1
+                await ends.wait()
+
+        await let_in(entry, SEARCH, ACME, search_request())
+        calls = [asyncio.create_task(search()) for _ in range(10)]
+        await asyncio.wait_for(let_in(entry, SEARCH, ACME, search_request()), 5)
+        assert running == 2
+        ends.set()
+        await asyncio.gather(*calls)
+        assert running == 10
+
+
+def search_request() -> search.SearchRequest:
+    return search.SearchRequest(dataset="acme--d")

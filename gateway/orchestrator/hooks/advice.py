@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cachetools import TTLCache
 
+from chassis.quotations import build_notice, mark_quotations
 from gateway.orchestrator.hooks.events import HookEvent
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -35,14 +36,15 @@ class SessionAdvice:
             f"Lessons from earlier sessions (playbook {dataset}, revision {response.revision}). "
             "Follow those that fit the task:"
         )
-        return "\n".join([intro, *lines.values()])
+        text = "\n".join(lines.values())
+        return "\n".join(part for part in (intro, build_notice(text), text) if part)
 
 
 def _format_bullets(bullets: list[Bullet]) -> Iterator[tuple[str, str]]:
     """Yield id and line of the bullets that fit, the best ones first."""
     size = 0
     for bullet in bullets:
-        line = f"- [{bullet.id}] {' '.join(bullet.content.split())}"
+        line = f"- [{bullet.id}] {mark_quotations(' '.join(bullet.content.split()))}"
         size += len(line) + 1
         if size > MAX_CHARS:
             return

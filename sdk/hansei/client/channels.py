@@ -62,7 +62,9 @@ class BlockingChannel(grpc.Channel):
 
         def send_observed(request: Any) -> Any:
             with self._observe(telemetry) as span:
-                return send(request, **self._call_options(path, span))
+                response = send(request, **self._call_options(path, span))
+                telemetry.describe(span, request, response)
+                return response
 
         return send_observed
 

@@ -15,8 +15,8 @@ def import_from_extra(extra: str, *packages: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in packages:
+        missing = next((name for name in packages if f"{error.name}.".startswith(f"{name}.")), None)
+        if missing is None:
             raise
         raise ModuleNotFoundError(
             f"{missing} is not installed: pip install 'hansei[{extra}]'", name=error.name

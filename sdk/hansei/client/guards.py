@@ -65,6 +65,7 @@ class _LocalGuard:
         self._lock = threading.RLock()
         self._history = SessionHistory()
         self._messages: list[pb.SessionMessage] = []
+        self._events = 0
         self._compiled: dict[tuple[str, str, int, str], CallGuard] = {}
         self._index = GuardIndex()
         self._has_guards = False
@@ -147,7 +148,9 @@ class SessionGuard(_LocalGuard):
         try:
             self._send_messages()
             return _read_verdict(
-                self._service.check_call(dataset=self.dataset, session_id=self.session_id, call=_encode_call(call))
+                self._service.check_call(
+                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call), min_events=self._events
+                )
             )
         except AWAY as error:
             warn("hansei is unavailable; the guard decides without the server", dataset=self.dataset, error=error)
@@ -159,9 +162,17 @@ class SessionGuard(_LocalGuard):
         self._add_call(call, result, failed)
         messages = self._take_messages()
         try:
-            self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
+            response = self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
+            self._events = response.events
         except AWAY as error:
             warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
+
+    def report_outcome(self, succeeded: bool) -> None:
+        """Report how the task ended, by more than the agent's own word: modes of guards follow from it. Once counts."""
+        try:
+            self._service.report_session(dataset=self.dataset, session_id=self.session_id, succeeded=succeeded)
+        except AWAY as error:
+            warn("outcome of a guarded session was not reported", dataset=self.dataset, error=error)
 
     def refresh(self) -> None:
         """Read the guards of the dataset now."""
@@ -180,7 +191,8 @@ class SessionGuard(_LocalGuard):
     def _send_messages(self) -> None:
         messages = self._take_messages()
         if messages:
-            self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
+            response = self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
+            self._events = response.events
 
 
 class AsyncSessionGuard(_LocalGuard):
@@ -207,10 +219,13 @@ class AsyncSessionGuard(_LocalGuard):
         try:
             messages = self._take_messages()
             if messages:
-                await self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
+                response = await self._service.report_call(
+                    dataset=self.dataset, session_id=self.session_id, messages=messages
+                )
+                self._events = response.events
             return _read_verdict(
                 await self._service.check_call(
-                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call)
+                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call), min_events=self._events
                 )
             )
         except AWAY as error:
@@ -225,9 +240,17 @@ class AsyncSessionGuard(_LocalGuard):
         self._add_call(call, result, failed)
         messages = self._take_messages()
         try:
-            await self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
+            report = self._build_report(messages, _encode_call(call), result, failed)
+            self._events = (await self._service.report_call(**report)).events
         except AWAY as error:
             warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
+
+    async def report_outcome(self, succeeded: bool) -> None:
+        """Report how the task ended; see `SessionGuard.report_outcome`."""
+        try:
+            await self._service.report_session(dataset=self.dataset, session_id=self.session_id, succeeded=succeeded)
+        except AWAY as error:
+            warn("outcome of a guarded session was not reported", dataset=self.dataset, error=error)
 
     async def refresh(self) -> None:
         """Read the guards of the dataset now."""

@@ -1,6 +1,6 @@
 """LangChain with a memory: a retriever for a playbook, and a callback handler that records trajectories.
 
-    from hansei.client import Client
+from hansei.client import Client
     from hansei.client.langchain import PlaybookRetriever, TrajectoryRecorder
 
     with Client() as hansei:
@@ -24,6 +24,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, model_validator
 
+from chassis.quotations import mark_quotations
 from hansei.client.client import AsyncClient, Client, RecallOptions
 from hansei.client.extras import import_from_extra
 from hansei.client.outages import OnError, skip_outage
@@ -125,7 +126,7 @@ class PlaybookRetriever(BaseRetriever):
         bullet = result.bullet
         return Document(
             id=bullet.id,
-            page_content=bullet.content,
+            page_content=mark_quotations(bullet.content),
             metadata={
                 _BULLET_ID: bullet.id,
                 "dataset": self.dataset,

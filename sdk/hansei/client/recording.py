@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from chassis.quotations import build_notice, mark_quotations
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 
@@ -177,5 +178,9 @@ def _build_step(message: RecordedMessage) -> tpb.Step:
 
 
 def format_bullets(bullets: Sequence[Bullet]) -> str:
-    """Return bullets as lines of a prompt: the id in brackets, then the text on one line."""
-    return "\n".join(f"[{bullet.id}] {' '.join(bullet.content.split())}" for bullet in bullets)
+    """Return bullets as lines of a prompt: the id in brackets, then the text on one line with marked quotations.
+
+    A notice on quotations comes first if there is one.
+    """
+    text = "\n".join(f"[{bullet.id}] {mark_quotations(' '.join(bullet.content.split()))}" for bullet in bullets)
+    return "\n".join(part for part in (build_notice(text), text) if part)

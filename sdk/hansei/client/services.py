@@ -14,6 +14,7 @@ from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.evidence.v1 import archive_service_pb2 as archive
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.evidence.v1 import guard_service_pb2 as guards
+from hansei.evidence.v1 import overview_service_pb2 as overview
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -234,9 +235,18 @@ class GuardServiceClient(ServiceClient[M]):
 
     check_call = bind_unary(guards.CheckCallRequest, guards.CheckCallResponse)
     report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)
+    report_session = bind_unary(guards.ReportSessionRequest, guards.ReportSessionResponse)
+    list_decisions = bind_unary(guards.ListGuardDecisionsRequest, guards.ListGuardDecisionsResponse)
+    undo_decision = bind_unary(guards.UndoGuardDecisionRequest, guards.UndoGuardDecisionResponse)
     list_all = bind_unary(guards.ListGuardsRequest, guards.ListGuardsResponse)
     backtest_target = bind_unary(guards.BacktestTargetRequest, guards.BacktestTargetResponse)
     store_backtest = bind_unary(guards.StoreBacktestRequest, guards.StoreBacktestResponse)
+
+
+class OverviewServiceClient(ServiceClient[M]):
+    """Count the archived trajectories of a dataset by day and agent."""
+
+    get = bind_unary(overview.GetOverviewRequest, overview.GetOverviewResponse)
 
 
 class AllServices(Generic[M]):
@@ -263,3 +273,4 @@ class AllServices(Generic[M]):
         self.evidence = EvidenceServiceClient[M](channel)
         self.archive = ArchiveServiceClient[M](channel)
         self.guards = GuardServiceClient[M](channel)
+        self.overview = OverviewServiceClient[M](channel)

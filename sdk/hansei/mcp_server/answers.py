@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
+from chassis.quotations import QUOTATION_NOTICE, mark_quotations
 from hansei.client.matches import describe_no_match
 from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
 from hansei.evidence.v1.guard_service_pb2 import CheckCallResponse, GuardDecision
@@ -20,7 +21,7 @@ class BulletAnswer(BaseModel):
 
     id: str = Field(description="Cite it in brackets where you act on it: [id].")
     section: str
-    content: str
+    content: str = Field(description=f"The lesson. {QUOTATION_NOTICE}")
     helpful: int = Field(description="The number of trajectories that it helped.")
     harmful: int = Field(description="The number of trajectories that it harmed.")
 
@@ -125,11 +126,16 @@ def build_bullet_answer(bullet: Bullet) -> BulletAnswer:
     )
 
 
+def build_served_answer(bullet: Bullet) -> BulletAnswer:
+    """Return a bullet for a model that acts on it: quotations in its text are marked."""
+    return build_bullet_answer(bullet).model_copy(update={"content": mark_quotations(bullet.content)})
+
+
 def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
     """Return the results of a search."""
     bullets = [
         RankedBulletAnswer(
-            **build_bullet_answer(result.bullet).model_dump(),
+            **build_served_answer(result.bullet).model_dump(),
             score=round(result.combined_score, 4),
             similarity=round(result.raw_cosine, 4),
             keyword_match=result.keyword_match,
@@ -142,7 +148,7 @@ def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
 
 def recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
     """Return the answer of the tool `recall`."""
-    bullets = [build_bullet_answer(result.bullet) for result in response.results]
+    bullets = [build_served_answer(result.bullet) for result in response.results]
     return RecallAnswer(dataset=dataset, bullets=bullets, serving_id=response.serving_id, note=response.note)
 
 

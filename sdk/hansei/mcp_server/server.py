@@ -3,25 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import secrets
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from typing import Any
 
+from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.request_state import RequestStateSecurity
 from mcp_types import ToolAnnotations
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from chassis.field_errors import describe_error
 from hansei.client.client import NEW_DATASET, AsyncClient
 from hansei.client.edits import DEFAULT_SECTION
-from hansei.client.errors import HanseiError
 from hansei.client.pages import join_pages_async
 from hansei.client.recording import format_bullets
 from hansei.evidence.v1.guard_service_pb2 import GuardedCall
 from hansei.mcp_server import answers
+from hansei.mcp_server.arguments import (
+    BulletId,
+    CallFailed,
+    CallResult,
+    CitedIds,
+    Dataset,
+    GuardedArguments,
+    GuardedTool,
+    LessonText,
+    Limit,
+    Messages,
+    NewSection,
+    Query,
+    Reason,
+    Section,
+    ServingId,
+    SessionId,
+    Succeeded,
+    TestReport,
+    TopK,
+    TrajectoryId,
+    UsedIds,
+    Verdict,
+)
+from hansei.mcp_server.errors import report_errors
+from hansei.mcp_server.plans import PlanTools
+from hansei.mcp_server.tokens import GatewayTokens
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, VOTE_TAG_NEUTRAL, Vote
+
+STATE_KEY_VARIABLE = "HANSEI_MCP_STATE_KEY"
+"""Key of the state in questions, at least 32 bytes, which servers behind one address share. Unset: a random one."""
+QUESTION_SECONDS = 7 * 86_400.0
+"""Time for which the answer to the question of a plan is accepted."""
 
 INSTRUCTIONS = (
     "A memory of lessons from earlier trajectories of agents. Before a task, call search_playbook with what you are "
@@ -29,66 +63,29 @@ INSTRUCTIONS = (
     "conversation and its outcome. If you know that a lesson helped or harmed, call vote. If a person tells you to "
     "remember, correct or forget something, call remember, edit or forget. For trials, call recall in place of "
     "search_playbook, and report_outcome after the task. Before a call that changes something, call "
-    "check_call, and report_call after it."
+    "check_call, and report_call after it. For a question that needs several searches, call run_plan."
 )
 
-Query = Annotated[str, Field(min_length=1, max_length=100_000, description="Your next action, or a problem.")]
-Dataset = Annotated[
-    str, Field(max_length=128, description="The name of the playbook; empty for the default of this server.")
-]
-TopK = Annotated[int, Field(ge=1, le=100, description="The most lessons to return.")]
-Section = Annotated[str, Field(max_length=256, description="Return only lessons of this section; empty for all.")]
-Limit = Annotated[int, Field(ge=1, le=1_000, description="The most lessons to return.")]
-BulletId = Annotated[str, Field(min_length=1, max_length=128, description="The id of the lesson.")]
-LessonText = Annotated[str, Field(min_length=1, max_length=20_000, description="The lesson, in a sentence or two.")]
-NewSection = Annotated[str, Field(max_length=256, description="The section of the lesson.")]
-Verdict = Annotated[Literal["helpful", "harmful", "neutral"], Field(description="The effect of the lesson.")]
-TrajectoryId = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=256,
-        description="The trajectory that shows the effect: one vote on a lesson counts for each trajectory.",
-    ),
-]
-Reason = Annotated[str, Field(max_length=20_000, description="The reason, in a sentence.")]
-GuardedTool = Annotated[str, Field(min_length=1, max_length=256, description="The name of the tool.")]
-CallResult = Annotated[str, Field(max_length=400_000, description="The result of the call.")]
-CallFailed = Annotated[bool, Field(description="True if the call failed.")]
-GuardedArguments = Annotated[dict[str, Any] | None, Field(description="The arguments of the call.")]
-Messages = Annotated[
-    list[dict[str, Any]],
-    Field(
-        min_length=1,
-        max_length=10_000,
-        description="The conversation in order, with tool calls and their results, in the format of OpenAI, Anthropic "
-        'or LangChain: [{"role": "user", "content": "…"}, {"role": "assistant", "tool_calls": […]}, '
-        '{"role": "tool", …}].',
-    ),
-]
-Succeeded = Annotated[bool, Field(description="True if the task was done.")]
-TestReport = Annotated[
-    str,
-    Field(
-        max_length=1_000_000,
-        description="The report of a test or of the environment, word for word. Without a report, votes on the lessons "
-        "that you cited do not count.",
-    ),
-]
-UsedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons from search_playbook.")]
-SessionId = Annotated[
-    str, Field(min_length=1, max_length=256, description="A name for your task, which ends in one outcome.")
-]
-ServingId = Annotated[str, Field(min_length=1, max_length=64, description="The id from recall.")]
-CitedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons that you acted on.")]
 
+def create_server(
+    client: AsyncClient, dataset: str = "", tokens: GatewayTokens | None = None, auth: AuthSettings | None = None
+) -> MCPServer[Any]:
+    """Return the server for a client; `dataset` is the playbook of tool calls that name none.
 
-def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
-    """Return the server for a client; `dataset` is the playbook of tool calls that name none."""
+    With `tokens` and `auth`, callers over HTTP need a bearer token, and act with its rights in place of the client's.
+    """
     server = _PlaybookServer(
-        "hansei", instructions=INSTRUCTIONS, version=version("hansei"), log_level="WARNING", subscriptions=False
+        "hansei",
+        instructions=INSTRUCTIONS,
+        version=version("hansei"),
+        log_level="WARNING",
+        subscriptions=False,
+        token_verifier=tokens,
+        auth=auth,
+        request_state_security=_build_state_security(),
     )
-    tools = _PlaybookTools(client, dataset)
+    choose_client = tokens.choose_client if tokens is not None else lambda: client
+    tools, plans = _PlaybookTools(choose_client, dataset), PlanTools(choose_client)
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     # The content of a trajectory, and the trajectory of a vote, are the idempotency keys.
     idempotent = ToolAnnotations(
@@ -108,8 +105,18 @@ def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
     )
     server.tool(annotations=destructive)(tools.edit)
     server.tool(annotations=destructive)(tools.forget)
+    # A plan may call the tools of tool servers.
+    executing = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)
+    server.tool(annotations=executing)(plans.run_plan)
+    server.tool(annotations=executing)(plans.answer_question)
     server.resource("playbook://{dataset}", name="playbook", mime_type="text/plain")(tools.playbook_text)
     return server
+
+
+def _build_state_security() -> RequestStateSecurity:
+    """Return the protection of the state that clients send back with an answer."""
+    key = os.environ.get(STATE_KEY_VARIABLE) or secrets.token_hex(32)
+    return RequestStateSecurity(keys=[key], ttl=QUESTION_SECONDS)
 
 
 class _PlaybookServer(MCPServer[Any]):
@@ -129,13 +136,17 @@ class _PlaybookServer(MCPServer[Any]):
 class _PlaybookTools:
     """The tools; models read their docstrings."""
 
-    def __init__(self, client: AsyncClient, dataset: str) -> None:
-        self._client = client
+    def __init__(self, choose_client: Callable[[], AsyncClient], dataset: str) -> None:
+        self._choose_client = choose_client
         self._dataset = dataset
+
+    @property
+    def _client(self) -> AsyncClient:
+        return self._choose_client()
 
     async def search_playbook(self, query: Query, dataset: Dataset = "", top_k: TopK = 5) -> answers.SearchAnswer:
         """Return lessons of earlier trajectories that match your next action, best first."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.search_answer(name, await self._client.search(name, query, top_k=top_k))
 
@@ -143,7 +154,7 @@ class _PlaybookTools:
         self, dataset: Dataset = "", section: Section = "", limit: Limit = 100
     ) -> answers.PlaybookAnswer:
         """Return the lessons of a playbook in its order, section by section."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             playbook = (await join_pages_async(self._client.playbooks.get, dataset=name)).playbook
             bullets = [bullet for bullet in playbook.bullets if not section or bullet.section == section]
@@ -159,7 +170,7 @@ class _PlaybookTools:
         dataset: Dataset = "",
     ) -> answers.LearnAnswer:
         """Learn lessons from a trajectory and store them in the playbook. The same trajectory is learned once."""
-        with _report_errors():
+        with report_errors():
             response = await self._client.learn(
                 messages=messages,
                 succeeded=succeeded,
@@ -181,7 +192,7 @@ class _PlaybookTools:
         """Report that a lesson helped or harmed a trajectory."""
         tags = {"helpful": VOTE_TAG_HELPFUL, "harmful": VOTE_TAG_HARMFUL, "neutral": VOTE_TAG_NEUTRAL}
         vote = Vote(bullet_id=bullet_id, tag=tags[verdict], trajectory_id=trajectory_id, reason=reason)
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             response = await self._client.playbooks.apply_deltas(dataset=name, votes=[vote], reason=reason)
             (outcome,) = response.votes
@@ -193,7 +204,7 @@ class _PlaybookTools:
         self, session_id: SessionId, query: Query, dataset: Dataset = "", top_k: TopK = 5
     ) -> answers.RecallAnswer:
         """Return lessons that match your next action; trials may withhold some of them at random."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.recall_answer(name, await self._client.recall(name, session_id, query, top_k=top_k))
 
@@ -201,7 +212,7 @@ class _PlaybookTools:
         self, serving_id: ServingId, succeeded: Succeeded, dataset: Dataset = ""
     ) -> answers.OutcomeAnswer:
         """Report how a task ended for which recall returned a serving id. The first report counts."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             response = await self._client.evidence.report_outcome(
                 dataset=name, serving_id=serving_id, succeeded=succeeded
@@ -212,7 +223,7 @@ class _PlaybookTools:
         self, session_id: SessionId, tool: GuardedTool, arguments: GuardedArguments = None, dataset: Dataset = ""
     ) -> answers.CheckAnswer:
         """Check a tool call before you make it: a lesson may advise against it, or a person must decide."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
             return answers.check_answer(
@@ -229,7 +240,7 @@ class _PlaybookTools:
         dataset: Dataset = "",
     ) -> answers.ReportedCallAnswer:
         """Report a tool call that you made, for the checks of later calls of the session."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
             response = await self._client.guards.report_call(
@@ -241,7 +252,7 @@ class _PlaybookTools:
         self, text: LessonText, section: NewSection = DEFAULT_SECTION, reason: Reason = "", dataset: Dataset = ""
     ) -> answers.EditAnswer:
         """Add a lesson to the playbook. A lesson that is already there is not added again; the answer has its id."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset, or_new=True)
             return answers.edit_answer(name, await self._client.remember(name, text, section=section, reason=reason))
 
@@ -249,19 +260,19 @@ class _PlaybookTools:
         self, bullet_id: BulletId, text: LessonText, reason: Reason = "", dataset: Dataset = ""
     ) -> answers.EditAnswer:
         """Replace the text of a lesson."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.edit_answer(name, await self._client.edit(name, bullet_id, text, reason=reason))
 
     async def forget(self, bullet_id: BulletId, reason: Reason = "", dataset: Dataset = "") -> answers.EditAnswer:
         """Remove a lesson from the playbook."""
-        with _report_errors():
+        with report_errors():
             name = await self._choose_dataset_name(dataset)
             return answers.edit_answer(name, await self._client.forget(name, bullet_id, reason=reason))
 
     async def playbook_text(self, dataset: str) -> str:
         """Return a playbook as text: one lesson a line, after its id."""
-        with _report_errors():
+        with report_errors():
             response = await join_pages_async(self._client.playbooks.get, dataset=dataset)
             return format_bullets(response.playbook.bullets)
 
@@ -277,14 +288,3 @@ class _PlaybookTools:
         if not names:
             raise ToolError("there is no playbook yet: learn_from_trajectory creates one")
         raise ToolError(f"several playbooks exist; set `dataset` to one of: {', '.join(names)}")
-
-
-@contextmanager
-def _report_errors() -> Iterator[None]:
-    """Raise errors of hansei as tool errors, with the message and the wrong fields for the model."""
-    try:
-        yield
-    except HanseiError as error:
-        lines = [f"{error.message} [{error.reason}]"]
-        lines += [f"{violation.field}: {violation.description}" for violation in error.violations]
-        raise ToolError("\n".join(lines)) from error

@@ -14,6 +14,7 @@ DeltaType = Literal["ADD", "UPDATE", "DELETE"]
 VoteTag = Literal["helpful", "harmful", "neutral"]
 
 SELF_REPORT = "self_report"
+TRUSTED_SIGNALS = frozenset({"reward", "test_report", "ground_truth"})
 """The signal of a trajectory whose outcome only the agent itself reports."""
 OFFLINE_MODEL = "offline"
 """The model name of curations and reflections by rules."""
@@ -152,6 +153,11 @@ class Reflection:
     def is_reliable(self) -> bool:
         """Return True unless only the agent itself reports the outcome of the trajectory."""
         return self.signal != SELF_REPORT
+
+    @property
+    def has_trusted_signal(self) -> bool:
+        """Return True if a reward, a test or a known answer determined the outcome of the trajectory."""
+        return self.signal in TRUSTED_SIGNALS
 
     @property
     def is_from_rules(self) -> bool:

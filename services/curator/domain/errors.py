@@ -46,6 +46,16 @@ class InvalidBullet(InvalidArgument):
         super().__init__(f"{field}: {description}", violations=[Violation(field, description)])
 
 
+class PinReasonMissing(InvalidArgument):
+    """A delta pins a mode above SHADOW without a reason."""
+
+    reason = "PIN_REASON_MISSING"
+
+    def __init__(self, field: str) -> None:
+        rule = "needs a reason, of the delta or of the request: a pinned mode above SHADOW holds without a backtest"
+        super().__init__(f"{field} {rule}", violations=[Violation(field, rule)])
+
+
 class InvalidPolicy(InvalidArgument):
     """A dataset policy with a value out of its range."""
 
@@ -93,6 +103,19 @@ class RevisionErased(OutOfRange):
             f'revision {revision} of dataset "{dataset}" was erased: the dataset was deleted by revision'
             f" {deleted_revision}",
             metadata={"dataset": dataset, "revision": str(revision), "deleted_revision": str(deleted_revision)},
+        )
+
+
+class RevisionDropped(OutOfRange):
+    """The revision is older than the retained log of its dataset."""
+
+    reason = "REVISION_DROPPED"
+
+    def __init__(self, dataset: str, revision: int, first_revision: int) -> None:
+        super().__init__(
+            f'revision {revision} of dataset "{dataset}" is no longer in the log (HANSEI_CURATOR_LOG_DAYS): the first'
+            f" retained revision is {first_revision}",
+            metadata={"dataset": dataset, "revision": str(revision), "first_revision": str(first_revision)},
         )
 
 

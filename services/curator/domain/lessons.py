@@ -30,10 +30,7 @@ def says_more(text: str, other: str, similarity: Similarity) -> bool:
 
 
 def is_attested(text: str, query: str) -> bool:
-    """Return True if a lesson names a called tool and quotes the tool's response.
-
-    Such a lesson holds regardless of the outcome of the trajectory; any other lesson depends on it.
-    """
+    """Return True if a lesson names a called tool and quotes the tool's response."""
     about = find_subject(text)
     return about is not None and bool(about.name) and not quotes(text, query)
 

@@ -26,12 +26,14 @@ class Snapshot:
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
         deleted_revision: int = 0,
+        first_revision: int = 1,
     ) -> None:
         self.dataset = dataset
         self.revision = revision
         self.created_at = created_at
         self.updated_at = updated_at
         self.deleted_revision = deleted_revision
+        self.first_revision = first_revision
         self.slots: Mapping[int, StoredBullet] = {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
@@ -40,7 +42,14 @@ class Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
         slots = fold(changes, dict(self.slots))
         times = {"created_at": self.created_at, "updated_at": self.updated_at}
-        return Snapshot(self.dataset, revision, slots.values(), **times, deleted_revision=self.deleted_revision)
+        return Snapshot(
+            self.dataset,
+            revision,
+            slots.values(),
+            **times,
+            deleted_revision=self.deleted_revision,
+            first_revision=self.first_revision,
+        )
 
     @property
     def playbook(self) -> Playbook:

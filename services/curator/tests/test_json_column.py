@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from libs.storage.errors import UndecodableRow
-from services.curator.adapters.sql.json_column import JsonColumn
+from services.curator.adapters.sql.json_column import CompressedColumn, JsonColumn
 from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.merge import join_sources
 from services.curator.domain.playbook import MAX_SOURCES, Bullet, Source
@@ -53,3 +53,17 @@ def test_sources_are_joined_by_trajectory_up_to_the_bound() -> None:
     full = join_sources(sources, (Source(trajectory="new", steps=(3, 3)),))
     assert full[-1] == Source(trajectory="new", steps=(3,))
     assert join_sources(full, (Source(trajectory="one more"),)) == full
+
+
+def test_a_compressed_column_returns_what_was_stored_and_names_damage() -> None:
+    column = CompressedColumn(JsonColumn(StoredBullet, cached_characters=10_000), b'"content":"lesson ')
+    value = make_stored("lesson 1, and 日本語 " * 50)
+    stored = column.process_bind_param(value, None)
+    assert stored is not None
+    assert len(stored) < 300
+    assert column.process_result_value(memoryview(stored), None) == value
+    assert column.process_bind_param(None, None) is None
+    assert column.process_result_value(None, None) is None
+    for damaged in (b"x", stored[:-5], "text"):
+        with pytest.raises(UndecodableRow, match="a stored StoredBullet"):
+            column.process_result_value(damaged, None)

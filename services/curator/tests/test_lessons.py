@@ -27,7 +27,7 @@ from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.upkeep import sort_for_eviction
 from services.curator.domain.word_similarity import WORDS
-from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_SECOND
+from services.curator.usecases.corroboration import QUOTATION_WAITS, WAITS_ALREADY, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.rule_curator import GENERAL_ADVICE, RuleCurator
 from services.curator.usecases.similarity import WordSource
@@ -135,7 +135,8 @@ def test_each_lesson_of_a_trajectory_appears_once_in_its_better_wording() -> Non
 
 @pytest.mark.parametrize(("known_text", "better"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA)])
 async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known_text: str, better: str) -> None:
-    [proposal] = await proposals(Reflection((insight(better, 4),), trajectory_id="b"), bullet(1, known_text, helpful=3))
+    reflection = Reflection((insight(better, 4),), trajectory_id="b", signal="reward")
+    [proposal] = await proposals(reflection, bullet(1, known_text, helpful=3))
     assert (proposal.delta.type, proposal.delta.bullet_id, proposal.delta.content) == ("UPDATE", "s-00001", better)
     similarity = f"the same tool and message, cosine of words {WORDS.cosine(better, known_text):.2f}"
     assert proposal.delta.reasoning == f"says all that s-00001 says and more; the same lesson ({similarity})"
@@ -165,12 +166,13 @@ async def test_rules_put_neither_recipes_nor_general_advice_into_a_playbook(stor
     assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
 
 
-async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once(store: SqlPlaybookStore) -> None:
+async def test_without_a_reliable_signal_nothing_is_learned_at_once(store: SqlPlaybookStore) -> None:
     await curate(store, "b", LIMIT, signal=SELF_REPORT)
-    curation = await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
-    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
-    [waiting] = curation.pending
-    assert (waiting.proposal.delta.content, waiting.review_reason) == (HABIT, WAITS_FOR_A_SECOND)
+    await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
+    assert (await store.load("d")).bullet_list == []
+    waiting = await store.pending("d", [PendingState.WAITING], "", 10)
+    reasons = {change.proposal.delta.content: change.review_reason for change in waiting}
+    assert reasons == {LIMIT: QUOTATION_WAITS, HABIT: WAITS_FOR_A_SECOND}
 
 
 async def test_a_second_trajectory_confirms_a_pending_lesson(store: SqlPlaybookStore) -> None:

@@ -14,6 +14,7 @@ from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     OFFLINE_MODEL,
     SELF_REPORT,
+    TRUSTED_SIGNALS,
     Evaluation,
     Lesson,
     Reflection,
@@ -21,9 +22,15 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.merge import SELF_REPORTED_VOTE
 from services.curator.domain.playbook import Bullet
+from services.curator.domain.policy import Policy, ReviewMode
 from services.curator.domain.review import PendingState
 from services.curator.prompts.builder import CuratorPromptBuilder
-from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
+from services.curator.usecases.corroboration import (
+    QUOTATION_WAITS,
+    WAITS_ALREADY,
+    WAITS_FOR_A_PERSON,
+    WAITS_FOR_A_SECOND,
+)
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.model_curator import PROMPT_BULLETS, ModelCurator
 from services.curator.usecases.model_operations import NOT_SHOWN
@@ -95,7 +102,40 @@ async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlayb
 
 async def test_a_quotation_of_a_tool_by_the_model_is_no_evidence(store: SqlPlaybookStore) -> None:
     curation = await curate(store, "a", add(QUOTING))
-    assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_SECOND]
+    assert [change.review_reason for change in curation.pending] == [QUOTATION_WAITS]
+
+
+@pytest.mark.parametrize("mode", list(ReviewMode))
+@pytest.mark.parametrize("signal", ["", SELF_REPORT])
+async def test_quoted_output_of_tools_waits_for_a_second_source_in_every_mode(
+    store: SqlPlaybookStore, mode: ReviewMode, signal: str
+) -> None:
+    await store.write("d", lambda transaction: transaction.set_policy(Policy(mode)))
+    by_words, lesson = WordSource(), Lesson("r", "e", "c", "a", QUOTING)
+    for curator in (
+        RuleCurator(by_words),
+        ModelCurator(LLMClient(ScriptedModel(add(QUOTING))), CuratorPromptBuilder(TEMPLATES), "gpt", by_words),
+    ):
+        reflection = Reflection((lesson,), (), "a", QUERY, signal=signal, model=curator.model)
+        curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
+        assert not any(operation.applied for operation in curation.operations)
+    assert await bullets(store) == []
+    second = Reflection((lesson,), (), "b", QUERY, signal=signal, model=OFFLINE_MODEL)
+    await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(second, "d")
+    # Where only the agent reports the outcome, a mode with review lets a person decide about the second one as well.
+    waits_for_person = mode is ReviewMode.REVIEW or (mode is ReviewMode.TIERED and signal == SELF_REPORT)
+    expected = [] if waits_for_person else [QUOTING]
+    assert [bullet.content for bullet in await bullets(store)] == expected
+
+
+@pytest.mark.parametrize("signal", sorted(TRUSTED_SIGNALS))
+async def test_quoted_output_of_tools_is_learned_at_once_with_a_trusted_signal(
+    store: SqlPlaybookStore, signal: str
+) -> None:
+    by_words, lesson = WordSource(), Lesson("r", "e", "c", "a", QUOTING)
+    reflection = Reflection((lesson,), (), "a", QUERY, signal=signal, model=OFFLINE_MODEL)
+    await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
+    assert [bullet.content for bullet in await bullets(store)] == [QUOTING]
 
 
 async def test_a_lesson_on_one_task_waits_for_a_person(store: SqlPlaybookStore) -> None:

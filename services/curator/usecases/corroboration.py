@@ -1,7 +1,8 @@
-"""Hold back proposals from trajectories whose outcome only the agent itself reports.
+"""Hold back proposals from trajectories whose outcome nobody but the agent confirms, in every mode of review.
 
 Such a trajectory may teach wrong lessons. So its new lessons wait until a second trajectory teaches the same, its edits
-wait for a person, and its votes do not count (see `merge`).
+wait for a person, and its votes do not count (see `merge`). The output of tools is untrusted: a lesson that quotes it
+waits as well, unless a reward, a test or a known answer determined the outcome.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.curator.domain.curation import Proposal, Reflection
-from services.curator.domain.lessons import is_attested, quotes
+from services.curator.domain.lessons import quotes
 from services.curator.domain.merge import join_sources
+from services.curator.domain.planted_instructions import find_instruction
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.review_rules import WAITS_AS_INSTRUCTION, find_instruction
-from services.curator.domain.similarity import Similarity
+from services.curator.domain.review_rules import WAITS_AS_INSTRUCTION
+from services.curator.domain.similarity import Similarity, find_subject
 from services.curator.usecases.neighbourhood import MAX_WAITING
 from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.similarity import SimilaritySource
 
 WAITS_FOR_A_SECOND = "only the agent itself reports the outcome; the lesson waits for a second trajectory"
+QUOTATION_WAITS = (
+    "it quotes the output of a tool and no trusted signal confirms the outcome; it waits for a second source"
+)
+WAITS_FOR_SECOND_SOURCE = (WAITS_FOR_A_SECOND, QUOTATION_WAITS)
 WAITS_ALREADY = "the lesson already waits for a second trajectory"
 WAITS_FOR_A_PERSON = "only the agent itself reports the outcome; a person decides"
 
@@ -36,10 +42,11 @@ class CorroborationRule:
         self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str
     ) -> tuple[Proposal, ...]:
         """Return all proposals; those that must not be committed yet have the reason."""
-        proposals = tuple(hold_instruction(proposal) for proposal in proposals)
-        uncorroborated = [proposal for proposal in proposals if _is_uncorroborated(proposal, reflection)]
-        if reflection.is_reliable or not uncorroborated:
-            return proposals
+        # Searching long texts takes a while.
+        searched = tuple(await asyncio.to_thread(lambda: list(map(hold_instruction, proposals))))
+        uncorroborated = [proposal for proposal in searched if _is_uncorroborated(proposal, reflection)]
+        if not uncorroborated:
+            return searched
         pending = await self._store.pending(dataset, [PendingState.WAITING], "", MAX_WAITING)
         waiting = [change for change in pending if change.proposal.delta.type == "ADD"]
         compared = (*uncorroborated, *(change.proposal for change in waiting))
@@ -51,7 +58,7 @@ class CorroborationRule:
                 _hold(proposal, reflection, waiting, similarity)
                 if _is_uncorroborated(proposal, reflection)
                 else proposal
-                for proposal in proposals
+                for proposal in searched
             )
 
         return await asyncio.to_thread(hold_all)
@@ -75,7 +82,7 @@ def _hold(
     if first is None and same:
         return replace(proposal, decline_reason=WAITS_ALREADY)
     if first is None:
-        return replace(proposal, wait_reason=WAITS_FOR_A_SECOND)
+        return replace(proposal, wait_reason=QUOTATION_WAITS if find_subject(content) else WAITS_FOR_A_SECOND)
     described = similarity.describe(first.proposal.delta.content, content)
     reason = f"a second trajectory teaches it ({described}); the first was {first.source_trajectory}"
     return replace(
@@ -95,10 +102,7 @@ def hold_instruction(proposal: Proposal) -> Proposal:
 
 
 def _is_uncorroborated(proposal: Proposal, reflection: Reflection) -> bool:
-    """Return True if only the agent supports an applicable proposal.
-
-    Lessons that rules found in responses of tools always hold; a model's lesson may only look like one.
-    """
-    if proposal.decline_reason or proposal.confirmed_id or proposal.wait_reason:
+    """Return True if only the agent, or only the output of a tool, supports an applicable proposal."""
+    if reflection.has_trusted_signal or proposal.decline_reason or proposal.confirmed_id or proposal.wait_reason:
         return False
-    return not (reflection.is_from_rules and is_attested(proposal.delta.content, reflection.query))
+    return not reflection.is_reliable or find_subject(proposal.delta.content) is not None

@@ -18,7 +18,7 @@ from services.curator.domain.similarity import select_relevant
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
 from services.curator.prompts.builder import CuratorPromptBuilder, Material
-from services.curator.usecases.corroboration import WAITS_FOR_A_SECOND
+from services.curator.usecases.corroboration import WAITS_FOR_SECOND_SOURCE
 from services.curator.usecases.curate import ProposedEdits
 from services.curator.usecases.model_operations import (
     NOT_SHOWN,
@@ -86,7 +86,7 @@ class ModelCurator:
         SimilarityUnavailable.
         """
         problems: list[str] = []
-        second = [change for change in waiting if change.review_reason == WAITS_FOR_A_SECOND]
+        second = [change for change in waiting if change.review_reason in WAITS_FOR_SECOND_SOURCE]
         near = await self._select_waiting(reflection, second)
         proposals, others = await ask_within_context(
             lambda chars: self._ask(reflection, playbook, sections, near, chars, problems.append),

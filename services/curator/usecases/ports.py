@@ -48,6 +48,8 @@ class DatasetTransaction(DatasetView, Protocol):
     dataset: str
     deleted_revision: int
     """The revision of the last deletion; 0: the dataset was never deleted."""
+    first_revision: int
+    """The first revision that the log retains; 1: it retains all."""
 
     @property
     def policy(self) -> Policy:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from services.curator.domain.errors import RevisionAhead, RevisionErased
+from services.curator.domain.errors import RevisionAhead, RevisionDropped, RevisionErased
 from services.curator.domain.log import Origin, SlotChange, invert_changes, merge_changes
 from services.curator.usecases.ports import DatasetTransaction
 
 
 def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[SlotChange]:
-    """Undo every change after `revision` and return the changes of the new revision. RevisionAhead, RevisionErased.
+    """Undo every change after `revision` and return the changes of the new revision. RevisionAhead, RevisionErased,
+    RevisionDropped.
 
     The undone revisions stay in the log, and the restoration can be undone in the same way.
     """
@@ -16,6 +17,8 @@ def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[
         raise RevisionAhead(dataset.dataset, revision, dataset.revision)
     if 0 < revision < dataset.deleted_revision:
         raise RevisionErased(dataset.dataset, revision, dataset.deleted_revision)
+    if revision < dataset.first_revision and dataset.first_revision > 1:
+        raise RevisionDropped(dataset.dataset, revision, dataset.first_revision)
     draft = dataset.new_draft()
     for change in merge_changes(invert_changes(dataset.changes_after(revision))):
         if change.before is None and change.after is not None:

@@ -22,7 +22,7 @@ from services.curator.domain.lessons import contains, is_attested, merge_lessons
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import Bullet, BulletTarget, Source
 from services.curator.domain.review import PendingChange
-from services.curator.domain.similarity import Similarity
+from services.curator.domain.similarity import Similarity, find_subject
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.curate import ProposedEdits
@@ -52,8 +52,8 @@ class RuleCurator:
     ) -> ProposedEdits:
         """Return one proposal for each lesson, and removals of outvoted bullets that a lesson contradicts.
 
-        If only the agent itself reports the outcome, nothing is removed, and only lessons that a tool's response
-        supports change a wording. Raises SimilarityUnavailable.
+        If only the agent itself reports the outcome, nothing is removed and no wording changes.
+        Raises SimilarityUnavailable.
         """
         lessons = [insight.key_insight for insight in reflection.insights]
         similarity = await self._source.compare(lessons, playbook)
@@ -98,8 +98,8 @@ class _Rules:
         """Return an UPDATE of the bullet if the lesson has the better wording, else an ADD that confirms the bullet."""
         text = lesson.key_insight
         described = f"the same lesson ({self.similarity.describe(text, bullet.content)})"
-        is_attested_by_rules = self.reflection.is_from_rules and is_attested(text, self.reflection.query)
-        is_trusted = self.reflection.is_reliable or is_attested_by_rules
+        quotes_unproven = find_subject(text) is not None and not self.reflection.has_trusted_signal
+        is_trusted = self.reflection.is_reliable and not quotes_unproven
         if is_trusted and contains(text, bullet.content):
             reason = f"says all that {bullet.id} says and more; {described}"
         elif is_trusted and says_more(text, bullet.content, self.similarity) and bullet.helpful <= bullet.harmful:

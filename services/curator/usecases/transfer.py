@@ -11,6 +11,8 @@ from services.curator.domain.log import Origin, StoredBullet
 from services.curator.domain.playbook import Bullet, Playbook
 from services.curator.usecases.ports import DatasetTransaction
 
+PART_BULLETS = 500
+"""Bullets that one commit imports, so that other writes wait for no whole file."""
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 512 * 1024
 
@@ -23,6 +25,15 @@ class ImportResult:
     added: int = 0
     updated: int = 0
     removed: int = 0
+
+
+def split_import(playbook: Playbook, *, is_whole: bool) -> list[Playbook]:
+    """Return the parts of an import, one for each commit; a single one if `is_whole` or if ids repeat."""
+    bullets = playbook.bullets
+    if is_whole or len(bullets) <= PART_BULLETS or len({bullet.id for bullet in bullets}) < len(bullets):
+        return [playbook]
+    starts = range(0, len(bullets), PART_BULLETS)
+    return [playbook.model_copy(update={"bullets": bullets[start : start + PART_BULLETS]}) for start in starts]
 
 
 def import_playbook(dataset: DatasetTransaction, playbook: Playbook, origin: Origin, *, replace: bool) -> ImportResult:
@@ -41,11 +52,10 @@ class _Import:
         self.voter = voter
         self.result = ImportResult()
         self.bullets_by_id: defaultdict[str, list[StoredBullet]] = defaultdict(list)
-        for stored in dataset.all_bullets():
-            self.bullets_by_id[stored.bullet.id].append(stored)
 
     def run(self, playbook: Playbook, origin: Origin, *, replace: bool) -> ImportResult:
         result = self.result
+        self._read_bullets(playbook.bullets, all_of_them=replace)
         if replace:
             self._replace_all(playbook.bullets)
         else:
@@ -62,6 +72,18 @@ class _Import:
             self.dataset.append(self.draft, origin, summary)
         result.revision = self.dataset.revision
         return result
+
+    def _read_bullets(self, bullets: Sequence[Bullet], *, all_of_them: bool) -> None:
+        """Read the present bullets: all of them, or those with the ids of `bullets`."""
+        if all_of_them:
+            present = self.dataset.all_bullets()
+        elif self.dataset.bullets:
+            ids = dict.fromkeys(bullet.id for bullet in bullets)
+            present = [stored for bullet_id in ids for stored in self.dataset.bullets_with_id(bullet_id)]
+        else:
+            present = []
+        for stored in present:
+            self.bullets_by_id[stored.bullet.id].append(stored)
 
     def _replace_all(self, bullets: Sequence[Bullet]) -> None:
         """Replace all bullets; those at the start whose order is unchanged keep their slots."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
-from services.curator.domain.log import Revision
+from services.curator.domain.log import Revision, RevisionKind
 from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Feed, PlaybookStore
@@ -50,12 +50,17 @@ class Watch:
         if from_revision > current.revision:
             raise RevisionAhead(dataset, from_revision, current.revision)
         cursor = max(from_revision, current.deleted_revision - 1)
-        if snapshot:
+        if snapshot or cursor < current.first_revision - 1:  # revisions after the cursor are no longer in the log
             yield current
             cursor = current.revision
         was_up_to_date = False
         while True:
             revisions = await self._feed.revisions_after(dataset, cursor)
+            if revisions and revisions[0].number > cursor + 1 and revisions[0].origin.kind is not RevisionKind.DELETE:
+                current = await self._store.load(dataset)  # the revisions in between were dropped from the log
+                yield current
+                cursor = current.revision
+                continue
             for revision in revisions:
                 yield revision
                 cursor = revision.number

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from services.evidence.adapters.search import version_text
+from services.evidence.domain.guard_trials import ModeDecision
 from services.evidence.usecases.ports import AddedBullet
 
 PAGE_SIZE = 1000
@@ -14,7 +16,7 @@ AUTHOR = "evidence"
 
 
 class GrpcPlaybooks:
-    """Implements `DatasetDeletions` and `PlaybookEditor`. `channel` is connected to the curator."""
+    """Implements `DatasetDeletions`, `PlaybookEditor` and `ModeEditor`. `channel` is connected to the curator."""
 
     def __init__(self, channel: Any) -> None:
         self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
@@ -44,6 +46,31 @@ class GrpcPlaybooks:
         )
         return (await self._apply(request_id, dataset, delta, AUTHOR, reason)).revision
 
+    async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision) -> int:
+        """Set the mode of a guard; return the revision, 0 if it is pinned, edited or removed. Raises `HanseiError`.
+
+        Under a policy of review the change waits for a person; the revision is the present one then.
+        """
+        request = playbook_service_pb2.ListBulletsRequest(dataset=dataset, ids=[decision.bullet_id])
+        found = (await self._playbooks.ListBullets(request)).bullets
+        if not found or found[0].target.pinned or found[0].target.expression != decision.target:
+            return 0
+        mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{decision.after.name}")
+        # Nobody may pin the mode between the two calls: a later revision of the bullet is a conflict.
+        revision = found[0].updated_revision
+        if found[0].target.mode == mode:  # an earlier try has set it
+            return int(revision)
+        delta = playbook_pb2.Delta(
+            type=playbook_pb2.DELTA_TYPE_UPDATE,
+            section=found[0].section,
+            bullet_id=decision.bullet_id,
+            target=playbook_pb2.Target(expression=decision.target, mode=mode),
+            reasoning=decision.reason,
+        )
+        request_id = str(uuid.uuid5(uuid.UUID(request_id), str(revision)))
+        response = await self._apply(request_id, dataset, delta, decision.author, decision.reason, revision)
+        return 0 if response.conflicts else response.revision
+
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
         """Add the last text of a bullet that was removed. Raises `HanseiError`."""
         removed = await self._find_last_text(dataset, bullet_id)
@@ -70,11 +97,22 @@ class GrpcPlaybooks:
                 return last
 
     async def _apply(
-        self, request_id: str, dataset: str, delta: playbook_pb2.Delta, author: str, reason: str
+        self,
+        request_id: str,
+        dataset: str,
+        delta: playbook_pb2.Delta,
+        author: str,
+        reason: str,
+        base_revision: int | None = None,
     ) -> playbook_service_pb2.ApplyDeltasResponse:
         response: playbook_service_pb2.ApplyDeltasResponse = await self._playbooks.ApplyDeltas(
             playbook_service_pb2.ApplyDeltasRequest(
-                request_id=request_id, dataset=dataset, deltas=[delta], author=author, reason=reason
+                request_id=request_id,
+                dataset=dataset,
+                deltas=[delta],
+                author=author,
+                reason=reason,
+                base_revision=base_revision,
             )
         )
         return response

@@ -1,9 +1,9 @@
-"""The mode in effect of a guard: the strictest that its backtest allows, unless a person pinned one."""
+"""The mode in effect of a guard: what its backtest and its measurements allow, unless a person pinned a mode."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from chassis.targets.guard import CallGuard, GuardMode
 
@@ -25,9 +25,23 @@ def needs_backtest(guard: CallGuard, pinned: frozenset[str]) -> bool:
     return guard.mode > GuardMode.SHADOW and guard.bullet_id not in pinned
 
 
-def limit_mode(guard: CallGuard, pinned: frozenset[str], bounds: Mapping[str, float]) -> CallGuard:
-    """Return a guard with the mode in effect. `bounds` are those of the false alarms, by target."""
+@dataclass(frozen=True, slots=True)
+class AllowedModes:
+    """The highest modes that a backtest and that the measurements of a guard allow; none above `cap`."""
+
+    backtested: GuardMode = GuardMode.SHADOW
+    earned: GuardMode = GuardMode.SHADOW
+    cap: GuardMode = GuardMode.DENY
+
+    @property
+    def highest(self) -> GuardMode:
+        """Return the highest mode that a guard may have without a pin."""
+        return min(max(self.backtested, self.earned), self.cap)
+
+
+def limit_mode(guard: CallGuard, pinned: frozenset[str], allowed: Mapping[str, AllowedModes]) -> CallGuard:
+    """Return a guard with the mode in effect. `allowed` are the modes by target."""
     if not needs_backtest(guard, pinned):
         return guard
-    highest = find_highest_mode(bounds.get(guard.target.source))
+    highest = allowed.get(guard.target.source, AllowedModes()).highest
     return guard if guard.mode <= highest else replace(guard, mode=highest)

@@ -15,6 +15,7 @@ from services.evidence.domain.archive import (
     TrajectoryKey,
     TrajectorySummary,
 )
+from services.evidence.domain.overview import DayKey, TrajectoryCounts
 
 
 class PreparedTrajectory(NamedTuple):
@@ -164,6 +165,13 @@ class ArchiveStore(Protocol):
 
     async def forget_objects(self, object_keys: list[str]) -> None:
         """Delete the notes of objects that were deleted."""
+
+
+class OverviewStore(Protocol):
+    """Reads the sums of trajectories by day and agent."""
+
+    async def list_groups(self, dataset: str, days: int) -> list[tuple[DayKey, TrajectoryCounts]]:
+        """Return the sums of the newest days with trajectories."""
 
 
 class BodyStore(Protocol):

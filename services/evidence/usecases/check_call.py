@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from cachetools import LRUCache
 
@@ -12,8 +13,9 @@ from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.targets.guard import CallGuard, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
+from libs.storage.idempotency import IdempotencyKey
 from services.evidence.domain.guard_modes import limit_mode, needs_backtest
-from services.evidence.domain.guard_sessions import DecidedMatch, add_events, decide_matches
+from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, add_events, decide_matches
 from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 
 CACHED_SESSIONS = 1_000
@@ -36,6 +38,7 @@ class CheckedCall:
 class _CachedSession:
     history: SessionHistory = field(default_factory=SessionHistory)
     events: int = 0
+    is_loaded: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -48,10 +51,13 @@ class CheckCall:
         self._count_check = count_check
         self._sessions: LRUCache[tuple[str, str], _CachedSession] = LRUCache(CACHED_SESSIONS)
 
-    async def __call__(self, dataset: str, session_id: str, call: ToolCallRequest) -> CheckedCall:
-        """Return the decision about a call that a session is about to make."""
+    async def __call__(self, dataset: str, session_id: str, call: ToolCallRequest, min_events: int = 0) -> CheckedCall:
+        """Return the decision about a call that a session is about to make.
+
+        `min_events` is the number of events that the caller knows of, 0 if it does not know.
+        """
         try:
-            checked = await self._check(dataset, session_id, call)
+            checked = await self._check(dataset, session_id, call, min_events)
         except HanseiError as error:
             _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
             checked = CheckedCall(note=f"{UNAVAILABLE} ({error})")
@@ -59,11 +65,30 @@ class CheckCall:
         self._count_check(decision, len(checked.matches))
         return checked
 
-    async def _check(self, dataset: str, session_id: str, call: ToolCallRequest) -> CheckedCall:
+    async def report(self, key: IdempotencyKey, dataset: str, session_id: str, events: Sequence[SessionEvent]) -> int:
+        """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
+        count = await self._store.append_events(key, dataset, session_id, events)
+        session = self._sessions.get((dataset, session_id))
+        if session is not None:
+            async with session.lock:
+                if session.events == count - len(events):
+                    add_events(session.history, events)
+                    session.events = count
+                elif session.events < count:  # another report came between: the next check reads the store
+                    session.is_loaded = False
+        return count
+
+    async def erase(self, dataset: str, until: datetime) -> bool:
+        """Forget the cached sessions of a dataset that was deleted; nothing is stored here."""
+        for key in [key for key in self._sessions if key[0] == dataset]:
+            self._sessions.pop(key, None)
+        return False
+
+    async def _check(self, dataset: str, session_id: str, call: ToolCallRequest, min_events: int) -> CheckedCall:
         guards = await self._source.find(dataset)
         if not any(True for _ in guards.index.select(call.tool)):
             return CheckedCall(revision=guards.revision)
-        session = await self._load(dataset, session_id)
+        session = await self._load(dataset, session_id, min_events)
         found = find_matches(guards.index, call, session.history)
         for guard, reason in found.failures:
             _log.info("guard could not be evaluated; it allows the call", bullet=guard.bullet_id, reason=reason)
@@ -75,23 +100,30 @@ class CheckCall:
         await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
         return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision)
 
-    async def _load(self, dataset: str, session_id: str) -> _CachedSession:
-        """Return the session with the events that any replica stored."""
+    async def _load(self, dataset: str, session_id: str, min_events: int) -> _CachedSession:
+        """Return the session with the events that any replica stored, or with those that the caller knows of."""
         session = self._sessions.setdefault((dataset, session_id), _CachedSession())
+        if self._has_events(session, min_events):
+            return session
         async with session.lock:  # Two checks at once must not add the same events twice.
-            events = await self._store.load_events(dataset, session_id, session.events)
-            add_events(session.history, events)
-            session.events += len(events)
+            if not self._has_events(session, min_events):
+                events = await self._store.load_events(dataset, session_id, session.events)
+                add_events(session.history, events)
+                session.events += len(events)
+                session.is_loaded = True
         return session
+
+    def _has_events(self, session: _CachedSession, min_events: int) -> bool:
+        return session.is_loaded and (self._store.is_exclusive or 0 < min_events <= session.events)
 
 
 async def limit_modes(
     store: GuardStore, dataset: str, guards: Sequence[CallGuard], pinned: frozenset[str]
 ) -> list[CallGuard]:
-    """Return guards with the modes in effect: a guard leaves SHADOW by a stored backtest, or by a person's pin."""
+    """Return guards with the modes in effect: a guard leaves SHADOW by a backtest, by evidence, or by a pin."""
     targets = [guard.target.source for guard in guards if needs_backtest(guard, pinned)]
-    bounds = await store.find_false_alarm_bounds(dataset, targets) if targets else {}
-    return [limit_mode(guard, pinned, bounds) for guard in guards]
+    allowed = await store.find_allowed_modes(dataset, targets) if targets else {}
+    return [limit_mode(guard, pinned, allowed) for guard in guards]
 
 
 def _choose_mode(matches: Sequence[DecidedMatch]) -> GuardMode | None:

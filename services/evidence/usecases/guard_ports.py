@@ -10,6 +10,7 @@ from typing import Protocol
 from chassis.targets.guard import CallGuard, GuardIndex
 from libs.guards.backtest import Backtest
 from libs.storage.idempotency import IdempotencyKey
+from services.evidence.domain.guard_modes import AllowedModes
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent
 
 
@@ -43,6 +44,11 @@ class GuardSource(Protocol):
 class GuardStore(Protocol):
     """The store of sessions and firings."""
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Return whether no other process writes to the store, so that what was read need not be read again."""
+        ...
+
     async def load_events(self, dataset: str, session_id: str, after: int) -> Sequence[SessionEvent]:
         """Return the events of a session after the first `after`."""
         ...
@@ -71,8 +77,8 @@ class GuardStore(Protocol):
         """Store the counts of the last backtest of a target."""
         ...
 
-    async def find_false_alarm_bounds(self, dataset: str, targets: Sequence[str]) -> Mapping[str, float]:
-        """Return the upper bound of the false alarms of each target that has a stored backtest."""
+    async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
+        """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
         ...
 
     async def delete_older(self, retention: timedelta) -> None:

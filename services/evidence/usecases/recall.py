@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +38,14 @@ class Recall:
 
         The serving is on disk before its answer leaves. Without the database the ranking is served as it is.
         """
-        ranked = await self._search.rank(query)
+        ranked, is_on_trial = await asyncio.gather(self._search.rank(query), self._is_on_trial(query.dataset))
         everything = [bullet.result for bullet in ranked.bullets]
+        if not is_on_trial:
+            return RecalledBullets(everything, ranked.revision, note="" if is_on_trial is not None else NOT_STORED)
         try:
             serving_id, exposures = await self._store.serve(query.dataset, query.session_id, ranked.bullets)
         except Unavailable as error:
-            _log.warning("serving not stored; nothing is withheld", dataset=query.dataset, error=str(error))
+            _log_not_stored(query.dataset, error)
             return RecalledBullets(everything, ranked.revision, note=NOT_STORED)
         if not serving_id:
             return RecalledBullets(everything, ranked.revision)
@@ -50,3 +53,16 @@ class Recall:
             return RecalledBullets([], ranked.revision, serving_id, is_randomized=True)
         served = [bullet.result for bullet in ranked.bullets if exposures[bullet.bullet_id].is_served]
         return RecalledBullets(served, ranked.revision, serving_id, is_randomized=True)
+
+    async def _is_on_trial(self, dataset: str) -> bool | None:
+        """Return whether trials of a dataset are running; None without the database."""
+        try:
+            trials = await self._store.find_trials(dataset)
+        except Unavailable as error:
+            _log_not_stored(dataset, error)
+            return None
+        return trials is not None and trials.is_running
+
+
+def _log_not_stored(dataset: str, error: Unavailable) -> None:
+    _log.warning("serving not stored; nothing is withheld", dataset=dataset, error=str(error))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from chassis.quotations import build_notice, mark_quotations
+
 
 class AnswerStyle(StrEnum):
     """The way a prompt is built: from the template of the dataset (P-114), or without one (P-118)."""
@@ -78,10 +80,16 @@ def list_cited_ids(answer: str, bullets: Sequence[RetrievedBullet]) -> tuple[str
 
 
 def format_cited_context(bullets: Sequence[RetrievedBullet]) -> str:
-    """Return the bullets as entries `[<id>] [<section>] <content>`, separated by blank lines (P-115)."""
-    return "\n\n".join(f"[{bullet.id}] [{bullet.section}] {bullet.content}" for bullet in bullets)
+    """Return the bullets as entries `[<id>] [<section>] <content>`, separated by blank lines (P-115).
+
+    Quotations are marked, and a notice before the entries says that they are data.
+    """
+    entries = [f"[{bullet.id}] [{bullet.section}] {mark_quotations(bullet.content)}" for bullet in bullets]
+    return "\n\n".join(part for part in (build_notice("".join(entries)), *entries) if part)
 
 
 def format_plain_context(bullets: Sequence[RetrievedBullet]) -> str:
-    """Return the contents of the bullets, one per line (P-118)."""
-    return "\n".join(bullet.content for bullet in bullets)
+    """Return the contents of the bullets, one per line (P-118), after a notice on quotations if there is one."""
+    lines = [mark_quotations(bullet.content) for bullet in bullets]
+    notice = build_notice("".join(lines))
+    return "\n".join([notice, *lines] if notice else lines)

@@ -28,10 +28,15 @@ MAX_QUERY_CHARS = 100_000
 """Maximum characters of the query and of the error message."""
 MAX_ID_CHARS = 256
 MAX_BULLET_IDS = 1_000
+MAX_SERVINGS = 100
+MAX_SERVING_CHARS = 64
 
 Id = Annotated[str, Field(max_length=MAX_ID_CHARS)]
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 BulletIds = Annotated[tuple[Id, ...], Field(max_length=MAX_BULLET_IDS)]
+ServingIds = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_SERVING_CHARS)], ...], Field(max_length=MAX_SERVINGS)
+]
 Utc = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
@@ -85,6 +90,7 @@ class Trajectory(BaseModel):
     reasoning_steps: tuple[Text, ...] = Field(max_length=MAX_STEPS)
     used_bullet_ids: BulletIds
     cited_bullet_ids: BulletIds = ()
+    serving_ids: ServingIds = ()
     status: Status
     error_message: str | None = Field(default=None, max_length=MAX_QUERY_CHARS)
     reward: float | None = Field(default=None, allow_inf_nan=False)
@@ -105,7 +111,9 @@ class Trajectory(BaseModel):
     @property
     def content_id(self) -> str:
         """Return an id derived from the content, equal for equal trajectories."""
-        content = self.model_dump_json(exclude={"id": True, "created_at": True, "steps": {"__all__": {"source"}}})
+        content = self.model_dump_json(
+            exclude={"id": True, "created_at": True, "serving_ids": True, "steps": {"__all__": {"source"}}}
+        )
         return f"trj-{sha256(content.encode()).hexdigest()[:24]}"
 
     @property

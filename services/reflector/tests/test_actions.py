@@ -92,3 +92,18 @@ def test_executed_code_is_an_action_of_its_author() -> None:
         (0, "Coder", "python"),
         (3, "Lead", "viewer"),
     ]
+
+
+def test_the_kind_of_an_error_has_the_short_codes_of_the_tool() -> None:
+    def find_kind(request: str, arguments: str, error: str) -> str:
+        action = extract_actions(steps(says(request), calls("lock", arguments), returns(f"Error: {error}")))[0]
+        assert action.error is not None
+        return action.error.kind
+
+    assert find_kind("Lock it.", '{"lane": "A1"}', "lane of gold is B88") == "Error: lane of gold is B88"
+    assert find_kind("Lock it in B88.", '{"lane": "A1"}', "lane B88 is taken") == "Error: lane <id> is taken"
+    assert find_kind("Lock it.", '{"lane": "A1"}', "lane A1 is taken") == "Error: lane <id> is taken"
+    assert find_kind("Lock it.", "{}", "request 7f3a9c21 failed at B88") == "Error: request <id> failed at B88"
+    again = [calls("lock", "{}"), returns("Error: lane of gold is B88")]
+    repeated = extract_actions(steps(says("Lock it."), *again, *again))
+    assert len({action.error_kind for action in repeated}) == 1

@@ -245,6 +245,38 @@ def test_exit_codes_of_older_rollouts_are_in_the_output() -> None:
     assert steps(run)[-1] == ("tool", "Error: no such file\n(exit code 2)")
 
 
+def test_lines_of_types_that_are_not_known_are_left_out() -> None:
+    usage = {"type": "token_usage_record", "payload": {"tokens": 5}}
+    assert steps(*read([*ROLLOUT[:3], usage, *ROLLOUT[3:]])) == steps(*read(ROLLOUT))
+
+
+def test_exit_codes_of_newer_rollouts_are_in_items_of_events_and_in_the_head_of_the_output() -> None:
+    head = "Chunk ID: 2ecd07\nWall time: 0.1 seconds\nProcess exited with code {}\nOriginal token count: 3\nOutput:\n"
+    ended = {"type": "CommandExecution", "id": "c1", "status": "failed", "exit_code": 101}
+    lines = [
+        META,
+        message("user", "test"),
+        item("function_call", name="exec_command", arguments='{"cmd": "cargo test"}', call_id="c1"),
+        event("item_completed", item=ended),
+        item("function_call_output", call_id="c1", output=head.format(101) + "test result: FAILED"),
+        item("function_call", name="exec_command", arguments='{"cmd": "ls"}', call_id="c2"),
+        item("function_call_output", call_id="c2", output=head.format(2) + "no such file"),
+        item("function_call", name="exec_command", arguments='{"cmd": "ls"}', call_id="c3"),
+        item("function_call_output", call_id="c3", output=head.format(0) + "setup.py"),
+        event("item_completed", item={"type": "FileChange", "id": "c4", "status": "failed"}),
+        item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="c4"),
+        item("custom_tool_call_output", call_id="c4", output="context not found"),
+    ]
+    (run,) = read(lines)
+    assert [text for role, text in steps(run) if role == "tool"] == [
+        "Error: test result: FAILED\n(exit code 101)",
+        "Error: no such file\n(exit code 2)",
+        "setup.py",
+        "Error: context not found\n(the patch was not applied)",
+    ]
+    assert outcome(run) == Outcome(is_success=False, signal="test_report")
+
+
 def test_the_last_test_run_or_an_aborted_turn_decides_a_rollout() -> None:
     (failed,) = read([*ROLLOUT, event("task_complete")])
     assert outcome(failed) == Outcome(is_success=False, signal="test_report")
@@ -264,7 +296,7 @@ def test_the_last_test_run_or_an_aborted_turn_decides_a_rollout() -> None:
     ("lines", "problem"),
     [
         ([META, {"type": "response_item"}], "line 2.payload"),
-        ([META, {"type": "response_items", "payload": {}}], "line 2.type: 'response_items' must be"),
+        ([META, {"type": 5, "payload": {}}], "line 2.type: 5 must be text"),
         ([META, item("function_call", call_id="c")], "line 2.payload.name"),
         ([META, item("message", role="oracle", content=[])], "line 2.payload.role: 'oracle' must be"),
         ([META, event("exec_command_end", call_id="c", exit_code="one")], "line 2.payload.exit_code"),

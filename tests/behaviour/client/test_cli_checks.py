@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.openai_answers import chat, error
+from tests.fakes.http_wire import WireResponse
+from tests.fakes.openai_answers import ModelRequest, chat, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import Hansei, runner
@@ -248,6 +249,36 @@ def test_mined_guards_are_measured_on_other_tasks(hansei: Hansei, tmp_path: Path
     shown = hansei("eval", "guards", train, "--test", test).out
     assert "first write call" in shown
     assert "predicates tried" in shown
+
+
+def answer_from_the_notes(request: ModelRequest) -> WireResponse:
+    """Name the action whose words stand most often in the notes; without notes, the first."""
+    notes = set(re.findall(r"\w+", request.prompt.partition("Notes from earlier work:")[2].partition("Request:")[0]))
+    options = re.findall(r"^([A-D]): (.*\nInput: .*)$", request.prompt, re.MULTILINE)
+    words = {letter: set(re.findall(r"\w+", text)) for letter, text in options}
+    best = max(words, key=lambda letter: len(words[letter] & notes) / len(words[letter]), default="A")
+    return chat(best)(request)
+
+
+def test_the_lift_of_memories_is_measured_with_a_model(hansei: Hansei, tmp_path: Path) -> None:
+    scores = tmp_path / "scores.jsonl"
+    with OpenAIServer(otherwise=answer_from_the_notes) as server:
+        outcome = hansei(
+            "eval", "lift", "--base-url", server.base_url, "--tasks", 12, "--tokens", 60, "--cache", scores, "--json"
+        )
+    assert outcome.code == 0, outcome.err
+    report = outcome.document
+    rows = {row["memory"]: row for row in report["rows"]}
+    assert (report["tasks"], report["tokens"], report["method"]) == (12, 60, "chosen letter")
+    assert rows["hansei, offline"]["right_call"] > rows["no memory"]["right_call"]
+    assert rows["hansei, offline"]["hansei_minus_this_right_call"] == "0"
+    assert len(scores.read_text().splitlines()) > 12
+
+
+def test_a_model_server_that_is_away_ends_the_measurement(hansei: Hansei) -> None:
+    outcome = hansei("eval", "lift", "--base-url", "http://127.0.0.1:9/v1", "--tasks", 1)
+    assert outcome.code == 6
+    assert "the model server http://127.0.0.1:9/v1 failed" in outcome.err
 
 
 def test_a_target_is_tested_on_a_file(hansei: Hansei, tmp_path: Path) -> None:

@@ -11,6 +11,16 @@ import pytest
 
 from hansei.client import Client
 from hansei.client.trajectories import TrajectoryRecord, read_trajectories
+from hansei.playbook.v1.playbook_pb2 import TARGET_MODE_SHADOW
+from hansei.reflector.v1.trajectory_pb2 import (
+    STEP_ROLE_ASSISTANT,
+    STEP_ROLE_TOOL,
+    STEP_ROLE_USER,
+    TRAJECTORY_STATUS_FAILURE,
+    TRAJECTORY_STATUS_SUCCESS,
+    ToolCall,
+    Trajectory,
+)
 from tests.support import systems
 from tests.support.commands import Hansei, copy_runs, dataset, hansei
 
@@ -108,3 +118,37 @@ def test_trajectories_are_deleted_from_the_archive(archived_dataset: str, hansei
     assert hansei("trajectories", "delete", "-d", archived_dataset).code == 2
     everything = hansei("trajectories", "delete", "--all", "--yes", "-d", archived_dataset)
     assert everything.out.strip() == f"1 trajectory deleted from the archive of {archived_dataset}"
+
+
+def _build_refund(dataset: str, number: int) -> Trajectory:
+    """Return a trajectory that fails if it refunds without looking the order up, as every ninth does."""
+    is_success = number % 9 > 0
+    status = TRAJECTORY_STATUS_SUCCESS if is_success else TRAJECTORY_STATUS_FAILURE
+    trajectory = Trajectory(id=f"r{number}", query="Refund A-1.", dataset=dataset, status=status, reward=is_success)
+    trajectory.steps.add(role=STEP_ROLE_USER, content="Refund A-1.")
+    for tool in ("get_order", "refund") if is_success else ("refund",):
+        trajectory.steps.add(role=STEP_ROLE_ASSISTANT, tool_calls=[ToolCall(name=tool, arguments='{"id": "A-1"}')])
+        trajectory.steps.add(role=STEP_ROLE_TOOL, name=tool, content='{"status": "done"}')
+    return trajectory
+
+
+def test_guards_are_mined_from_the_archive(client: Client, hansei: Hansei, dataset: str) -> None:
+    for number in range(90):
+        client.archive.store_trajectory(dataset=dataset, trajectory=_build_refund(dataset, number))
+    target = "call.tool == 'refund' && !succeeded('get_order')"
+    report = hansei("guards", "mine", dataset, "--add", "--json").document
+    [guard] = report["guards"]
+    assert (report["runs"], guard["target"], guard["added"]) == (90, target, True)
+    assert (guard["backtest"]["failed_firing"], guard["backtest"]["passed_firing"]) == (10, 0)
+    [added] = client.guards.list_all(dataset=dataset).guards
+    assert (added.target.expression, added.target.mode) == (target, TARGET_MODE_SHADOW)
+    [bullet] = client.playbooks.get(dataset=dataset).playbook.bullets
+    assert [list(source.steps) for source in bullet.sources] == [[1]] * 10
+    shown = hansei("guards", "mine", dataset, "--add").out
+    assert f"is already the target of {added.bullet_id}" in shown
+    assert f"hansei trajectories show {dataset}" in shown
+    tested = hansei("guards", "backtest", target, "--archive", dataset, "--json").document
+    assert (tested["failed"], tested["failed_firing"], tested["passed"], tested["skipped"]) == (10, 10, 80, 0)
+    assert hansei("eval", "guards", "--archive", dataset, "--json").document["coverage"] == 1.0
+    assert "highest mode without a pin: shadow" in hansei("guards", "allow", dataset, target).out
+    assert hansei("guards", "backtest", target).code == 2

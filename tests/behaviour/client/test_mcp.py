@@ -17,6 +17,7 @@ import pytest
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
+from chassis.quotations import QUOTATION_NOTICE
 from hansei.client import Client
 from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_DENY, Delta, Target
@@ -37,6 +38,8 @@ TOOLS = {
     "report_outcome",
     "check_call",
     "report_call",
+    "run_plan",
+    "answer_question",
 }
 MESSAGES = [
     {"role": "user", "content": "Commit the log."},
@@ -153,7 +156,10 @@ async def test_the_next_search_finds_the_lesson_and_votes_count_once(
         assert nothing["nothing_matched"]
         assert not any(bullet["keyword_match"] for bullet in nothing["bullets"])
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
-        assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
+        notice, bullet, *_ = text.splitlines()
+        assert notice == QUOTATION_NOTICE
+        assert bullet.startswith(f"[{page['bullets'][0]['id']}] ")
+        assert "<quoted>" in bullet
 
 
 async def test_a_call_is_checked_against_the_targets_of_lessons(
@@ -162,7 +168,7 @@ async def test_a_call_is_checked_against_the_targets_of_lessons(
     dataset = name_of(request)
     target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
     delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
-    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
+    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason="agreed")
     async with connect("--dataset", dataset) as client:
         push = {"session_id": "task", "tool": "push"}
         assert await call(client, "check_call", **push) == {"decision": "deny", "lessons": ["Pull before a push."]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pytest
 from chassis.errors import HanseiError
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from services.curator.domain.errors import UnreadablePlaybook
+from services.curator.usecases.transfer import PART_BULLETS
 from tests.support.playbook_client import (
     add,
     apply,
@@ -121,3 +123,28 @@ def _bullets_under_headings(text: bytes) -> list[tuple[str, str]]:
         elif line.startswith("["):
             found.append((heading, line))
     return found
+
+
+async def test_a_large_import_is_committed_in_parts_and_happens_once(stub: Stub) -> None:
+    await apply(stub, add("present"))
+    count = 2 * PART_BULLETS + 3
+    text = "".join(f"[b-{number:05}] lesson {number}\n" for number in range(count)).encode()
+    request_id = str(uuid.uuid4())
+    answer = await import_file(stub, text, request_id=request_id, replace=False)
+    assert (answer.added, answer.updated, answer.removed, answer.revision) == (count, 0, 0, 4)
+    assert await import_file(stub, text, request_id=request_id, replace=False) == answer
+    exported = await export_file(stub, service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN)
+    assert exported.decode().count("\n[b-") == count
+    again = await import_file(stub, text, replace=False)
+    assert (again.added, again.updated, again.revision) == (0, 0, 4)
+    replacing = await import_file(stub, text, replace=True)
+    assert (replacing.removed, replacing.revision) == (1, 5)
+
+
+async def test_an_import_that_broke_off_is_continued(stub: Stub) -> None:
+    count = 2 * PART_BULLETS
+    text = "".join(f"[b-{number:05}] lesson {number}\n" for number in range(count)).encode()
+    first_part = b"".join(text.splitlines(keepends=True)[:PART_BULLETS])
+    await import_file(stub, first_part, replace=False)
+    answer = await import_file(stub, text, replace=False)
+    assert (answer.added, answer.updated, answer.revision) == (PART_BULLETS, 0, 2)

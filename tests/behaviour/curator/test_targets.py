@@ -12,7 +12,7 @@ from chassis.targets.errors import InvalidTarget
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
-from services.curator.domain.errors import DatasetNotFound
+from services.curator.domain.errors import DatasetNotFound, PinReasonMissing
 from services.curator.domain.formats import PlaybookFormat, parse_playbook
 from tests.support.playbook_client import add, apply, curator, new_id, playbook, set_policy, update
 
@@ -74,6 +74,22 @@ async def test_an_invalid_target_is_refused_with_its_position(stub: Stub, expres
     assert "deltas[1].target.expression" in str(caught.value)
     with pytest.raises(DatasetNotFound):  # Nothing of the request was stored.
         await playbook(stub)
+
+
+async def test_a_pinned_mode_needs_a_reason(stub: Stub) -> None:
+    await apply(stub, aim(add("Look the order up first.")))
+    pinned = aim(update("gene-00001", ""), mode=pb.TARGET_MODE_DENY)
+    pinned.target.pinned = True
+    with pytest.raises(PinReasonMissing) as caught:
+        await apply(stub, update("gene-00001", "Look it up."), pinned)
+    assert "deltas[1].target.pinned needs a reason" in str(caught.value)
+    assert (await find_target(stub)).mode == pb.TARGET_MODE_SHADOW
+    pinned.reasoning = "agreed with the shop"
+    await apply(stub, pinned)
+    assert (await find_target(stub)).pinned
+    unpinned = aim(update("gene-00001", ""), mode=pb.TARGET_MODE_ADVISE)
+    await apply(stub, unpinned)
+    assert not (await find_target(stub)).pinned
 
 
 async def test_a_target_waits_for_review_with_its_delta(stub: Stub) -> None:

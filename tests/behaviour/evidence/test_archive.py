@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hansei.client import Client
-from hansei.client.errors import HanseiError, NotFound
+from hansei.client.errors import HanseiError, InvalidArgument, NotFound
 from hansei.client.jobs import submit_jobs
 from hansei.client.trajectories import TrajectoryRecord
 from hansei.evidence.v1 import archive_pb2
@@ -163,15 +163,25 @@ def test_invalid_trajectories_are_refused(client: Client, dataset: str) -> None:
     future = make_trajectory(dataset, "future")
     future.created_at.FromDatetime(datetime.now(UTC) + timedelta(days=1))
     large = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="x" * 3_400_000) for _ in range(3)]
-    for trajectory, message in (
-        (future, "trajectory.created_at is .* in the future"),
-        (make_trajectory(dataset, "none", steps=[]), "trajectory.steps is empty"),
-        (make_trajectory(dataset, "large", steps=large), r"at most 8,388,608 \(HANSEI_EVIDENCE_TRAJECTORY_MAX_BYTES\)"),
-        (make_trajectory("other", "other"), "dataset"),
-        (make_trajectory(dataset, "x" * 300), "trajectory.id"),
+    for trajectory, field, message in (
+        (future, "trajectory.created_at", "trajectory.created_at is .* in the future"),
+        (make_trajectory(dataset, "none", steps=[]), "trajectory.steps", "trajectory.steps is empty"),
+        (
+            make_trajectory(dataset, "large", steps=large),
+            "trajectory",
+            r"has 10,200,\d+ bytes: .* at most 8,388,608 \(HANSEI_EVIDENCE_TRAJECTORY_MAX_BYTES\)",
+        ),
+        (make_trajectory("other", "other"), "trajectory.dataset", "dataset mismatch"),
+        (make_trajectory(dataset, "x" * 300), "trajectory.id", "trajectory.id must be at most"),
+        (
+            make_trajectory(dataset, "no-end", status=trajectory_pb2.TRAJECTORY_STATUS_UNSPECIFIED),
+            "trajectory.status",
+            "trajectory.status is required",
+        ),
     ):
-        with pytest.raises(HanseiError, match=message):
+        with pytest.raises(InvalidArgument, match=message) as refused:
             client.archive.store_trajectory(dataset=dataset, trajectory=trajectory)
+        assert [violation.field for violation in refused.value.violations] == [field]
     with pytest.raises(HanseiError, match="has no archived trajectories") as missing:
         client.archive.list_trajectories(dataset=dataset)
     assert missing.value.reason == "ARCHIVE_NOT_FOUND"

@@ -15,12 +15,15 @@ import pytest
 import chassis
 from chassis.errors import HanseiError, RequestIdReused
 from chassis.targets.errors import InvalidTarget
+from hansei.evidence.v1 import archive_service_pb2, archive_service_pb2_grpc, guard_service_pb2_grpc
 from hansei.evidence.v1 import guard_service_pb2 as pb
-from hansei.evidence.v1 import guard_service_pb2_grpc
-from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2_grpc
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build as build_curator
 from services.curator.settings import CuratorSettings
+from services.evidence import bootstrap
 from services.evidence.bootstrap import build
+from services.evidence.domain.archive_errors import ArchiveNotFound
 from services.evidence.domain.errors import InvalidCallArguments
 from services.evidence.settings import EvidenceSettings
 from tests.support.playbook_client import add, apply, update
@@ -40,12 +43,14 @@ async def serve_curator(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serve_evidence(folder: Path, curator: str) -> AsyncIterator[Any]:
-    """Serve the evidence service; a stub of its guards."""
-    settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"))
+    """Serve the evidence service; a stub of its guards, with a stub of its archive."""
+    settings = EvidenceSettings(evidence_database_url=str(folder / "evidence.db"), evidence_housekeeping_seconds=0.1)
     peers = chassis.Peers({"search": "127.0.0.1:9", "curator": curator})
     async with chassis.serve(build(settings, peers)) as running:
         clients = chassis.Peers({"evidence": running.address})
-        yield guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
+        stub: Any = guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
+        stub.archive = archive_service_pb2_grpc.ArchiveServiceStub(clients.channel("evidence"))
+        yield stub
         await clients.close()
     await peers.close()
 
@@ -65,6 +70,7 @@ async def playbooks(curator: str) -> AsyncIterator[Any]:
 
 def aim(delta: playbook_pb2.Delta, expression: str, mode: str, *, is_pinned: bool = True) -> playbook_pb2.Delta:
     """Return the delta with a target."""
+    delta.reasoning = "agreed"
     delta.target.expression = expression
     delta.target.pinned = is_pinned
     delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
@@ -195,7 +201,7 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
             result.passed_trajectories,
             result.passed_with_firing,
         ) == (2, 1, 1, 0)
-        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False)]
+        assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False, step=1)]
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
             await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))
@@ -258,3 +264,187 @@ async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: s
             pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(10))
         )
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
+
+
+def build_trajectory(name: str, *tools: str, succeeded: bool, **fields: Any) -> trajectory_pb2.Trajectory:
+    """Return a trajectory whose steps after a message of the user are calls with results."""
+    status = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS if succeeded else trajectory_pb2.TRAJECTORY_STATUS_FAILURE
+    trajectory = trajectory_pb2.Trajectory(id=name, query="Commit.", dataset="d", status=status, **fields)
+    trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_USER, content="Commit.")
+    for tool in tools:
+        call = trajectory_pb2.ToolCall(id=tool, name=tool, arguments="{}")
+        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_ASSISTANT, tool_calls=[call])
+        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id=tool, content="ok")
+    return trajectory
+
+
+async def archive(guards: Any, *trajectories: trajectory_pb2.Trajectory) -> None:
+    """Store trajectories."""
+    for trajectory in trajectories:
+        await guards.archive.StoreTrajectory(
+            archive_service_pb2.StoreTrajectoryRequest(dataset="d", trajectory=trajectory)
+        )
+
+
+async def test_a_target_is_tested_on_the_archive_page_by_page(curator: str, tmp_path: Path) -> None:
+    proven = trajectory_pb2.SIGNAL_STRENGTH_TEST_REPORT
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        await archive(
+            guards,
+            build_trajectory("f", "git_status", "git_commit", succeeded=False, signal=proven),
+            build_trajectory("word", "git_commit", succeeded=False),
+            build_trajectory("p", "git_commit", succeeded=True, reward=1.0),
+            build_trajectory("p", "git_config", "git_commit", succeeded=True, reward=1.0),
+        )
+        request = pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), page_size=2)
+        pages = [await guards.BacktestTarget(request)]
+        while pages[-1].next_page_token:
+            request.page_token = pages[-1].next_page_token
+            pages.append(await guards.BacktestTarget(request))
+        last = pages[-1]
+        assert len(pages) == 2
+        # Of two contents with one id the last counts; an outcome on the agent's own word does not.
+        counts = (last.failed_trajectories, last.failed_with_firing, last.passed_trajectories, last.passed_with_firing)
+        assert (counts, last.skipped_trajectories) == ((1, 1, 1, 0), 1)
+        assert last.false_alarm_bound == pytest.approx(0.95)
+        [firing] = [firing for page in pages for firing in page.firings]
+        assert (firing.trajectory_id, firing.call_index, firing.step) == ("f", 1, 3)
+        stored = await guards.archive.GetTrajectory(
+            archive_service_pb2.GetTrajectoryRequest(dataset="d", trajectory_id="f", content_hash=firing.content_hash)
+        )
+        assert stored.trajectory.steps[firing.step].tool_calls[0].name == "git_commit"
+        for wrong in (
+            pb.BacktestTargetRequest(expression=COMMIT),
+            pb.BacktestTargetRequest(
+                expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), trajectories=[pb.GuardTrajectory(id="t")]
+            ),
+        ):
+            with pytest.raises(HanseiError, match="either trajectories or archive"):
+                await guards.BacktestTarget(wrong)
+        with pytest.raises(ArchiveNotFound):
+            await guards.BacktestTarget(
+                pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="none"))
+            )
+
+
+async def test_a_stored_backtest_of_the_archive_ends_with_its_dataset(
+    playbooks: Any, curator: str, tmp_path: Path
+) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *runs)
+        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT))
+        assert stored.backtest.passed_trajectories == 150
+        assert stored.highest_mode == playbook_pb2.TARGET_MODE_ADVISE
+        await check(guards, "git_commit")
+        await playbooks.DeleteDataset(playbook_service_pb2.DeleteDatasetRequest(request_id=str(uuid4()), dataset="d"))
+        await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False))
+        await wait_for_revision(guards, 1)
+        async with asyncio.timeout(30):
+            while True:
+                [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
+                if guard.target.mode == playbook_pb2.TARGET_MODE_SHADOW and not guard.firings:
+                    break
+
+
+async def end(guards: Any, session: str, *, succeeded: bool) -> pb.ReportSessionResponse:
+    """Report how a session ended."""
+    request = pb.ReportSessionRequest(dataset="d", session_id=session, succeeded=succeeded)
+    response: pb.ReportSessionResponse = await guards.ReportSession(request)
+    return response
+
+
+async def list_guards(guards: Any) -> dict[str, pb.Guard]:
+    """Return the guards by bullet."""
+    return {guard.bullet_id: guard for guard in (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards}
+
+
+async def find_decision(guards: Any) -> pb.GuardModeDecision:
+    """Return the only decision, once it is in the playbook."""
+    while True:
+        [decision] = (await guards.ListGuardDecisions(pb.ListGuardDecisionsRequest(dataset="d"))).decisions
+        if decision.revision:
+            found: pb.GuardModeDecision = decision
+            return found
+
+
+async def test_evidence_promotes_a_guard_in_a_revision_that_can_be_undone(
+    playbooks: Any, curator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
+    await apply(
+        playbooks,
+        aim(add("Set user.name first."), COMMIT, "SHADOW", is_pinned=False),
+        aim(add("Never commit without a name."), f"{COMMIT} && true", "SHADOW"),
+        aim(add("Never push."), "call.tool == 'git_push'", "SHADOW", is_pinned=False),
+    )
+    async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
+        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *runs)
+        await end(guards, "first", succeeded=True)
+        while not (await list_guards(guards))["gene-00001"].HasField("evidence"):
+            pass
+        await check(guards, "git_commit", "failing")
+        assert await end(guards, "failing", succeeded=False) == pb.ReportSessionResponse(counted=True, firings=2)
+        assert not (await end(guards, "failing", succeeded=True)).counted
+        for number in range(210):
+            await check(guards, "git_push", f"s{number}")
+            await end(guards, f"s{number}", succeeded=True)
+        while (await list_guards(guards))["gene-00001"].target.mode != playbook_pb2.TARGET_MODE_ADVISE:
+            pass
+        by_bullet = await list_guards(guards)
+        # A pinned mode is never touched, and a guard that fires in passing sessions stays where it is.
+        assert by_bullet["gene-00002"].requested_mode == by_bullet["gene-00003"].requested_mode == 1
+        assert by_bullet["gene-00003"].evidence.false_alarms == 210
+        decision = await find_decision(guards)
+        assert (decision.bullet_id, decision.before, decision.after, decision.undone) == ("gene-00001", 1, 2, False)
+        assert decision.reason.startswith("false alarms below 2%: 0 false alarms in ")
+        history = await playbooks.GetBulletHistory(
+            playbook_service_pb2.GetBulletHistoryRequest(dataset="d", bullet_id="gene-00001")
+        )
+        [made] = [revision for revision in history.revisions if revision.revision == decision.revision]
+        assert (made.author, made.reason) == ("evidence", decision.reason)
+
+        undo = pb.UndoGuardDecisionRequest(dataset="d", number=decision.number, author="ann")
+        undone = (await guards.UndoGuardDecision(undo)).decision
+        assert (undone.before, undone.after, undone.revision) == (2, 1, decision.revision + 1)
+        assert (await guards.UndoGuardDecision(undo)).decision.number == undone.number
+        with pytest.raises(HanseiError, match="has no decision 9"):
+            await guards.UndoGuardDecision(pb.UndoGuardDecisionRequest(dataset="d", number=9))
+        await wait_for_revision(guards, undone.revision)
+        assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_SHADOW
+
+
+async def test_a_guard_that_raises_false_alarms_is_demoted_unless_it_is_pinned(
+    playbooks: Any, curator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
+    async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
+        await guards.StoreBacktest(
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(320))
+        )
+        await apply(
+            playbooks,
+            aim(add("Set user.name first."), COMMIT, "ASK", is_pinned=False),
+            aim(add("Never commit without a name."), f"{COMMIT} && true", "ASK"),
+        )
+        await end(guards, "first", succeeded=True)
+        while not (by_bullet := await list_guards(guards)) or not by_bullet["gene-00001"].HasField("evidence"):
+            pass
+        for number in range(2):
+            assert (await check(guards, "git_commit", f"s{number}")).decision == pb.GUARD_DECISION_ASK
+            request = pb.ReportCallRequest(
+                request_id=str(uuid4()), dataset="d", session_id=f"s{number}", call=pb.GuardedCall(tool="git_commit")
+            )
+            await guards.ReportCall(request)  # a person allowed it
+            await end(guards, f"s{number}", succeeded=True)
+        while (await list_guards(guards))["gene-00001"].requested_mode != playbook_pb2.TARGET_MODE_SHADOW:
+            pass
+        assert (await list_guards(guards))["gene-00002"].target.mode == playbook_pb2.TARGET_MODE_ASK
+        decision = await find_decision(guards)
+        assert decision.reason.startswith("false alarms above 1%")
+        # A client that asks for the mode again does not get it; a person may take the demotion back.
+        await apply(playbooks, aim(update("gene-00001", ""), COMMIT, "ASK", is_pinned=False))
+        await wait_for_revision(guards, 3)
+        assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_SHADOW

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hansei.client import Client
-from hansei.client.errors import HanseiError
+from hansei.client.errors import HanseiError, InvalidArgument, NotFound
 from hansei.evidence.v1 import evidence_pb2
 from hansei.playbook.v1 import playbook_pb2
 from tests.support import systems
@@ -153,26 +153,59 @@ def test_effects_are_listed_in_pages(client: Client, dataset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "field", "value", "rule"),
     [
-        ({"serving_id": "unknown", "succeeded": True}, "has no serving 'unknown'"),
-        ({"serving_id": "unknown", "reward": 1.5}, "reward"),
-        ({"serving_id": "unknown", "reward": float("nan")}, "reward"),
-        ({"serving_id": "unknown"}, "outcome"),
-        ({"serving_id": "", "succeeded": True}, "serving_id"),
-        ({"serving_id": "x" * 65, "succeeded": True}, "serving_id"),
+        ({"serving_id": "unknown", "reward": 1.5}, "reward", "1.5", "DOUBLE_GTE_LTE"),
+        ({"serving_id": "unknown", "reward": -0.5}, "reward", "-0.5", "DOUBLE_GTE_LTE"),
+        ({"serving_id": "unknown", "reward": float("nan")}, "reward", "NaN", "DOUBLE_FINITE"),
+        ({"serving_id": "", "succeeded": True}, "serving_id", "''", "STRING_MIN_LEN"),
+        ({"serving_id": "x" * 65, "succeeded": True}, "serving_id", "'xxx", "STRING_MAX_LEN"),
     ],
 )
-def test_invalid_reports_are_refused(client: Client, dataset: str, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(HanseiError, match=message):
+def test_invalid_reports_are_refused(
+    client: Client, dataset: str, fields: dict[str, Any], field: str, value: str, rule: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=field) as refused:
         client.evidence.report_outcome(dataset=dataset, **fields)
+    assert_violation(refused.value, field, value, rule)
 
 
-def test_invalid_recalls_are_refused(client: Client, dataset: str) -> None:
-    for fields in ({"session_id": ""}, {"session_id": "s" * 10_000}, {"session_id": "s", "top_k": 0}):
-        with pytest.raises(HanseiError, match=next(reversed(fields))):
-            client.evidence.recall(dataset=dataset, query_text=QUERY, **fields)
-    with pytest.raises(HanseiError, match="bullet_holdout"):
+def test_a_report_without_outcome_or_of_an_unknown_serving_is_refused(client: Client, dataset: str) -> None:
+    with pytest.raises(InvalidArgument, match="outcome"):
+        client.evidence.report_outcome(dataset=dataset, serving_id="unknown")
+    with pytest.raises(NotFound, match="has no serving 'unknown': use the serving_id that Recall returned") as unknown:
+        client.evidence.report_outcome(dataset=dataset, serving_id="unknown", succeeded=True)
+    assert unknown.value.reason == "SERVING_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "value", "rule"),
+    [
+        ({"session_id": ""}, "session_id", "''", "STRING_MIN_LEN"),
+        ({"session_id": "s" * 10_000}, "session_id", "'sss", "STRING_MAX_LEN"),
+        ({"session_id": "s", "top_k": 0}, "top_k", "0", "INT32_GTE_LTE"),
+    ],
+)
+def test_an_invalid_recall_serves_nothing(
+    client: Client, dataset: str, fields: dict[str, Any], field: str, value: str, rule: str
+) -> None:
+    client.evidence.start_trials(dataset=dataset)
+    with pytest.raises(InvalidArgument, match=field) as refused:
+        client.evidence.recall(dataset=dataset, query_text=QUERY, **fields)
+    assert_violation(refused.value, field, value, rule)
+    assert client.evidence.get_trials(dataset=dataset).sessions == 0
+    assert not client.evidence.get_effects(dataset=dataset).effects
+
+
+def assert_violation(error: InvalidArgument, field: str, value: str, rule: str) -> None:
+    """Assert that an error has the field, the value and the rule that it breaks."""
+    (violation,) = [violation for violation in error.violations if violation.rule == rule]
+    assert violation.field == field
+    assert f"(got {value}" in violation.description
+
+
+def test_invalid_policies_and_unknown_trials_are_refused(client: Client, dataset: str) -> None:
+    with pytest.raises(InvalidArgument, match="bullet_holdout"):
         client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(bullet_holdout=0.9))
     with pytest.raises(HanseiError, match="has no trials"):
         client.evidence.stop_trials(dataset=dataset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -88,3 +89,16 @@ async def test_an_unclean_end_of_a_server_is_reported(
     await server.start()
     await server.close()
     assert "http server failed to close" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: slow"])
+async def test_a_connection_without_a_whole_request_is_closed(sent: bytes) -> None:
+    server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS", header_seconds=0.05)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
+    writer.write(sent)
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.close()
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(server.url)).text == "http"
+    await server.close()

@@ -1,6 +1,7 @@
 /** Requests to the gateway: JSON, problem documents, and events that are followed across broken connections. */
 
 import { session } from "./session.js";
+import { t } from "./texts.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000];
 /** Statuses of permanent errors: a repeated request fails in the same way. */
@@ -9,7 +10,7 @@ const REFUSED = new Set([400, 401, 403, 404, 409, 422]);
 /** An error of the gateway. `reason` is the stable name that gRPC has, too. */
 export class ApiError extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || problem.error || `The gateway responded with status ${status}.`);
+    super(problem.detail || problem.title || problem.error || t("api.the_gateway_responded_with_status", { status }));
     this.status = status;
     this.reason = problem.reason ?? "";
     this.violations = problem.violations ?? [];
@@ -19,9 +20,10 @@ export class ApiError extends Error {
 /** Called when the gateway requires a token or rejects the sent one. `main.js` sets it. */
 export const onUnauthorized = { call: () => {} };
 
-export const get = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
-export const remove = (path, query) => sendJson("DELETE", path, query);
-export const post = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
+export const getJson = (path, query, signal) => sendJson("GET", path, query, undefined, signal);
+export const deleteJson = (path, query) => sendJson("DELETE", path, query);
+export const postJson = (path, body, signal) => sendJson("POST", path, undefined, body, signal);
+export const putJson = (path, body, signal) => sendJson("PUT", path, undefined, body, signal);
 /** Sends a file, or any bytes, unchanged. */
 export const postFile = (path, query, file, signal) => sendJson("POST", path, query, file, signal);
 
@@ -38,31 +40,31 @@ export async function fetchAll(ask, items, most = Infinity) {
 }
 
 /** A UUID for a change, so that a repeated request changes nothing. */
-export const newRequestId = () => crypto.randomUUID();
+export const createRequestId = () => crypto.randomUUID();
 
 async function sendJson(verb, path, query, body, signal) {
-  const response = await send(verb, path, query, body, signal, {});
+  const response = await sendRequest(verb, path, query, body, signal, {});
   return response.json();
 }
 
-async function send(verb, path, query, body, signal, extra) {
+async function sendRequest(verb, path, query, body, signal, extra) {
   const headers = { ...session.headers(), ...extra };
   const isFile = body instanceof Blob;
   if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   let response;
   try {
     const init = { method: verb, headers, signal, body: isFile ? body : JSON.stringify(body) };
-    response = await fetch(path + search(query), { ...init, credentials: "omit", cache: "no-store" });
+    response = await fetch(path + encodeQuery(query), { ...init, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, { detail: "The gateway cannot be reached." });
+    throw new ApiError(0, { detail: t("api.the_gateway_cannot_be_reached") });
   }
   if (response.ok) return response;
   if (response.status === 401) onUnauthorized.call();
-  throw new ApiError(response.status, await problem(response));
+  throw new ApiError(response.status, await readProblem(response));
 }
 
-async function problem(response) {
+async function readProblem(response) {
   try {
     const content = await response.json();
     return content && typeof content === "object" ? content : {};
@@ -72,7 +74,7 @@ async function problem(response) {
 }
 
 /** Returns the query string; the name of a list is repeated for each value. */
-function search(query) {
+function encodeQuery(query) {
   const pairs = Object.entries(query ?? {}).flatMap(([name, value]) => [value].flat().map((item) => [name, item]));
   const filled = pairs.filter(([, value]) => value !== undefined && value !== "");
   return filled.length ? `?${new URLSearchParams(filled)}` : "";
@@ -82,19 +84,19 @@ function search(query) {
  * The messages of a stream, as `{id, data}`. Throws an ApiError when the stream failed or was interrupted; it returns
  * only after the gateway has sent the end of the stream.
  */
-export async function* events(verb, path, { query, body, signal, lastId = "" } = {}) {
+export async function* streamEvents(verb, path, { query, body, signal, lastId = "" } = {}) {
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
-  const response = await send(verb, path, query, body, signal, extra);
-  for await (const block of blocks(response.body)) {
+  const response = await sendRequest(verb, path, query, body, signal, extra);
+  for await (const block of readBlocks(response.body)) {
     const { event, id, data } = parseEvent(block);
     if (event === "end") return;
     if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
     if (data) yield { id, data: JSON.parse(data) };
   }
-  throw new ApiError(0, { detail: "The connection to the gateway was interrupted." });
+  throw new ApiError(0, { detail: t("api.the_connection_to_the_gateway") });
 }
 
-async function* blocks(body) {
+async function* readBlocks(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -124,7 +126,7 @@ function parseEvent(block) {
  * event. While the page is in the background it closes the stream: a browser allows six connections to a host over all
  * its tabs. `onState` is called with "live" and "reconnecting". Throws permanent errors of the gateway.
  */
-export async function follow(path, { query, signal, take, onState = () => {} }) {
+export async function followStream(path, { query, signal, take, onState = () => {} }) {
   let lastId = "";
   for (let failures = 0; !signal.aborted; failures += 1) {
     if (document.hidden) await waitForEvent(document, "visibilitychange", signal);
@@ -133,7 +135,7 @@ export async function follow(path, { query, signal, take, onState = () => {} }) 
     document.addEventListener("visibilitychange", end, { signal: turn.signal });
     signal.addEventListener("abort", end, { signal: turn.signal });
     try {
-      for await (const event of events("GET", path, { query, signal: turn.signal, lastId })) {
+      for await (const event of streamEvents("GET", path, { query, signal: turn.signal, lastId })) {
         failures = 0;
         lastId = event.id || lastId;
         onState("live");
@@ -147,7 +149,7 @@ export async function follow(path, { query, signal, take, onState = () => {} }) 
       end();
     }
     onState("reconnecting");
-    await pause(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
+    await waitFor(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
   }
 }
 
@@ -159,7 +161,7 @@ function waitForEvent(target, name, signal) {
   });
 }
 
-function pause(ms, signal) {
+function waitFor(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     const end = () => {

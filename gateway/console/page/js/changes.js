@@ -2,21 +2,30 @@
 
 import { drawDiff } from "./diff.js";
 import { h } from "./dom.js";
-import { plural } from "./format.js";
-import { chip, votes } from "./parts.js";
-import { link } from "./router.js";
+import { restoreBullet } from "./edits.js";
+import { formatPlural } from "./format.js";
+import { renderChip, renderVotes } from "./parts.js";
+import { formatLink } from "./router.js";
+import { translateWord } from "./texts.js";
+import { t } from "./texts.js";
 
 const MOST = 200;
 
 /** Returns cards for the changes; a button shows more of a long list. */
-export function changes(dataset, list) {
-  if (!list.length) return h("p", { class: "muted" }, "No bullet differs.");
+export function renderChanges(dataset, list) {
+  if (!list.length) return h("p", { class: "muted" }, t("changes.no_bullet_differs"));
   const cards = h(
     "div",
     null,
     list.slice(0, MOST).map((entry) => renderChange(dataset, entry)),
   );
-  return h("div", null, h("p", { class: "muted" }, summary(list)), cards, renderMoreButton(dataset, cards, list, MOST));
+  return h(
+    "div",
+    null,
+    h("p", { class: "muted" }, summarizeChanges(list)),
+    cards,
+    renderMoreButton(dataset, cards, list, MOST),
+  );
 }
 
 function renderMoreButton(dataset, cards, list, from) {
@@ -28,19 +37,19 @@ function renderMoreButton(dataset, cards, list, from) {
   const button = h(
     "button",
     { type: "button", onclick: next },
-    `Show ${plural(Math.min(MOST, list.length - from), "more change")}`,
+    t("changes.show", { most: formatPlural(Math.min(MOST, list.length - from), "more change") }),
   );
   return button;
 }
 
-function summary(list) {
-  const kinds = Object.groupBy(list, kind);
+function summarizeChanges(list) {
+  const kinds = Object.groupBy(list, classifyChange);
   return Object.entries(kinds)
-    .map(([name, all]) => `${all.length} ${name}`)
+    .map(([name, all]) => `${all.length} ${translateWord(name)}`)
     .join(", ");
 }
 
-function kind({ before, after }) {
+function classifyChange({ before, after }) {
   if (!before) return "added";
   if (!after) return "removed";
   return before.content === after.content && before.section === after.section ? "voted on" : "changed";
@@ -50,9 +59,9 @@ const KINDS = { added: "delta-add", removed: "delta-delete", changed: "delta-upd
 
 function renderChange(dataset, change) {
   const { before, after, bullet_id: id } = change;
-  const name = kind(change);
+  const name = classifyChange(change);
   const title = after
-    ? h("a", { class: "mono", href: link(["playbooks", dataset], { bullet: id }) }, id)
+    ? h("a", { class: "mono", href: formatLink(["playbooks", dataset], { bullet: id }) }, id)
     : h("span", { class: "mono" }, id);
   return h(
     "article",
@@ -60,21 +69,28 @@ function renderChange(dataset, change) {
     h(
       "div",
       { class: "card-head" },
-      chip(name, KINDS[name]),
+      renderChip(translateWord(name), KINDS[name]),
       title,
-      chip((after ?? before).section),
-      renderVotes(before, after),
+      renderChip((after ?? before).section),
+      renderVoteChange(before, after),
+      after
+        ? null
+        : h(
+            "button",
+            { type: "button", class: "quiet end", onclick: () => restoreBullet(dataset, before, true) },
+            t("common.add_again"),
+          ),
     ),
-    text(before, after),
+    renderChangedText(before, after),
   );
 }
 
-function renderVotes(before, after) {
+function renderVoteChange(before, after) {
   if (!before || !after || (before.helpful === after.helpful && before.harmful === after.harmful)) return null;
-  return h("span", { class: "end" }, votes(before), h("span", { class: "muted" }, " → "), votes(after));
+  return h("span", { class: "end" }, renderVotes(before), h("span", { class: "muted" }, " → "), renderVotes(after));
 }
 
-function text(before, after) {
+function renderChangedText(before, after) {
   if (before && after)
     return before.content === after.content
       ? h("p", { class: "text muted" }, after.content)

@@ -1,10 +1,11 @@
 /** The dataset that the reader uses: its pages, the choice of a dataset, and the last one. */
 
 import { h } from "./dom.js";
-import { datasets } from "./endpoints.js";
-import { go, replaceRoute, link } from "./router.js";
-import { showEmpty } from "./states.js";
-import { tabs } from "./parts.js";
+import { listDatasets } from "./endpoints.js";
+import { openRoute, replaceRoute, formatLink } from "./router.js";
+import { renderEmptyState } from "./states.js";
+import { renderTabs } from "./parts.js";
+import { t } from "./texts.js";
 
 const KEY = "hansei.dataset";
 
@@ -19,31 +20,35 @@ export const lastDataset = {
 
 /** The tabs of a dataset. */
 export function renderDatasetTabs(dataset, present) {
-  const pages = {
-    Bullets: ["playbooks", dataset],
-    History: ["playbooks", dataset, "history"],
-    Review: ["review", dataset],
-    Search: ["search", dataset],
-    Learn: ["learn", dataset],
-    Trajectories: ["trajectories", dataset],
-    Evidence: ["evidence", dataset],
-  };
-  return tabs(
-    `Pages of ${dataset}`,
-    Object.entries(pages).map(([name, parts]) => [name, link(parts)]),
+  const pages = [
+    [t("common.bullets"), ["playbooks", dataset]],
+    [t("common.history"), ["playbooks", dataset, "history"]],
+    [t("common.review"), ["review", dataset]],
+    [t("common.search"), ["search", dataset]],
+    [t("common.learn"), ["learn", dataset]],
+    [t("common.trajectories"), ["trajectories", dataset]],
+    [t("common.evidence"), ["evidence", dataset]],
+  ];
+  return renderTabs(
+    t("datasets.pages_of", { dataset }),
+    pages.map(([name, parts]) => [name, formatLink(parts)]),
     present,
   );
 }
 
 /** Redirects a page such as `#/search` to the dataset that was opened last, else to the first one. */
-export function chooser(page) {
+export function createChooser(page) {
   return async ({ signal }) => {
-    const { datasets: all } = await datasets(signal);
+    const { datasets: all } = await listDatasets(signal);
     const names = all.map(({ name }) => name);
     const dataset = names.includes(lastDataset.name) ? lastDataset.name : names[0];
     if (dataset) return replaceRoute([page, dataset]);
-    const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
-    return showEmpty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
+    const learn = h(
+      "a",
+      { class: "button primary", href: formatLink(["learn", "default"]) },
+      t("common.learn_from_a_first_trajectory"),
+    );
+    return renderEmptyState(t("common.no_playbook_yet"), t("common.learning_from_a_first_trajectory"), learn);
   };
 }
 
@@ -51,10 +56,10 @@ export function chooser(page) {
 export function renderDatasetChoice(page, present, signal) {
   const choice = h(
     "select",
-    { "aria-label": "Dataset", onchange: () => go([page, choice.value]) },
+    { "aria-label": t("common.dataset"), onchange: () => openRoute([page, choice.value]) },
     h("option", { value: present }, present),
   );
-  datasets(signal).then(
+  listDatasets(signal).then(
     ({ datasets: all }) => {
       const names = [...new Set([present, ...all.map(({ name }) => name)])].sort();
       choice.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === present }, name)));

@@ -8,15 +8,19 @@ const MOST = 1_000_000;
 const LEAST_SHARED = 0.35;
 
 /** Returns the parts of both texts: `{kind: "same" | "gone" | "new", text}`. */
-export function runs(before, after) {
-  const a = words(before);
-  const b = words(after);
+export function compareTexts(before, after) {
+  const a = splitWords(before);
+  const b = splitWords(after);
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail += 1;
   const middle = compareWords(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
-  const found = joinParts([run("same", a.slice(0, head)), ...middle, run("same", a.slice(a.length - tail))]);
+  const found = joinParts([
+    createRun("same", a.slice(0, head)),
+    ...middle,
+    createRun("same", a.slice(a.length - tail)),
+  ]);
   return isSimilar(found, before, after)
     ? found
     : joinParts([
@@ -36,14 +40,14 @@ export function drawDiff(before, after) {
   return h(
     "p",
     { class: "diff text" },
-    runs(before, after).map(({ kind, text }) => h(tags[kind], null, text)),
+    compareTexts(before, after).map(({ kind, text }) => h(tags[kind], null, text)),
   );
 }
 
 // A Japanese or Chinese sentence has no spaces: there every character counts as a word.
-const words = (text) =>
+const splitWords = (text) =>
   text.match(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]|[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}\s]/gu) ?? [];
-const run = (kind, list) => ({ kind, text: list.join("") });
+const createRun = (kind, list) => ({ kind, text: list.join("") });
 
 function joinParts(list) {
   const result = [];
@@ -56,7 +60,7 @@ function joinParts(list) {
 
 /** Compares by the longest common subsequence. */
 function compareWords(a, b) {
-  if (a.length * b.length > MOST) return [run("gone", a), run("new", b)];
+  if (a.length * b.length > MOST) return [createRun("gone", a), createRun("new", b)];
   const width = b.length + 1;
   const longest = new Uint32Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i -= 1) {
@@ -70,14 +74,14 @@ function compareWords(a, b) {
   while (i < a.length || j < b.length) {
     const at = i * width + j;
     if (i < a.length && j < b.length && a[i] === b[j]) {
-      result.push(run("same", [a[i]]));
+      result.push(createRun("same", [a[i]]));
       i += 1;
       j += 1;
     } else if (j >= b.length || (i < a.length && longest[at + width] >= longest[at + 1])) {
-      result.push(run("gone", [a[i]]));
+      result.push(createRun("gone", [a[i]]));
       i += 1;
     } else {
-      result.push(run("new", [b[j]]));
+      result.push(createRun("new", [b[j]]));
       j += 1;
     }
   }

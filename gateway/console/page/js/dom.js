@@ -17,14 +17,22 @@ export function s(tag, props, ...children) {
 }
 
 /** Replaces the children of an element. */
-export function fill(element, ...children) {
-  element.replaceChildren(...nodes(children));
+export function fillElement(element, ...children) {
+  element.replaceChildren(...collectNodes(children));
   return element;
+}
+
+/** Lets the browser save bytes as a file; the link leads to these bytes, and is never in the document. */
+export function saveFile(blob, name) {
+  const anchor = document.createElement("a");
+  Object.assign(anchor, { href: URL.createObjectURL(blob), download: name });
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
 }
 
 function setUpElement(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) setProperty(element, name, value);
-  element.append(...nodes(children));
+  element.append(...collectNodes(children));
   return element;
 }
 
@@ -43,7 +51,7 @@ function setProperty(element, name, value) {
   }
 }
 
-function nodes(children) {
+function collectNodes(children) {
   return children
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false && child !== "")

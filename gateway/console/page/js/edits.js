@@ -1,50 +1,105 @@
 /** The edits that a person makes by hand: remember, edit and forget a bullet, delete a dataset. */
 
-import { ask } from "./dialog.js";
-import { applyDelta, deleteDataset } from "./endpoints.js";
-import { go, reopen } from "./router.js";
-import { change } from "./states.js";
+import { askPerson } from "./dialog.js";
+import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
+import { openRoute, reopenRoute } from "./router.js";
+import { runChange } from "./states.js";
+import { t } from "./texts.js";
 
-const why = { name: "reason", label: "Why", kind: "text" };
-const lesson = (value) => ({ name: "content", label: "Lesson", kind: "long", required: true, value });
+const why = { name: "reason", label: t("common.why"), kind: "text" };
+const createLessonField = (value) => ({
+  name: "content",
+  label: t("edits.lesson"),
+  kind: "long",
+  required: true,
+  value,
+});
 
-export async function remember(dataset) {
-  const section = { name: "section", label: "Section", value: "strategies_and_hard_rules" };
-  const answer = await ask({ title: "Remember a lesson", fields: [lesson(""), section, why], confirm: "Remember" });
-  if (answer) await apply(dataset, { type: "DELTA_TYPE_ADD", ...answer }, answer.reason);
+export async function addBullet(dataset) {
+  const section = { name: "section", label: t("common.section"), value: "strategies_and_hard_rules" };
+  const answer = await askPerson({
+    title: t("edits.add_a_lesson"),
+    fields: [createLessonField(""), section, why],
+    confirm: t("common.add"),
+  });
+  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_ADD", ...answer }, answer.reason);
 }
 
-export async function edit(dataset, { id, content, updated_revision: base }) {
-  const answer = await ask({ title: `Edit ${id}`, fields: [lesson(content), why], confirm: "Save" });
-  if (answer) await apply(dataset, { type: "DELTA_TYPE_UPDATE", bullet_id: id, ...answer }, answer.reason, base);
+export async function editBullet(dataset, { id, content, updated_revision: base }) {
+  const answer = await askPerson({
+    title: t("edits.edit", { id }),
+    fields: [createLessonField(content), why],
+    confirm: t("common.save"),
+  });
+  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_UPDATE", bullet_id: id, ...answer }, answer.reason, base);
 }
 
-export async function forget(dataset, { id, content, updated_revision: base }) {
-  const text = `${content} The history keeps it.`;
-  const answer = await ask({ title: `Forget ${id}?`, text, fields: [why], confirm: "Forget", danger: true });
-  if (answer) await apply(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
+export async function deleteBullet(dataset, { id, content, updated_revision: base }) {
+  const text = t("edits.the_history_keeps_it", { content });
+  const answer = await askPerson({
+    title: t("edits.remove", { id }),
+    text,
+    fields: [why],
+    confirm: t("common.remove"),
+    danger: true,
+  });
+  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
+}
+
+/** Asks for the reason of a vote, and casts it. A person's vote is no trajectory, so it gets an id of its own. */
+export async function voteOnBullet(dataset, { id }, tag) {
+  const isHelpful = tag === "VOTE_TAG_HELPFUL";
+  const answer = await askPerson({
+    title: isHelpful ? t("edits.vote_that_helped", { id }) : t("edits.vote_that_harmed", { id }),
+    text: t("edits.search_ranks_bullets_with_helpful"),
+    fields: [why],
+    confirm: t("edits.vote"),
+  });
+  if (!answer) return;
+  const vote = { bullet_id: id, tag, trajectory_id: `console-${crypto.randomUUID()}`, reason: answer.reason };
+  const done = await runChange(
+    () => castVote(dataset, vote, answer.reason),
+    ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),
+  );
+  if (done) reopenRoute(["playbooks", dataset], { bullet: id });
+}
+
+/** Makes an earlier text of a bullet current again; a removed bullet is added with a new id. */
+export async function restoreBullet(dataset, { id, section, content, updated_revision: base }, isRemoved) {
+  const answer = await askPerson({
+    title: isRemoved ? t("edits.add_again_2", { id }) : t("edits.restore_this_text_of", { id }),
+    text: content,
+    fields: [why],
+    confirm: isRemoved ? t("edits.add_again") : t("common.restore"),
+  });
+  if (!answer) return;
+  const delta = isRemoved
+    ? { type: "DELTA_TYPE_ADD", section, content }
+    : { type: "DELTA_TYPE_UPDATE", bullet_id: id, content };
+  await applyEdit(dataset, delta, answer.reason, isRemoved ? undefined : base);
 }
 
 export async function deleteAfterConfirmation(dataset) {
-  const typed = { name: "typed", label: `Type ${dataset} to confirm`, required: true, pattern: dataset };
-  const answer = await ask({
-    title: `Delete ${dataset}?`,
-    text: "Its bullets, history, votes and pending changes are erased. This cannot be undone.",
+  const typed = { name: "typed", label: t("edits.type_to_confirm", { dataset }), required: true, pattern: dataset };
+  const answer = await askPerson({
+    title: t("edits.delete", { dataset }),
+    text: t("edits.its_bullets_history_votes_and"),
     fields: [typed, why],
-    confirm: "Delete",
+    confirm: t("common.delete"),
     danger: true,
   });
   if (!answer) return;
-  const done = await change(() => deleteDataset(dataset, answer.reason), `${dataset} is deleted.`);
-  if (done) go(["playbooks"]);
+  const done = await runChange(() => deleteDataset(dataset, answer.reason), t("edits.is_deleted", { dataset }));
+  if (done) openRoute(["playbooks"]);
 }
 
-async function apply(dataset, { reason: _, ...delta }, reason, base) {
-  const done = await change(() => applyDelta(dataset, delta, reason, base), outcome);
+async function applyEdit(dataset, { reason: _, ...delta }, reason, base) {
+  const done = await runChange(() => applyDelta(dataset, delta, reason, base), describeOutcome);
   const operation = done?.operations[0];
-  if (operation) reopen(["playbooks", dataset], delta.type === "DELTA_TYPE_DELETE" ? {} : { bullet: operation.bullet_id });
+  if (operation)
+    reopenRoute(["playbooks", dataset], delta.type === "DELTA_TYPE_DELETE" ? {} : { bullet: operation.bullet_id });
 }
 
-function outcome({ revision, operations: [{ applied, bullet_id: id, skipped_reason: skipped }] }) {
-  return applied ? `${id}: revision ${revision}.` : `Not applied: ${skipped}.`;
+function describeOutcome({ revision, operations: [{ applied, bullet_id: id, skipped_reason: skipped }] }) {
+  return applied ? t("edits.revision", { id, revision }) : t("edits.not_applied", { skipped });
 }

@@ -2,22 +2,23 @@
 
 import { drawBandChart } from "./chart.js";
 import { h, s } from "./dom.js";
-import { count, plural } from "./format.js";
+import { formatCount, formatPlural } from "./format.js";
+import { t } from "./texts.js";
 
 /** Evidence beyond this decides also among many bullets. */
 const MUCH = 10000;
 
 /** A difference of shares in points of a hundred. */
-export const points = (difference) =>
+export const formatPoints = (difference) =>
   `${Number(difference) > 0 ? "+" : ""}${Math.round(100 * Number(difference))}`.replace("-", "−");
 
-export const shortEvidence = (value) => {
-  if (Number(value) >= MUCH) return `over ${count(MUCH)}`;
-  return Number(value) < 100 ? Number(value).toPrecision(3) : count(Math.round(Number(value)));
+export const formatEvidence = (value) => {
+  if (Number(value) >= MUCH) return t("effects.over", { much: formatCount(MUCH) });
+  return Number(value) < 100 ? Number(value).toPrecision(3) : formatCount(Math.round(Number(value)));
 };
 
 /** The success rate of an arm. */
-export const rate = ({ sessions, success_rate: share }) =>
+export const formatRate = ({ sessions, success_rate: share }) =>
   Number(sessions) ? `${Math.round(100 * Number(share))} %` : "–";
 
 /** Whether both arms have a session. */
@@ -28,12 +29,18 @@ export function describeCurve(what, history) {
   const curve = readCurve(history);
   if (curve.length < 2) return "";
   const { x, y, low, high } = curve.at(-1);
-  return `${what}: ${points(y)} points after ${plural(x, "session")}, 95 % interval ${points(low)} to ${points(high)}.`;
+  return t("effects.points_after_95_interval_to", {
+    what,
+    y: formatPoints(y),
+    x: formatPlural(x, "session"),
+    low: formatPoints(low),
+    high: formatPoints(high),
+  });
 }
 
 /** How an effect developed, session by session, with its interval. */
 export const drawCurve = (label, history) =>
-  drawBandChart({ points: readCurve(history), label, unit: "sessions", format: points });
+  drawBandChart({ points: readCurve(history), label, unit: t("effects.sessions"), format: formatPoints });
 
 const readCurve = (history) =>
   history
@@ -46,7 +53,7 @@ const readCurve = (history) =>
     }));
 
 /** The interval from −100 to 100 points as a line, the difference as a dot; the numbers stand beside it. */
-export function interval({ difference, lower, upper }) {
+export function drawInterval({ difference, lower, upper }) {
   const x = (value) => 50 + 50 * Number(value);
   return h(
     "span",
@@ -58,6 +65,6 @@ export function interval({ difference, lower, upper }) {
       s("line", { class: "span", x1: x(lower), x2: x(upper), y1: 6, y2: 6 }),
       s("circle", { class: "mark", cx: x(difference), cy: 6, r: 3 }),
     ),
-    h("span", { class: "number" }, `${points(lower)} to ${points(upper)}`),
+    h("span", { class: "number" }, t("effects.to", { lower: formatPoints(lower), upper: formatPoints(upper) })),
   );
 }

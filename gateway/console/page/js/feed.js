@@ -1,12 +1,13 @@
 /** The live revisions of a playbook. */
 
-import { changes } from "./changes.js";
-import { fill, h } from "./dom.js";
-import { summary, watchPlaybook } from "./endpoints.js";
-import { word } from "./format.js";
-import { chip, state, when } from "./parts.js";
-import { link } from "./router.js";
-import { showFailure } from "./states.js";
+import { renderChanges } from "./changes.js";
+import { fillElement, h } from "./dom.js";
+import { readDataset, watchPlaybook } from "./endpoints.js";
+import { formatEnum } from "./format.js";
+import { renderChip, renderState, renderTime } from "./parts.js";
+import { formatLink } from "./router.js";
+import { renderFailure } from "./states.js";
+import { t } from "./texts.js";
 
 const MAX_SHOWN = 50;
 
@@ -15,19 +16,15 @@ export class Feed {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal });
     this.live = h("span", null);
-    this.list = h(
-      "div",
-      null,
-      h("p", { class: "muted" }, "Revisions appear here when they are committed."),
-    );
-    this.element = [h("div", { class: "detail-head" }, h("h2", null, "Live"), this.live), this.list];
+    this.list = h("div", null, h("p", { class: "muted" }, t("feed.revisions_appear_here_when_they")));
+    this.element = [h("div", { class: "detail-head" }, h("h2", null, t("feed.live")), this.live), this.list];
   }
 
   async follow() {
-    const onState = (name) => fill(this.live, state(name));
+    const onState = (name) => fillElement(this.live, renderState(name));
     try {
       // The first trajectory creates the dataset.
-      const { dataset } = await summary(this.dataset, { allow_missing: true }, this.signal);
+      const { dataset } = await readDataset(this.dataset, { allow_missing: true }, this.signal);
       await watchPlaybook(this.dataset, dataset.revision ?? 0, {
         signal: this.signal,
         onState,
@@ -35,16 +32,16 @@ export class Feed {
       });
     } catch (error) {
       if (!this.signal.aborted)
-        fill(
+        fillElement(
           this.list,
-          showFailure(error, () => this.follow()),
+          renderFailure(error, () => this.follow()),
         );
     }
   }
 
   addRevision({ revision }) {
     if (!revision) return;
-    if (!this.list.querySelector(".arrived")) fill(this.list);
+    if (!this.list.querySelector(".arrived")) fillElement(this.list);
     this.list.prepend(this.renderRevision(revision));
     while (this.list.children.length > MAX_SHOWN) this.list.lastChild.remove();
   }
@@ -52,8 +49,8 @@ export class Feed {
   renderRevision(revision) {
     const name = h(
       "a",
-      { href: link(["playbooks", this.dataset, "history"], { revision: revision.revision }) },
-      `revision ${revision.revision}`,
+      { href: formatLink(["playbooks", this.dataset, "history"], { revision: revision.revision }) },
+      t("common.revision_2", { revision: revision.revision }),
     );
     return h(
       "article",
@@ -62,10 +59,10 @@ export class Feed {
         "div",
         { class: "card-head" },
         name,
-        chip(word(revision.kind, "REVISION_KIND_")),
-        h("span", { class: "muted" }, revision.author, " · ", when(revision.committed_at)),
+        renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
+        h("span", { class: "muted" }, revision.author, " · ", renderTime(revision.committed_at)),
       ),
-      changes(this.dataset, revision.changes),
+      renderChanges(this.dataset, revision.changes),
     );
   }
 }

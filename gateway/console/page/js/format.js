@@ -1,5 +1,7 @@
 /** Values as texts for people. */
 
+import { LANGUAGE, t, translateWord } from "./texts.js";
+
 const units = [
   ["year", 31536000],
   ["month", 2592000],
@@ -7,16 +9,14 @@ const units = [
   ["hour", 3600],
   ["minute", 60],
 ];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
-const whole = new Intl.NumberFormat("en");
+const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" });
+const whole = new Intl.NumberFormat(LANGUAGE);
 
-export const count = (value) => whole.format(Number(value ?? 0));
+export const formatCount = (value) => whole.format(Number(value ?? 0));
 
-/** `1 bullet`, `2 bullets`, `2 trajectories`. */
-export const plural = (value, noun) => {
-  const nouns = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${count(value)} ${Number(value) === 1 ? noun : nouns}`;
-};
+/** `1 bullet`, `2 bullets`; the catalogue has the forms of the noun. */
+export const formatPlural = (value, noun) =>
+  t(`count.${noun.replaceAll(" ", "_")}.${Number(value) === 1 ? "one" : "other"}`, { count: formatCount(value) });
 
 /** `3 hr. ago`; nothing for no time. */
 export function formatAge(timestamp) {
@@ -27,10 +27,14 @@ export function formatAge(timestamp) {
 }
 
 /** The whole time in the reader's zone. */
-export const exact = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "");
+export const formatTime = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString(LANGUAGE) : "");
 
-/** `REVISION_KIND_CURATE` as `curate`. */
-export function word(value, prefix) {
+/** A day in UTC, such as `Nov 25`. */
+export const formatDay = (time) =>
+  new Date(time).toLocaleDateString(LANGUAGE, { month: "short", day: "numeric", timeZone: "UTC" });
+
+/** `REVISION_KIND_CURATE` as `curate`: the name of a value in code. */
+export function readEnum(value, prefix) {
   const name = String(value ?? "")
     .replace(prefix, "")
     .toLowerCase()
@@ -38,8 +42,14 @@ export function word(value, prefix) {
   return name === "unspecified" ? "" : name;
 }
 
-export const score = (value) => Number(value ?? 0).toFixed(2);
-export const percent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
+/** `REVISION_KIND_CURATE` as the reader's word for it. */
+export const formatEnum = (value, prefix) => translateWord(readEnum(value, prefix));
+
+export const formatScore = (value) => Number(value ?? 0).toFixed(2);
+
+/** A whole number with its sign. */
+export const formatSigned = (value) => `${value > 0 ? "+" : ""}${formatCount(value)}`.replace("-", "−");
+export const formatPercent = (value) => `${Math.round(Number(value ?? 0) * 100)} %`;
 
 export function formatMilliseconds(value) {
   const ms = Number(value ?? 0);
@@ -47,4 +57,4 @@ export function formatMilliseconds(value) {
 }
 
 /** Returns a text, shortened with an ellipsis. */
-export const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+export const shortenText = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

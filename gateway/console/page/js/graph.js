@@ -4,6 +4,7 @@
  */
 
 import { h, s } from "./dom.js";
+import { t } from "./texts.js";
 
 const WIDTH = 190;
 const HEIGHT = 64;
@@ -16,11 +17,11 @@ const SWEEPS = 4;
  * Positions for steps `{step_id, depends_on}`: `{nodes: Map(id → {x, y}), edges: [{from, to, points}], width, height}`.
  * A dependency that names no step, or would close a cycle, is ignored: any plan can be drawn.
  */
-export function layout(steps) {
+export function placeSteps(steps) {
   const parents = collectParents(steps);
-  const layerOf = layers(steps, parents);
+  const layerOf = assignLayers(steps, parents);
   const { columns, chains } = insertPassThroughs(steps, parents, layerOf);
-  order(columns, chains);
+  orderColumns(columns, chains);
   return placeCells(columns, chains);
 }
 
@@ -37,7 +38,7 @@ function collectParents(steps) {
   return parents;
 }
 
-function layers(steps, parents) {
+function assignLayers(steps, parents) {
   const layerOf = new Map();
   for (const { step_id: id } of steps)
     layerOf.set(id, 1 + Math.max(-1, ...parents.get(id).map((parent) => layerOf.get(parent))));
@@ -69,7 +70,7 @@ function insertPassThroughs(steps, parents, layerOf) {
 }
 
 /** Orders each column by the mean position of its neighbours, in a few sweeps in both directions. */
-function order(columns, chains) {
+function orderColumns(columns, chains) {
   const near = new Map(columns.flat().map((cell) => [cell, { before: [], after: [] }]));
   for (const { cells } of chains) {
     for (const [i, cell] of cells.slice(1).entries()) {
@@ -82,7 +83,7 @@ function order(columns, chains) {
     const side = sweep % 2 ? "after" : "before";
     for (const column of sweep % 2 ? columns.toReversed() : columns) {
       const mean = (cell) =>
-        average(
+        computeAverage(
           near.get(cell)[side].map((neighbour) => neighbour.at),
           cell.at,
         );
@@ -97,7 +98,7 @@ function numberCells(columns) {
   for (const column of columns) for (const [i, cell] of column.entries()) cell.at = (i + 0.5) / column.length;
 }
 
-const average = (list, otherwise) => (list.length ? list.reduce((a, b) => a + b) / list.length : otherwise);
+const computeAverage = (list, otherwise) => (list.length ? list.reduce((a, b) => a + b) / list.length : otherwise);
 
 function placeCells(columns, chains) {
   const heights = columns.map((column) => column.reduce((sum, cell) => sum + cell.height + GAP_Y, -GAP_Y));
@@ -111,12 +112,12 @@ function placeCells(columns, chains) {
       y += cell.height + GAP_Y;
     }
   }
-  const edges = chains.map(({ from, to, cells }) => ({ from, to, points: points(cells) }));
+  const edges = chains.map(({ from, to, cells }) => ({ from, to, points: collectPoints(cells) }));
   return { nodes, edges, width: Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X, height };
 }
 
 /** Returns the points of an edge: from right side to left side, through the middle of the cells that it passes. */
-function points(cells) {
+function collectPoints(cells) {
   const middle = ({ y, height }) => y + height / 2;
   const first = { x: cells[0].x + WIDTH, y: middle(cells[0]) };
   const inside = cells.slice(1, -1).flatMap((cell) => [
@@ -127,10 +128,10 @@ function points(cells) {
 }
 
 /** Draws the graph. `node(step)` returns the element of a step, which can be focused. */
-export function graph(steps, node) {
-  const { nodes, edges, width, height } = layout(steps);
+export function drawGraph(steps, node) {
+  const { nodes, edges, width, height } = placeSteps(steps);
   const lines = edges.map(({ points: way }) =>
-    s("path", { d: curve(way), class: "edge", "marker-end": "url(#arrow)" }),
+    s("path", { d: drawEdge(way), class: "edge", "marker-end": "url(#arrow)" }),
   );
   const tip = s("path", { d: "M0 0 8 4 0 8Z", class: "arrow" });
   const arrow = s("marker", { id: "arrow", markerWidth: 8, markerHeight: 8, refX: 8, refY: 4, orient: "auto" }, tip);
@@ -144,10 +145,10 @@ export function graph(steps, node) {
   });
   const size = { style: { width: `${width}px`, height: `${height}px` } };
   const field = h("div", { class: "graph-field", ...size }, picture, h("ol", { class: "plain" }, boxes));
-  return h("div", { class: "graph", role: "region", "aria-label": "Plan", tabindex: "0" }, field);
+  return h("div", { class: "graph", role: "region", "aria-label": t("graph.plan"), tabindex: "0" }, field);
 }
 
-function curve([first, ...rest]) {
+function drawEdge([first, ...rest]) {
   let d = `M${first.x} ${first.y}`;
   let { x, y } = first;
   for (const point of rest) {

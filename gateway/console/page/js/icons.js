@@ -4,6 +4,9 @@ import { s } from "./dom.js";
 
 const PATHS = {
   playbooks: "M3 2.5h8.5a1.5 1.5 0 0 1 1.5 1.5v9.5H4.5A1.5 1.5 0 0 1 3 12V2.5ZM3 12a1.5 1.5 0 0 1 1.5-1.5H13M6 5.5h4",
+  overview: "M2.5 13.5v-6l5.5-5 5.5 5v6h-4v-4h-3v4h-4Z",
+  keys: "M10 9.5a3.5 3.5 0 1 0-3.3-2.3L2 12v2h2.5v-1.5H6V11h1.5l1-1.6c.5.1 1 .1 1.5.1ZM10.8 5.2v.1",
+  settings: "M2.5 4.5h6M11.5 4.5h2M2.5 11.5h2M7.5 11.5h6M10 3v3M6 10v3",
   inbox: "M2.5 9.5v4h11v-4M2.5 9.5 4.5 3h7l2 6.5M2.5 9.5h3.2a2.3 2.3 0 0 0 4.6 0h3.2",
   review: "M2.5 8.5 6 12l7.5-8",
   search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9ZM10.5 10.5 14 14",
@@ -23,7 +26,7 @@ const PATHS = {
 };
 
 /** A picture beside a text, so hidden from screen readers. */
-export function icon(name) {
+export function drawIcon(name) {
   const path = s("path", {
     d: PATHS[name],
     fill: "none",

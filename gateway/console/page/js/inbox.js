@@ -2,8 +2,8 @@
 
 import { fetchAll } from "./api.js";
 import { h } from "./dom.js";
-import { datasets, executions, jobs } from "./endpoints.js";
-import { count, plural } from "./format.js";
+import { listDatasets, listExecutions, listJobs } from "./endpoints.js";
+import { formatCount, formatPlural } from "./format.js";
 
 const PAGE = { questions: 200, datasets: 1000, jobs: 500 };
 /** More items of a kind are not counted. */
@@ -13,14 +13,21 @@ const REFRESH_MS = 30_000;
 
 export const badge = h("span", { class: "badge", hidden: true });
 let timer = 0;
+const watchers = new Set();
+
+/** Calls `take` with the items whenever the badge is read, until `signal` is aborted. */
+export function watchInbox(take, signal) {
+  watchers.add(take);
+  signal.addEventListener("abort", () => watchers.delete(take), { once: true });
+}
 
 /** Returns the items of all three kinds. A kind that the reader may not read is empty, and its error is returned. */
 export async function readInbox(signal) {
   const kinds = {
     questions: async (token) =>
-      executions({ status: "EXECUTION_STATUS_PAUSED", page_size: PAGE.questions, page_token: token }, signal),
-    reviews: async (token) => datasets(signal, { page_size: PAGE.datasets, page_token: token }),
-    jobs: async (token) => jobs({ page_size: PAGE.jobs, page_token: token }, signal),
+      listExecutions({ status: "EXECUTION_STATUS_PAUSED", page_size: PAGE.questions, page_token: token }, signal),
+    reviews: async (token) => listDatasets(signal, { page_size: PAGE.datasets, page_token: token }),
+    jobs: async (token) => listJobs({ page_size: PAGE.jobs, page_token: token }, signal),
   };
   const lists = { questions: "executions", reviews: "datasets", jobs: "jobs" };
   const found = { errors: [] };
@@ -46,8 +53,8 @@ export const countItems = ({ questions, reviews, jobs: dead }) => questions.leng
 export function showBadge(found) {
   const number = countItems(found);
   badge.hidden = number === 0;
-  badge.textContent = count(number);
-  badge.setAttribute("aria-label", `, ${plural(number, "open item")}`);
+  badge.textContent = formatCount(number);
+  badge.setAttribute("aria-label", `, ${formatPlural(number, "open item")}`);
 }
 
 /** Reads the badge now, and again while this page is open. A failure leaves it as it is: the inbox shows the reason. */
@@ -57,6 +64,7 @@ export async function refreshBadge(signal) {
     const found = await readInbox(signal);
     if (signal.aborted) return;
     showBadge(found);
+    for (const take of watchers) take(found);
   } catch {
     return;
   }

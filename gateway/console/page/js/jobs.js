@@ -1,16 +1,17 @@
 /** Jobs: progress, dead letters, and the list of earlier jobs. */
 
-import { fill, h } from "./dom.js";
-import { cancelJob, deadLetters, jobs, retryJob, watchJob } from "./endpoints.js";
-import { ask } from "./dialog.js";
-import { count, plural, word } from "./format.js";
-import { facts, key, state, when } from "./parts.js";
-import { link } from "./router.js";
-import { change, showEmpty, showFailure, load, loading, report } from "./states.js";
+import { fillElement, h } from "./dom.js";
+import { cancelJob, listDeadLetters, listJobs, retryJob, watchJob } from "./endpoints.js";
+import { askPerson } from "./dialog.js";
+import { formatCount, formatPlural, readEnum } from "./format.js";
+import { renderFacts, renderKey, renderState, renderTime } from "./parts.js";
+import { formatLink } from "./router.js";
+import { runChange, renderEmptyState, renderFailure, loadPart, renderLoading, reportError } from "./states.js";
+import { t } from "./texts.js";
 
 const LATEST = 10;
 const LETTERS = 50;
-const stateOf = (job) => word(job.state, "JOB_STATE_");
+const readState = (job) => readEnum(job.state, "JOB_STATE_");
 
 /** One job, followed until it has ended. Then `ended()` is called. */
 export class Job {
@@ -18,117 +19,121 @@ export class Job {
     Object.assign(this, { dataset, id, signal, ended, job: null, listed: -1 });
     this.state = h("span", { role: "status" });
     this.live = h("span", null);
-    this.body = h("div", null, loading(3));
+    this.body = h("div", null, renderLoading(3));
     this.letters = h("div", null);
     this.summary = h("summary", null);
     this.cancelling = h(
       "button",
       { type: "button", class: "danger end", hidden: true, onclick: () => this.cancel() },
-      "Cancel… ",
-      key("c"),
+      t("common.cancel"),
+      renderKey("c"),
     );
-    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Retry them");
+    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, t("jobs.retry_them"));
     this.element = h(
       "section",
-      { class: "job card", "aria-label": "Job" },
-      h("div", { class: "card-head" }, h("h2", null, "Job"), this.state, this.live, this.cancelling),
+      { class: "job card", "aria-label": t("jobs.job") },
+      h("div", { class: "card-head" }, h("h2", null, t("jobs.job")), this.state, this.live, this.cancelling),
       this.body,
       this.letters,
     );
   }
 
   async follow() {
-    const onState = (name) => fill(this.live, name === "reconnecting" ? state(name) : null);
+    const onState = (name) => fillElement(this.live, name === "reconnecting" ? renderState(name) : null);
     try {
       await watchJob(this.id, { signal: this.signal, onState, take: ({ job }) => this.render(job) });
       if (!this.signal.aborted) this.ended();
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(
+      reportError(error);
+      fillElement(
         this.body,
         error.status === 404
-          ? showEmpty("No such job", "Jobs are deleted some time after their end.")
-          : showFailure(error, () => this.follow()),
+          ? renderEmptyState(t("jobs.no_such_job"), t("jobs.jobs_are_deleted_some_time"))
+          : renderFailure(error, () => this.follow()),
       );
     }
   }
 
   render(job) {
     this.job = job;
-    if (this.state.textContent !== stateOf(job)) fill(this.state, state(stateOf(job)));
-    this.cancelling.hidden = stateOf(job) !== "running";
+    if (this.shown !== readState(job)) fillElement(this.state, renderState((this.shown = readState(job))));
+    this.cancelling.hidden = readState(job) !== "running";
     this.retrying.hidden = !this.cancelling.hidden;
-    fill(this.body, progress(job), renderNumbers(this.dataset, job));
-    fill(this.summary, plural(job.dead, "dead letter"));
+    fillElement(this.body, renderProgress(job), renderNumbers(this.dataset, job));
+    fillElement(this.summary, formatPlural(job.dead, "dead letter"));
     // An open list stays unchanged while further trajectories become dead letters.
-    const isRead = this.listed > 0 && job.dead > 0 && stateOf(job) === "running";
+    const isRead = this.listed > 0 && job.dead > 0 && readState(job) === "running";
     if (job.dead !== this.listed && !isRead) this.renderDeadLetters(job.dead);
   }
 
   /** Lists the dead letters so far; an open list stays open. */
   async renderDeadLetters(dead) {
     this.listed = dead;
-    if (!dead) return fill(this.letters);
+    if (!dead) return fillElement(this.letters);
     const container = h("div", null);
     const open = this.letters.querySelector("details")?.open ?? true;
-    fill(this.letters, h("details", { open }, this.summary, container, this.retrying));
-    await load(
+    fillElement(this.letters, h("details", { open }, this.summary, container, this.retrying));
+    await loadPart(
       container,
       this.signal,
-      () => deadLetters(this.id, { page_size: LETTERS }, this.signal),
-      (page) => this.table(page),
+      () => listDeadLetters(this.id, { page_size: LETTERS }, this.signal),
+      (page) => this.renderTable(page),
     );
   }
 
-  table({ dead_letters: first, next_page_token: token }) {
+  renderTable({ dead_letters: first, next_page_token: token }) {
     const rows = h("tbody", null, first.map(renderDeadLetter));
-    const heads = ["#", "Trajectory", "Reason", "Attempts"].map((name) => h("th", { scope: "col" }, name));
+    const heads = ["#", t("common.trajectory"), t("jobs.reason"), t("jobs.attempts")].map((name) =>
+      h("th", { scope: "col" }, name),
+    );
     const table = h("table", { class: "table letters" }, h("thead", null, h("tr", null, heads)), rows);
-    return h("div", null, h("div", { class: "wide" }, table), this.addMoreButton(rows, token));
+    return h("div", null, h("div", { class: "wide" }, table), this.renderMoreButton(rows, token));
   }
 
-  addMoreButton(rows, token) {
+  renderMoreButton(rows, token) {
     if (!token) return null;
     const next = async () => {
-      const page = await change(() => deadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal));
+      const page = await runChange(() =>
+        listDeadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal),
+      );
       if (!page) return;
       rows.append(...page.dead_letters.map(renderDeadLetter));
-      button.replaceWith(this.addMoreButton(rows, page.next_page_token) ?? "");
+      button.replaceWith(this.renderMoreButton(rows, page.next_page_token) ?? "");
     };
-    const button = h("button", { type: "button", onclick: next }, "Show more");
+    const button = h("button", { type: "button", onclick: next }, t("common.show_more"));
     return button;
   }
 
   async cancel() {
     if (this.cancelling.hidden) return;
-    const confirmed = await ask({
-      title: "Cancel this job?",
-      text: "Waiting trajectories are cancelled. Learned ones stay.",
-      confirm: "Cancel it",
+    const confirmed = await askPerson({
+      title: t("jobs.cancel_this_job"),
+      text: t("jobs.waiting_trajectories_are_cancelled_learned"),
+      confirm: t("common.cancel_it"),
       danger: true,
     });
     if (confirmed)
-      await change(
+      await runChange(
         () => cancelJob(this.id),
-        ({ job }) => `${plural(job.dropped, "trajectory")} cancelled.`,
+        ({ job }) => t("jobs.cancelled", { dropped: formatPlural(job.dropped, "trajectory") }),
       );
   }
 
   async retry() {
-    if (await change(() => retryJob(this.id), "Retry started.")) this.follow();
+    if (await runChange(() => retryJob(this.id), t("jobs.retry_started"))) this.follow();
   }
 }
 
 const SHARES = ["learned", "dead", "dropped"];
 
-function progress(job) {
+function renderProgress(job) {
   const done = job.total - job.waiting;
   const width = (value) => ({ width: `${(100 * value) / Math.max(1, job.total)}%` });
   const props = {
     class: "job-bar",
     role: "progressbar",
-    "aria-label": "Progress",
+    "aria-label": t("jobs.progress"),
     "aria-valuemin": 0,
     "aria-valuemax": job.total,
     "aria-valuenow": done,
@@ -139,26 +144,26 @@ function progress(job) {
       props,
       SHARES.map((name) => h("span", { class: name, style: width(job[name]) })),
     ),
-    h("p", null, `${count(done)} of ${plural(job.total, "trajectory")}`),
+    h("p", null, t("jobs.of", { done: formatCount(done), total: formatPlural(job.total, "trajectory") })),
   ];
 }
 
 function renderNumbers(dataset, job) {
   const revision = Number(job.revision)
-    ? h("a", { href: link(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
+    ? h("a", { href: formatLink(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
     : null;
-  const some = (value) => (Number(value) ? count(value) : null);
-  return facts([
-    ["Learned", count(job.learned)],
-    ["No new lesson", some(job.unchanged)],
-    ["Waiting", some(job.waiting)],
-    ["Dead letters", some(job.dead)],
-    ["Dropped", some(job.dropped)],
-    ["Edits", count(job.edits)],
-    ["Votes", some(job.votes)],
-    ["Newest revision", revision],
-    ["Submitted", when(job.created_at)],
-    ["Ended", when(job.ended_at)],
+  const some = (value) => (Number(value) ? formatCount(value) : null);
+  return renderFacts([
+    [t("common.learned"), formatCount(job.learned)],
+    [t("jobs.no_new_lesson"), some(job.unchanged)],
+    [t("common.waiting"), some(job.waiting)],
+    [t("common.dead_letters"), some(job.dead)],
+    [t("jobs.dropped"), some(job.dropped)],
+    [t("common.edits"), formatCount(job.edits)],
+    [t("common.votes"), some(job.votes)],
+    [t("jobs.newest_revision"), revision],
+    [t("jobs.submitted"), renderTime(job.created_at)],
+    [t("common.ended"), renderTime(job.ended_at)],
   ]);
 }
 
@@ -166,10 +171,10 @@ const renderDeadLetter = ({ index, trajectory_id: id, reason, code, message, att
   h(
     "tr",
     null,
-    h("td", { class: "number" }, count(index + 1)),
-    h("td", { class: "mono" }, id || h("span", { class: "muted" }, "no id")),
+    h("td", { class: "number" }, formatCount(index + 1)),
+    h("td", { class: "mono" }, id || h("span", { class: "muted" }, t("jobs.no_id"))),
     h("td", null, h("span", { class: "mono" }, reason || code), h("div", { class: "text muted" }, message)),
-    h("td", { class: "number" }, count(attempts)),
+    h("td", { class: "number" }, formatCount(attempts)),
   );
 
 /** The latest jobs of a dataset, as links to each. */
@@ -177,25 +182,25 @@ export class Jobs {
   constructor(dataset, signal) {
     Object.assign(this, { dataset, signal });
     this.list = h("div", null);
-    this.element = h("section", { class: "narrow", "aria-label": "Jobs" }, h("h3", null, "Jobs"), this.list);
+    this.element = h(
+      "section",
+      { class: "narrow", "aria-label": t("jobs.jobs") },
+      h("h2", null, t("jobs.jobs")),
+      this.list,
+    );
   }
 
   read() {
-    return load(
+    return loadPart(
       this.list,
       this.signal,
-      () => jobs({ dataset: this.dataset, page_size: LATEST }, this.signal),
+      () => listJobs({ dataset: this.dataset, page_size: LATEST }, this.signal),
       ({ jobs: latest }) => this.draw(latest),
     );
   }
 
   draw(latest) {
-    if (!latest.length)
-      return h(
-        "p",
-        { class: "muted" },
-        "None yet. Several trajectories at once become a job, which continues when the page is closed.",
-      );
+    if (!latest.length) return h("p", { class: "muted" }, t("jobs.none_yet_several_trajectories_at"));
     return h(
       "ul",
       { class: "runs plain" },
@@ -205,12 +210,12 @@ export class Jobs {
           null,
           h(
             "a",
-            { class: "line", href: link(["learn", this.dataset], { job: job.job_id }) },
-            plural(job.total, "trajectory"),
+            { class: "line", href: formatLink(["learn", this.dataset], { job: job.job_id }) },
+            formatPlural(job.total, "trajectory"),
           ),
-          job.dead ? h("span", { class: "bad" }, `${count(job.dead)} dead`) : null,
-          state(stateOf(job)),
-          h("span", { class: "muted when" }, when(job.created_at)),
+          job.dead ? h("span", { class: "bad" }, t("jobs.dead", { dead: formatCount(job.dead) })) : null,
+          renderState(readState(job)),
+          h("span", { class: "muted when" }, renderTime(job.created_at)),
         ),
       ),
     );

@@ -6,7 +6,7 @@ let begun = "";
 let timer = 0;
 
 /** Binds keys, `{keys, what, run}` each, until `signal` is aborted; the help shows `what`. */
-export function bind(list, signal) {
+export function bindKeys(list, signal) {
   for (const binding of list) {
     bindings.add(binding);
     signal?.addEventListener("abort", () => bindings.delete(binding), { once: true });

@@ -1,12 +1,12 @@
 /** The frame of the page: navigation, routes, keys that work everywhere. */
 
 import { onUnauthorized } from "./api.js";
-import { chooser } from "./datasets.js";
-import { fill, h } from "./dom.js";
+import { createChooser } from "./datasets.js";
+import { fillElement, h } from "./dom.js";
 import { showHelp } from "./help.js";
 import { badge, refreshBadge } from "./inbox.js";
-import { icon } from "./icons.js";
-import { bind } from "./keys.js";
+import { drawIcon } from "./icons.js";
+import { bindKeys } from "./keys.js";
 import * as api from "./pages/api.js";
 import * as bullets from "./pages/playbook.js";
 import * as datasets from "./pages/datasets.js";
@@ -17,29 +17,35 @@ import * as health from "./pages/health.js";
 import * as history from "./pages/history.js";
 import * as inbox from "./pages/inbox.js";
 import * as leaderboard from "./pages/leaderboard.js";
+import * as keys from "./pages/keys.js";
 import * as learn from "./pages/learn.js";
+import * as overview from "./pages/overview.js";
 import * as review from "./pages/review.js";
 import * as search from "./pages/search.js";
-import { signIn } from "./pages/signin.js";
+import { renderSignIn } from "./pages/signin.js";
 import * as trace from "./pages/trace.js";
 import * as trajectories from "./pages/trajectories.js";
-import { key } from "./parts.js";
-import { go, here, replaceRoute, link, route } from "./router.js";
+import { renderKey } from "./parts.js";
+import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
 import { session } from "./session.js";
-import { showEmpty, showFailure, loading, report } from "./states.js";
+import { renderEmptyState, renderFailure, renderLoading, reportError } from "./states.js";
+import { LANGUAGE, translateWord } from "./texts.js";
 import { theme } from "./theme.js";
+import { t } from "./texts.js";
 
 const PAGES = [
-  ["inbox", "Inbox", "i"],
-  ["playbooks", "Playbooks", "p"],
-  ["review", "Review", "r"],
-  ["search", "Search", "s"],
-  ["learn", "Learn", "l"],
-  ["trajectories", "Trajectories", "t"],
-  ["evidence", "Evidence", "v"],
-  ["executions", "Executions", "e"],
-  ["leaderboard", "Leaderboard", "b"],
-  ["health", "Health", "h"],
+  ["overview", t("common.overview"), "o"],
+  ["inbox", t("common.inbox"), "i"],
+  ["playbooks", t("common.playbooks"), "p"],
+  ["review", t("common.review"), "r"],
+  ["search", t("common.search"), "s"],
+  ["learn", t("common.learn"), "l"],
+  ["trajectories", t("common.trajectories"), "t"],
+  ["evidence", t("common.evidence"), "v"],
+  ["executions", t("common.executions"), "e"],
+  ["leaderboard", t("common.leaderboard"), "b"],
+  ["keys", t("main.keys"), "k"],
+  ["health", t("common.settings"), "h"],
   ["api", "HTTP API", "a"],
 ];
 
@@ -47,107 +53,112 @@ const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
-function routes() {
-  route("/inbox", inbox);
-  route("/playbooks", datasets);
-  route("/playbooks/:dataset", bullets);
-  route("/playbooks/:dataset/history", history);
+function addRoutes() {
+  addRoute("/overview", overview);
+  addRoute("/inbox", inbox);
+  addRoute("/keys", keys);
+  addRoute("/playbooks", datasets);
+  addRoute("/playbooks/:dataset", bullets);
+  addRoute("/playbooks/:dataset/history", history);
   for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence })) {
-    route(`/${name}`, { title: () => name, open: chooser(name) });
-    route(`/${name}/:dataset`, page);
+    addRoute(`/${name}`, {
+      formatTitle: () => PAGES.find(([page]) => page === name)[1],
+      openPage: createChooser(name),
+    });
+    addRoute(`/${name}/:dataset`, page);
   }
-  route("/trajectories/:dataset/:id", trace);
-  route("/executions", executions);
-  route("/executions/:id", execution);
-  route("/leaderboard", leaderboard);
-  route("/leaderboard/:id", leaderboard);
-  route("/health", health);
-  route("/api", api);
+  addRoute("/trajectories/:dataset/:id", trace);
+  addRoute("/executions", executions);
+  addRoute("/executions/:id", execution);
+  addRoute("/leaderboard", leaderboard);
+  addRoute("/leaderboard/:id", leaderboard);
+  addRoute("/health", health);
+  addRoute("/api", api);
 }
 
-function navigation() {
+function renderNavigation() {
   const links = PAGES.map(([name, text, letter]) =>
     h(
       "a",
-      { href: link([name]), "data-page": name },
-      icon(name),
+      { href: formatLink([name]), "data-page": name },
+      drawIcon(name),
       text,
       name === "inbox" ? badge : null,
-      h("span", { class: "hint" }, key("g"), " ", key(letter)),
+      h("span", { class: "hint" }, renderKey("g"), " ", renderKey(letter)),
     ),
   );
   const themes = h(
     "button",
-    { type: "button", onclick: turn },
-    icon("theme"),
-    h("span", { id: "theme-name" }, themeText()),
+    { type: "button", onclick: changeTheme },
+    drawIcon("theme"),
+    h("span", { id: "theme-name" }, formatTheme()),
   );
   const help = h(
     "button",
     { type: "button", onclick: showHelp },
-    icon("help"),
-    "Keyboard",
-    h("span", { class: "hint" }, key("?")),
+    drawIcon("help"),
+    t("common.keyboard"),
+    h("span", { class: "hint" }, renderKey("?")),
   );
   const leave = h(
     "button",
     { type: "button", id: "sign-out", hidden: true, onclick: signOut },
-    icon("leave"),
-    "Sign out",
+    drawIcon("leave"),
+    t("main.sign_out"),
   );
   nav.append(...links, h("div", { class: "nav-foot" }, themes, help, leave));
 }
 
-const themeText = () => `Theme: ${theme.choice}`;
+const formatTheme = () => t("main.theme", { choice: translateWord(theme.choice) });
 
-function turn() {
+function changeTheme() {
   theme.next();
-  document.getElementById("theme-name").textContent = themeText();
+  document.getElementById("theme-name").textContent = formatTheme();
 }
 
 function signOut() {
   session.signOut();
-  show();
+  showPage();
 }
 
-function bindKeys() {
+function bindPageKeys() {
   const pages = PAGES.map(([name, text, letter]) => ({
     keys: `g ${letter}`,
     what: text.toLowerCase(),
-    run: () => go([name]),
+    run: () => openRoute([name]),
   }));
-  bind([
+  bindKeys([
     ...pages,
-    { keys: "?", what: "these keys", run: showHelp },
-    { keys: "t", what: "change the theme", run: turn },
+    { keys: "?", what: t("main.these_keys"), run: showHelp },
+    { keys: "t", what: t("main.change_the_theme"), run: changeTheme },
   ]);
 }
 
 /** Opens the page of the current address, and aborts the requests of the page before. */
-async function show() {
+async function showPage() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const { page, params, query, parts } = here();
-  if (!parts.length) return replaceRoute(["playbooks"]);
-  document.title = page ? `${page.title(params)} · hansei` : "hansei";
-  mark(parts[0]);
+  const { page, params, query, parts } = readRoute();
+  if (!parts.length) return replaceRoute(["overview"]);
+  document.title = page ? t("main.hansei", { params: page.formatTitle(params) }) : "hansei";
+  markPage(parts[0]);
   try {
     const opened = page
-      ? page.open({ params, query, signal })
-      : showEmpty("There is no such page", "The address may be mistyped.");
-    if (opened instanceof Promise) fill(main, loading());
+      ? page.openPage({ params, query, signal })
+      : renderEmptyState(t("main.there_is_no_such_page"), t("main.the_address_may_be_mistyped"));
+    if (opened instanceof Promise) fillElement(main, renderLoading());
     const shown = await opened;
-    if (!signal.aborted && shown) fill(main, shown);
+    if (!signal.aborted && shown) fillElement(main, shown);
     refreshBadge(signal);
   } catch (error) {
     if (signal.aborted) return;
-    report(error);
-    fill(main, showFailure(error, show));
+    reportError(error);
+    fillElement(main, renderFailure(error, showPage));
   }
 }
 
-function mark(present) {
+function markPage(present) {
   for (const anchor of nav.querySelectorAll("a")) {
     if (anchor.dataset.page === present) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
@@ -157,28 +168,34 @@ function mark(present) {
 }
 
 /** Shows the sign-in page, because the gateway requires a token; afterwards the page is opened again. */
-function readCaller() {
+function askForToken() {
   leaving.abort();
   const refused = session.signedIn;
   session.signOut();
-  document.title = "Sign in · hansei";
-  fill(main, signIn(show, refused));
+  document.title = t("main.sign_in_hansei");
+  fillElement(main, renderSignIn(showPage, refused));
 }
 
-function start() {
+function startPage() {
   theme.apply();
-  routes();
-  navigation();
-  bindKeys();
-  onUnauthorized.call = readCaller;
-  document.getElementById("menu").append(icon("menu"));
-  document.getElementById("skip").addEventListener("click", (event) => {
+  addRoutes();
+  renderNavigation();
+  bindPageKeys();
+  onUnauthorized.call = askForToken;
+  document.documentElement.lang = LANGUAGE;
+  nav.setAttribute("aria-label", t("main.pages"));
+  const menu = document.getElementById("menu");
+  menu.setAttribute("aria-label", t("main.menu"));
+  menu.append(drawIcon("menu"));
+  const skip = document.getElementById("skip");
+  skip.textContent = t("main.skip_to_the_page");
+  skip.addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
   });
   // The new page gets the focus, for users of a keyboard or a screen reader.
-  addEventListener("hashchange", () => show().then(() => main.focus()));
-  show();
+  addEventListener("hashchange", () => showPage().then(() => main.focus()));
+  showPage();
 }
 
-start();
+startPage();

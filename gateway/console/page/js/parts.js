@@ -1,7 +1,9 @@
 /** Small elements that several pages share. */
 
 import { h } from "./dom.js";
-import { formatAge, count, exact, percent, score, word } from "./format.js";
+import { formatAge, formatCount, formatTime, formatPercent, formatScore, formatEnum, readEnum } from "./format.js";
+import { translateWord } from "./texts.js";
+import { t } from "./texts.js";
 
 const STATE_KINDS = {
   success: "good",
@@ -28,27 +30,46 @@ const STATE_KINDS = {
   "in doubt": "warn",
   incomplete: "warn",
   running: "busy",
+  revoked: "bad",
+  expired: "warn",
+  done: "good",
+  refused: "bad",
 };
 
-/** A state as a word, with its colour. */
-export const state = (name) => h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, name);
+/** A state as the reader's word, with its colour; `name` is the state in code. */
+export const renderState = (name) =>
+  h("span", { class: `chip state-${STATE_KINDS[name] ?? "none"}` }, translateWord(name));
 
-export const chip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
+export const renderChip = (text, kind = "") => (text ? h("span", { class: `chip ${kind}` }, text) : null);
 
-export const delta = (type) => chip(word(type, "DELTA_TYPE_"), `delta-${word(type, "DELTA_TYPE_")}`);
+export const renderDelta = (type) =>
+  renderChip(formatEnum(type, "DELTA_TYPE_"), `delta-${readEnum(type, "DELTA_TYPE_")}`);
 
-export const when = (timestamp) =>
-  timestamp ? h("time", { datetime: timestamp, title: exact(timestamp) }, formatAge(timestamp)) : null;
+export const renderTime = (timestamp) =>
+  timestamp ? h("time", { datetime: timestamp, title: formatTime(timestamp) }, formatAge(timestamp)) : null;
 
 /** Helpful and harmful votes. */
-export function votes({ helpful, harmful }) {
-  const up = h("span", { class: Number(helpful) ? "good" : "muted", title: "helpful votes" }, `▲ ${count(helpful)}`);
-  const down = h("span", { class: Number(harmful) ? "bad" : "muted", title: "harmful votes" }, `▼ ${count(harmful)}`);
-  return h("span", { class: "votes", role: "img", "aria-label": `${helpful} helpful, ${harmful} harmful` }, up, down);
+export function renderVotes({ helpful, harmful }) {
+  const up = h(
+    "span",
+    { class: Number(helpful) ? "good" : "muted", title: t("parts.helpful_votes") },
+    `▲ ${formatCount(helpful)}`,
+  );
+  const down = h(
+    "span",
+    { class: Number(harmful) ? "bad" : "muted", title: t("parts.harmful_votes") },
+    `▼ ${formatCount(harmful)}`,
+  );
+  return h(
+    "span",
+    { class: "votes", role: "img", "aria-label": t("parts.helpful_harmful", { helpful, harmful }) },
+    up,
+    down,
+  );
 }
 
 /** A value from 0 to 1 as a bar, with the number beside it. */
-export function bar(value, kind = "", text = score(value)) {
+export function renderBar(value, kind = "", text = formatScore(value)) {
   const width = `${Math.min(Math.max(Number(value ?? 0), 0), 1) * 100}%`;
   return h(
     "span",
@@ -58,10 +79,10 @@ export function bar(value, kind = "", text = score(value)) {
   );
 }
 
-export const confidence = (value) => bar(value, "confidence", percent(value));
+export const renderConfidence = (value) => renderBar(value, "confidence", formatPercent(value));
 
 /** Names and values; pairs without a value are omitted. */
-export function facts(pairs) {
+export function renderFacts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h(
     "dl",
@@ -71,7 +92,7 @@ export function facts(pairs) {
 }
 
 /** The head of a page: its name, an element beside it, and tabs. */
-export function head(title, aside, tabs) {
+export function renderHead(title, aside, tabs) {
   return h(
     "header",
     { class: "head" },
@@ -81,7 +102,7 @@ export function head(title, aside, tabs) {
 }
 
 /** Links to the pages of one object; the current one is marked. */
-export function tabs(label, entries, present) {
+export function renderTabs(label, entries, present) {
   const items = entries.map(([name, href]) => h("a", { href, "aria-current": name === present ? "page" : null }, name));
   // On a phone the current one may be beyond the edge.
   const current = items.find((item) => item.hasAttribute("aria-current"));
@@ -90,4 +111,47 @@ export function tabs(label, entries, present) {
 }
 
 /** A key in a hint. */
-export const key = (name) => h("kbd", null, name);
+export const renderKey = (name) => h("kbd", null, name);
+
+let tabLists = 0;
+
+/** Tabs whose panels are in the page: `entries` are `[name, children]`; arrow keys move between them. */
+export function renderTabList(label, entries) {
+  const prefix = `tabs-${(tabLists += 1)}`;
+  const panels = entries.map(([, children], i) =>
+    h(
+      "div",
+      { id: `${prefix}-panel-${i}`, role: "tabpanel", "aria-labelledby": `${prefix}-${i}`, hidden: i > 0 },
+      children,
+    ),
+  );
+  const select = (index) => {
+    for (const [i, tab] of tabs.entries()) {
+      tab.setAttribute("aria-selected", String(i === index));
+      tab.tabIndex = i === index ? 0 : -1;
+      panels[i].hidden = i !== index;
+    }
+    tabs[index].focus();
+  };
+  const move = (event, index) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (by) select((index + by + tabs.length) % tabs.length);
+  };
+  const tabs = entries.map(([name], i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        id: `${prefix}-${i}`,
+        role: "tab",
+        "aria-controls": `${prefix}-panel-${i}`,
+        "aria-selected": String(i === 0),
+        tabindex: i === 0 ? "0" : "-1",
+        onclick: () => select(i),
+        onkeydown: (event) => move(event, i),
+      },
+      name,
+    ),
+  );
+  return h("div", null, h("div", { class: "tab-list", role: "tablist", "aria-label": label }, tabs), panels);
+}

@@ -1,13 +1,13 @@
 /** The steps of a plan as the boxes of its graph. */
 
 import { h } from "./dom.js";
-import { word } from "./format.js";
-import { graph } from "./graph.js";
-import { state } from "./parts.js";
+import { formatEnum } from "./format.js";
+import { drawGraph } from "./graph.js";
+import { renderState } from "./parts.js";
 
 /** The graph of a plan; `statusOf(step)` is a word, `chosen(step)` is called when a step is selected. */
 export function drawPlanGraph(steps, statusOf, onChoose = () => {}) {
-  return graph(steps, (step) => {
+  return drawGraph(steps, (step) => {
     const status = statusOf(step);
     return h(
       "button",
@@ -21,8 +21,8 @@ export function drawPlanGraph(steps, statusOf, onChoose = () => {}) {
       h(
         "span",
         { class: "step-head" },
-        h("span", { class: "muted" }, `${step.step_id} ${word(step.action, "ACTION_")}`),
-        state(status),
+        h("span", { class: "muted" }, `${step.step_id} ${formatEnum(step.action, "ACTION_")}`),
+        renderState(status),
       ),
       h("span", { class: "step-text" }, step.description),
     );

@@ -1,13 +1,14 @@
 /** The open question of an execution: confirm, answer, modify, retry, leave out or cancel. */
 
-import { ask } from "./dialog.js";
+import { askPerson } from "./dialog.js";
 import { h } from "./dom.js";
-import { word } from "./format.js";
-import { chip, confidence, key, when } from "./parts.js";
-import { toast } from "./states.js";
+import { formatEnum } from "./format.js";
+import { renderChip, renderConfidence, renderKey, renderTime } from "./parts.js";
+import { showToast } from "./states.js";
+import { t } from "./texts.js";
 
 /** The question as a form; `respond(response)` sends the answer. */
-export function question(open, respond) {
+export function renderQuestion(open, respond) {
   const {
     level,
     step_id: step,
@@ -22,20 +23,20 @@ export function question(open, respond) {
   const head = h(
     "div",
     { class: "card-head" },
-    chip(word(level, "INTERVENTION_LEVEL_"), "state-warn"),
-    h("h2", null, step === undefined ? "About the plan" : `About step ${step}`),
-    h("span", { class: "muted end" }, "expires ", when(expires)),
+    renderChip(formatEnum(level, "INTERVENTION_LEVEL_"), "state-warn"),
+    h("h2", null, step === undefined ? t("question.about_the_plan") : t("question.about_step", { step })),
+    h("span", { class: "muted end" }, t("question.expires"), renderTime(expires)),
   );
   return h(
     "section",
-    { class: "card question", "aria-label": "Open question" },
+    { class: "card question", "aria-label": t("question.open_question") },
     head,
     h("p", { class: "text lead" }, questionText ?? message),
     questionText && message !== questionText ? h("p", { class: "text muted" }, message) : null,
     reason ? h("p", { class: "text muted" }, reason) : null,
-    score === undefined ? null : h("p", null, confidence(score)),
+    score === undefined ? null : h("p", null, renderConfidence(score)),
     renderInput(send),
-    decisions(open, send),
+    renderDecisions(open, send),
     renderOptions(options, respond),
   );
 }
@@ -46,7 +47,7 @@ function renderOptions(options, respond) {
   const buttons = options.map((text) =>
     h("button", { type: "button", onclick: () => respond({ selected_option: text }) }, text),
   );
-  return h("div", { class: "offered" }, h("span", { class: "muted" }, "Offered:"), buttons);
+  return h("div", { class: "offered" }, h("span", { class: "muted" }, t("question.offered")), buttons);
 }
 
 /** Shows a field for an answer in words. */
@@ -55,10 +56,10 @@ function renderInput(send) {
     class: "grow",
     required: true,
     autocomplete: "off",
-    "aria-label": "Answer",
-    placeholder: "Answer in words",
+    "aria-label": t("common.answer"),
+    placeholder: t("question.answer_in_words"),
   });
-  const form = h("form", { class: "answer" }, text, h("button", null, "Answer"));
+  const form = h("form", { class: "answer" }, text, h("button", null, t("common.answer")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send("INPUT", { user_input: text.value });
@@ -66,35 +67,40 @@ function renderInput(send) {
   return form;
 }
 
-function decisions({ step_id: step, plan }, send) {
+function renderDecisions({ step_id: step, plan }, send) {
   const button = (text, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, text);
   return h(
     "div",
     { class: "actions" },
-    button(["Confirm ", key("y")], () => send("PROCEED"), { class: "primary", "data-answer": "proceed" }),
-    button("Modify…", () => modify(plan, send)),
-    step === undefined ? null : [button("Run again", () => send("RETRY")), button("Skip", () => send("SKIP"))],
-    button("Cancel the execution", () => send("CANCEL"), { class: "danger" }),
+    button([t("question.confirm"), renderKey("y")], () => send("PROCEED"), {
+      class: "primary",
+      "data-answer": "proceed",
+    }),
+    button(t("question.modify_2"), () => modifyPlan(plan, send)),
+    step === undefined
+      ? null
+      : [button(t("question.run_again"), () => send("RETRY")), button(t("question.skip"), () => send("SKIP"))],
+    button(t("question.cancel_the_execution"), () => send("CANCEL"), { class: "danger" }),
   );
 }
 
 /** Asks for another plan: described in words, or as a message of the contract. */
-async function modify(plan, send) {
+async function modifyPlan(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
-  const reply = await ask({
-    title: "Modify the plan",
-    text: "Describe the change in words, or edit the plan itself; words take precedence.",
+  const reply = await askPerson({
+    title: t("question.modify_the_plan"),
+    text: t("question.describe_the_change_in_words"),
     fields: [
-      { name: "words", label: "In words" },
-      { name: "plan", label: "The plan", kind: "long", value: whole },
+      { name: "words", label: t("question.in_words") },
+      { name: "plan", label: t("question.the_plan"), kind: "long", value: whole },
     ],
-    confirm: "Modify",
+    confirm: t("question.modify"),
   });
   if (!reply) return null;
   if (reply.words) return send("MODIFY", { user_input: reply.words });
   try {
     return send("MODIFY", { modified_plan: JSON.parse(reply.plan) });
   } catch (error) {
-    return toast(`The plan is not JSON: ${error.message}`, "bad");
+    return showToast(t("question.the_plan_is_not_json", { message: error.message }), "bad");
   }
 }

@@ -3,51 +3,51 @@
 const routes = [];
 
 /** Serves addresses of a form such as `/playbooks/:dataset` with `open(visit)`, which returns an element. */
-export function route(form, page) {
+export function addRoute(form, page) {
   routes.push({ parts: form.split("/").slice(1), page });
 }
 
 /** The address of a page; every part is encoded. */
-export function link(parts, query) {
+export function formatLink(parts, query) {
   const pairs = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== "");
   const path = parts.map(encodeURIComponent).join("/");
   return `#/${path}${pairs.length ? `?${new URLSearchParams(pairs)}` : ""}`;
 }
 
-export function go(parts, query) {
-  location.hash = link(parts, query);
+export function openRoute(parts, query) {
+  location.hash = formatLink(parts, query);
 }
 
 /** Replaces the current address, so that the back button skips it. */
 export function replaceRoute(parts) {
-  location.replace(link(parts));
+  location.replace(formatLink(parts));
 }
 
 /** Opens a page again after its content changed. */
-export function reopen(parts, query) {
-  history.replaceState(null, "", link(parts, query));
+export function reopenRoute(parts, query) {
+  history.replaceState(null, "", formatLink(parts, query));
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
 /** Changes the query of the current address without opening the page again. */
-export function note(query) {
-  const { parts, query: before } = here();
-  history.replaceState(null, "", link(parts, { ...before, ...query }));
+export function noteQuery(query) {
+  const { parts, query: before } = readRoute();
+  history.replaceState(null, "", formatLink(parts, { ...before, ...query }));
 }
 
 /** Returns the current location: parts, query, and the page with its parameters, if there is one. */
-export function here() {
+export function readRoute() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decode);
+  const parts = path.split("/").filter(Boolean).map(decodePart);
   const query = Object.fromEntries(new URLSearchParams(search));
   for (const { parts: form, page } of routes) {
-    const params = match(form, parts);
+    const params = matchParts(form, parts);
     if (params) return { parts, query, params, page };
   }
   return { parts, query, params: {}, page: null };
 }
 
-function decode(part) {
+function decodePart(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -55,7 +55,7 @@ function decode(part) {
   }
 }
 
-function match(form, parts) {
+function matchParts(form, parts) {
   if (form.length !== parts.length) return null;
   const params = {};
   for (const [i, name] of form.entries()) {

@@ -1,20 +1,26 @@
-/** The token of the user. Only the memory of this module holds it, so it is lost when the page is closed. */
+/**
+ * The token of the user. The session storage of the browser tab holds it, so it survives a reload and ends with the tab;
+ * scripts of other origins cannot read it, and the policy of the page allows no other script of this one (ADR 209).
+ */
 
-let token = "";
+const KEY = "hansei.token";
 
 export const session = {
   /** Stores a token for further requests. */
   signIn(newToken) {
-    token = newToken.trim();
+    sessionStorage.setItem(KEY, newToken.trim());
   },
   signOut() {
-    token = "";
+    sessionStorage.removeItem(KEY);
+  },
+  get token() {
+    return sessionStorage.getItem(KEY) ?? "";
   },
   get signedIn() {
-    return token !== "";
+    return this.token !== "";
   },
   /** Returns the headers of a request. */
   headers() {
-    return token ? { Authorization: `Bearer ${token}` } : {};
+    return this.signedIn ? { Authorization: `Bearer ${this.token}` } : {};
   },
 };

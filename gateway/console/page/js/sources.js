@@ -1,12 +1,13 @@
 /** The sources of trajectories: pasted text or files. The gateway parses them and reports their format. */
 
 import { ApiError } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fillElement, h } from "./dom.js";
 import { parseTrajectories } from "./endpoints.js";
-import { plural } from "./format.js";
-import { chip } from "./parts.js";
-import { FORMATS, preview } from "./trajectories.js";
-import { loading, report } from "./states.js";
+import { formatPlural } from "./format.js";
+import { renderChip } from "./parts.js";
+import { FORMATS, renderPreview, replaceDataset } from "./trajectories.js";
+import { renderLoading, reportError } from "./states.js";
+import { t } from "./texts.js";
 
 const MOST_BYTES = 15_000_000;
 const TYPING_MS = 350;
@@ -19,21 +20,21 @@ export class Sources {
       rows: 10,
       class: "mono",
       spellcheck: "false",
-      "aria-label": "Trajectories",
+      "aria-label": t("common.trajectories"),
       placeholder: '[{"role": "user", "content": …}, {"role": "assistant", "tool_calls": […]}]',
       oninput: () => this.onTyping(),
     });
     this.format = h(
       "select",
-      { "aria-label": "Format", onchange: () => this.readAll() },
-      h("option", { value: "" }, "Any format"),
+      { "aria-label": t("common.format"), onchange: () => this.readAll() },
+      h("option", { value: "" }, t("sources.any_format")),
       Object.entries(FORMATS).map(([value, name]) => h("option", { value }, name)),
     );
     this.picker = h("input", {
       type: "file",
       multiple: true,
       class: "hidden-label",
-      "aria-label": "Trajectory files",
+      "aria-label": t("sources.trajectory_files"),
       tabindex: "-1",
       onchange: () => (this.add(this.picker.files), (this.picker.value = "")),
     });
@@ -42,7 +43,7 @@ export class Sources {
   }
 
   /** Returns the trajectories of all sources when they are parsed; null if one has an error. */
-  async trajectories() {
+  async readTrajectories() {
     if (this.timer) this.readAll();
     let trajectories, reading;
     do {
@@ -90,17 +91,17 @@ export class Sources {
 
   async read(turn) {
     const inputs = this.files.length ? this.files : this.text.value.trim() ? [new Blob([this.text.value])] : [];
-    fill(this.found, inputs.length ? loading(2) : null);
+    fillElement(this.found, inputs.length ? renderLoading(2) : null);
     const read = [];
     for (const input of inputs) {
       read.push(await this.parseFile(input));
       if (turn !== this.turn || this.signal.aborted) return null;
     }
     const trajectories = read.every(({ error }) => !error) ? read.flatMap(({ trajectories }) => trajectories) : null;
-    fill(
+    fillElement(
       this.found,
       read.map((input) => this.describe(input)),
-      trajectories?.length ? preview(trajectories) : null,
+      trajectories?.length ? renderPreview(trajectories) : null,
     );
     this.onChange(trajectories ?? []);
     return trajectories;
@@ -108,43 +109,42 @@ export class Sources {
 
   /** Returns the trajectories of one file or text, or the error that parsing it gives. */
   async parseFile(file) {
-    if (file.size > MOST_BYTES) return { file, error: new ApiError(413, { detail: "A file may have at most 15 MB." }) };
+    if (file.size > MOST_BYTES) return { file, error: new ApiError(413, { detail: t("sources.a_file_may_have_at") }) };
     try {
       const query = { dataset: this.dataset, format: this.format.value };
       const { trajectories, format } = await parseTrajectories(query, file, this.signal);
-      if (!trajectories.length) return { file, error: new ApiError(400, { detail: "It contains no trajectory." }) };
-      return { file, trajectories: trajectories.map((trajectory) => this.withDatasetOfPage(trajectory)), format };
+      if (!trajectories.length)
+        return { file, error: new ApiError(400, { detail: t("sources.it_contains_no_trajectory") }) };
+      return { file, trajectories: trajectories.map((found) => replaceDataset(found, this.dataset)), format };
     } catch (error) {
-      if (!this.signal.aborted) report(error);
+      if (!this.signal.aborted) reportError(error);
       return { file, error };
     }
-  }
-
-  /** Returns the trajectory with the dataset of the page in place of its own. */
-  withDatasetOfPage(found) {
-    return { ...found, trajectory: { ...found.trajectory, dataset: this.dataset } };
   }
 
   describe({ file, trajectories, format, error }) {
     const name = file.name ? h("span", { class: "mono name" }, file.name) : null;
     const remove = file.name
-      ? h("button", { type: "button", class: "quiet end", onclick: () => this.drop(file) }, "Remove")
+      ? h("button", { type: "button", class: "quiet end", onclick: () => this.drop(file) }, t("common.remove"))
       : null;
     const what = error
-      ? [chip("not recognised", "state-bad"), h("span", { class: "bad text" }, error.message)]
-      : [chip(FORMATS[format], "state-good"), h("span", { class: "muted" }, plural(trajectories.length, "trajectory"))];
-    return h("div", { class: "source" }, name, what, remove, error ? attempts(error) : null);
+      ? [renderChip(t("sources.not_recognised"), "state-bad"), h("span", { class: "bad text" }, error.message)]
+      : [
+          renderChip(FORMATS[format], "state-good"),
+          h("span", { class: "muted" }, formatPlural(trajectories.length, "trajectory")),
+        ];
+    return h("div", { class: "source" }, name, what, remove, error ? renderAttempts(error) : null);
   }
 }
 
 /** Shows the reason against each format. */
-function attempts({ violations }) {
+function renderAttempts({ violations }) {
   if (!violations || violations.length < 2) return null;
   const reasons = violations.map(({ field, description }) => h("li", { class: "text" }, description || field));
   return h(
     "details",
     { class: "attempts" },
-    h("summary", null, "Why no format matched"),
+    h("summary", null, t("sources.why_no_format_matched")),
     h("ul", { class: "plain" }, reasons),
   );
 }

@@ -1,14 +1,15 @@
 /** The stages of learning one trajectory; each is filled in when it ends. */
 
-import { fill, h } from "./dom.js";
-import { plural, word } from "./format.js";
-import { chip, delta as deltaChip } from "./parts.js";
-import { link } from "./router.js";
+import { fillElement, h } from "./dom.js";
+import { formatPlural, formatEnum } from "./format.js";
+import { renderChip, renderDelta as deltaChip } from "./parts.js";
+import { formatLink } from "./router.js";
+import { t } from "./texts.js";
 
 const STAGES = [
-  ["LEARN_STAGE_LOADED", "Read the playbook"],
-  ["LEARN_STAGE_REFLECTED", "Reflect: find errors and their causes"],
-  ["LEARN_STAGE_CURATED", "Curate: small edits of the playbook"],
+  ["LEARN_STAGE_LOADED", t("stages.read_the_playbook")],
+  ["LEARN_STAGE_REFLECTED", t("stages.reflect_find_errors_and_their")],
+  ["LEARN_STAGE_CURATED", t("stages.curate_small_edits_of_the")],
 ];
 
 /** The stages of one `Learn` call; each is filled in when it ends. */
@@ -29,7 +30,7 @@ export class Stages {
     if (stage === "LEARN_STAGE_SKIPPED") return this.skip(message);
     const { item, text } = this.items.get(stage);
     item.className = "done";
-    fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
+    fillElement(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
     const next = STAGES.findIndex(([name]) => name === stage) + 1;
     if (next < STAGES.length) this.markRunning(STAGES[next][0]);
   }
@@ -37,53 +38,65 @@ export class Stages {
   skip(message) {
     const { item, text } = this.items.get("LEARN_STAGE_CURATED");
     item.className = "done";
-    fill(item, h("h2", null, text), h("p", { class: "muted" }, message));
+    fillElement(item, h("h2", null, text), h("p", { class: "muted" }, message));
   }
 
   describe(stage, response) {
-    if (stage === "LEARN_STAGE_REFLECTED") return reflection(response.reflection);
-    if (stage === "LEARN_STAGE_CURATED") return curation(this.dataset, response.curation);
+    if (stage === "LEARN_STAGE_REFLECTED") return renderReflection(response.reflection);
+    if (stage === "LEARN_STAGE_CURATED") return renderCuration(this.dataset, response.curation);
     return null;
   }
 }
 
-function reflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
+function renderReflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
   const blame = attribution
     ? h(
         "p",
         { class: "text" },
-        `Went wrong at step ${attribution.step}${attribution.agent ? ` (${attribution.agent})` : ""}: ${attribution.reason}`,
+        t("stages.went_wrong_at_step", {
+          step: attribution.step,
+          agent: attribution.agent ? ` (${attribution.agent})` : "",
+          reason: attribution.reason,
+        }),
       )
     : null;
   const cards = insights.map((content) =>
-    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), insight(content)),
+    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), renderInsight(content)),
   );
   const tags = evaluations.map(({ bullet_id: id, tag, reason }) =>
-    h("li", { class: "text" }, h("span", { class: "mono" }, id), " ", chip(word(tag, "VOTE_TAG_")), " ", reason),
+    h(
+      "li",
+      { class: "text" },
+      h("span", { class: "mono" }, id),
+      " ",
+      renderChip(formatEnum(tag, "VOTE_TAG_")),
+      " ",
+      reason,
+    ),
   );
   return [
     blame,
     cards,
     tags.length ? h("ul", { class: "plain" }, tags) : null,
-    h("p", { class: "muted" }, `Reflected by ${model || "rules"}.`),
+    h("p", { class: "muted" }, t("stages.reflected_by", { model: model || "rules" })),
   ];
 }
 
-function insight(content) {
+function renderInsight(content) {
   const rows = [
-    ["Error", content.error_identification],
-    ["Why", content.root_cause_analysis],
-    ["Correct approach", content.correct_approach],
+    [t("stages.error"), content.error_identification],
+    [t("common.why"), content.root_cause_analysis],
+    [t("stages.correct_approach"), content.correct_approach],
   ].filter(([, text]) => text);
   return h(
     "details",
     null,
-    h("summary", null, "Reasoning"),
+    h("summary", null, t("common.reasoning")),
     rows.map(([name, text]) => h("p", { class: "text" }, h("b", null, `${name}: `), text)),
   );
 }
 
-function curation(dataset, { revision, operations, pending, conflicts, saved, error }) {
+function renderCuration(dataset, { revision, operations, pending, conflicts, saved, error }) {
   const done = operations.map(({ delta, applied, bullet_id: id, skipped_reason: why }) =>
     h(
       "article",
@@ -92,7 +105,7 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
         "div",
         { class: "card-head" },
         deltaChip(delta.type),
-        id ? h("a", { class: "mono", href: link(["playbooks", dataset], { bullet: id }) }, id) : null,
+        id ? h("a", { class: "mono", href: formatLink(["playbooks", dataset], { bullet: id }) }, id) : null,
         applied ? null : h("span", { class: "muted" }, why),
       ),
       h("p", { class: "text" }, delta.content),
@@ -102,20 +115,24 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
     ? h(
         "p",
         null,
-        `${plural(pending.length, "change")} wait for review: `,
-        h("a", { href: link(["review", dataset]) }, "review"),
+        t("stages.wait_for_review", { length: formatPlural(pending.length, "change") }),
+        h("a", { href: formatLink(["review", dataset]) }, t("stages.review")),
         ".",
       )
     : null;
   const lost = conflicts.length
-    ? h("p", null, `${plural(conflicts.length, "edit")} not applied because of newer changes.`)
+    ? h("p", null, t("stages.not_applied_because_of_newer", { length: formatPlural(conflicts.length, "edit") }))
     : null;
   const outcome = saved
     ? h(
         "p",
         { class: "muted" },
-        "Held by ",
-        h("a", { href: link(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+        t("stages.held_by"),
+        h(
+          "a",
+          { href: formatLink(["playbooks", dataset, "history"], { revision }) },
+          t("common.revision_2", { revision }),
+        ),
         ".",
       )
     : h("p", { class: "bad" }, error);

@@ -1,14 +1,15 @@
 /** One step of a trajectory: who speaks, the text, the tool calls, and whether it is an error. */
 
 import { h } from "./dom.js";
-import { count } from "./format.js";
-import { chip, state } from "./parts.js";
+import { formatCount } from "./format.js";
+import { renderChip, renderState } from "./parts.js";
+import { t } from "./texts.js";
 
 const SPEAKERS = {
-  STEP_ROLE_SYSTEM: "System",
-  STEP_ROLE_USER: "User",
-  STEP_ROLE_ASSISTANT: "Agent",
-  STEP_ROLE_TOOL: "Tool result",
+  STEP_ROLE_SYSTEM: t("trace.system"),
+  STEP_ROLE_USER: t("trace.user"),
+  STEP_ROLE_ASSISTANT: t("common.agent"),
+  STEP_ROLE_TOOL: t("trace.tool_result"),
 };
 /** Longer texts are cut until the reader asks for the rest. */
 const LONG = 3000;
@@ -21,7 +22,11 @@ export function renderLongText(text, kind) {
     shown.textContent = text;
     button.remove();
   };
-  const button = h("button", { type: "button", class: "rest", onclick: showAll }, `Show all ${count(text.length)} characters`);
+  const button = h(
+    "button",
+    { type: "button", class: "rest", onclick: showAll },
+    t("trace.show_all_characters", { length: formatCount(text.length) }),
+  );
   return h("div", null, shown, button);
 }
 
@@ -35,18 +40,22 @@ export function drawStep({ role, name, content, tool_calls: toolCalls }, { index
       "div",
       { class: "card-head" },
       h("span", { class: "number" }, address),
-      h("span", { class: "strong" }, SPEAKERS[role] ?? "Unknown"),
-      name ? chip(name) : null,
-      calls ? h("span", { class: "muted" }, "for the call of ", calls) : null,
-      error ? state("error") : null,
+      h("span", { class: "strong" }, SPEAKERS[role] ?? t("common.unknown")),
+      name ? renderChip(name) : null,
+      calls ? h("span", { class: "muted" }, t("trace.for_the_call_of"), calls) : null,
+      error ? renderState("error") : null,
     ),
-    content ? renderLongText(content, isTool ? "text mono" : "text") : isTool ? h("p", { class: "muted" }, "No output.") : null,
+    content
+      ? renderLongText(content, isTool ? "text mono" : "text")
+      : isTool
+        ? h("p", { class: "muted" }, t("trace.no_output"))
+        : null,
     toolCalls.map(drawCall),
     learned.length
       ? h(
           "div",
           { class: "learned-here" },
-          h("span", { class: "muted" }, "Learned from this step"),
+          h("span", { class: "muted" }, t("trace.learned_from_this_step")),
           h(
             "ul",
             { class: "plain" },
@@ -61,13 +70,13 @@ function drawCall({ name, arguments: written }) {
   return h(
     "div",
     { class: "call" },
-    h("p", null, h("span", { class: "muted" }, "Calls "), h("span", { class: "mono strong" }, name)),
-    written ? renderLongText(indent(written), "text mono") : h("p", { class: "muted" }, "No arguments."),
+    h("p", null, h("span", { class: "muted" }, t("trace.calls")), h("span", { class: "mono strong" }, name)),
+    written ? renderLongText(indentJson(written), "text mono") : h("p", { class: "muted" }, t("trace.no_arguments")),
   );
 }
 
 /** Returns JSON with line breaks and other text as it is; numbers and repeated keys must not change, so it must be equal. */
-function indent(written) {
+function indentJson(written) {
   try {
     const value = JSON.parse(written);
     const isUnchanged = JSON.stringify(value) === written.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");

@@ -1,27 +1,28 @@
 /** Trajectories of users: the names of the formats, a preview, and an example. */
 
 import { h } from "./dom.js";
-import { count, plural, shortened, word } from "./format.js";
-import { state } from "./parts.js";
+import { formatCount, formatPlural, shortenText, readEnum } from "./format.js";
+import { renderState } from "./parts.js";
+import { t } from "./texts.js";
 
 /** The names of the formats for people. */
 export const FORMATS = {
   TRAJECTORY_FORMAT_HANSEI: "hansei",
-  TRAJECTORY_FORMAT_OPENAI: "OpenAI messages",
-  TRAJECTORY_FORMAT_OPENAI_RESPONSES: "OpenAI Responses items",
-  TRAJECTORY_FORMAT_PYDANTIC_AI: "Pydantic AI messages",
-  TRAJECTORY_FORMAT_ANTHROPIC: "Anthropic messages",
-  TRAJECTORY_FORMAT_LANGCHAIN: "LangChain messages",
-  TRAJECTORY_FORMAT_CLAUDE_CODE: "Claude Code transcript",
-  TRAJECTORY_FORMAT_CODEX: "Codex rollout",
-  TRAJECTORY_FORMAT_CURSOR: "Cursor transcript",
-  TRAJECTORY_FORMAT_AGENTS_SDK: "OpenAI Agents SDK trace",
-  TRAJECTORY_FORMAT_LANGSMITH: "LangSmith runs",
-  TRAJECTORY_FORMAT_LANGFUSE: "Langfuse observations",
-  TRAJECTORY_FORMAT_SMOLAGENTS: "smolagents steps",
+  TRAJECTORY_FORMAT_OPENAI: t("trajectories.openai_messages"),
+  TRAJECTORY_FORMAT_OPENAI_RESPONSES: t("trajectories.openai_responses_items"),
+  TRAJECTORY_FORMAT_PYDANTIC_AI: t("trajectories.pydantic_ai_messages"),
+  TRAJECTORY_FORMAT_ANTHROPIC: t("trajectories.anthropic_messages"),
+  TRAJECTORY_FORMAT_LANGCHAIN: t("trajectories.langchain_messages"),
+  TRAJECTORY_FORMAT_CLAUDE_CODE: t("trajectories.claude_code_transcript"),
+  TRAJECTORY_FORMAT_CODEX: t("trajectories.codex_rollout"),
+  TRAJECTORY_FORMAT_CURSOR: t("trajectories.cursor_transcript"),
+  TRAJECTORY_FORMAT_AGENTS_SDK: t("trajectories.openai_agents_sdk_trace"),
+  TRAJECTORY_FORMAT_LANGSMITH: t("trajectories.langsmith_runs"),
+  TRAJECTORY_FORMAT_LANGFUSE: t("trajectories.langfuse_observations"),
+  TRAJECTORY_FORMAT_SMOLAGENTS: t("trajectories.smolagents_steps"),
   TRAJECTORY_FORMAT_SWE_AGENT: "SWE-agent",
   TRAJECTORY_FORMAT_ATIF: "ATIF",
-  TRAJECTORY_FORMAT_OTEL: "OpenTelemetry GenAI spans",
+  TRAJECTORY_FORMAT_OTEL: t("trajectories.opentelemetry_genai_spans"),
   TRAJECTORY_FORMAT_TAU_BENCH: "tau-bench",
   TRAJECTORY_FORMAT_TAU2_BENCH: "tau2-bench",
   TRAJECTORY_FORMAT_STATE_BENCH: "STATE-Bench",
@@ -32,16 +33,20 @@ const SHOWN = 5;
 const LINE = 240;
 
 /** Returns the first trajectories, one a line. */
-export function preview(trajectories) {
+export function renderPreview(trajectories) {
   const lines = trajectories
     .slice(0, SHOWN)
     .map(({ trajectory: { query, status, steps } }) =>
       h(
         "li",
         null,
-        h("span", { class: "line" }, shortened(query, LINE) || h("span", { class: "muted" }, "no question")),
-        state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
-        h("span", { class: "muted" }, plural(steps.length, "step")),
+        h(
+          "span",
+          { class: "line" },
+          shortenText(query, LINE) || h("span", { class: "muted" }, t("trajectories.no_question")),
+        ),
+        renderState(readEnum(status, "TRAJECTORY_STATUS_") || "unknown"),
+        h("span", { class: "muted" }, formatPlural(steps.length, "step")),
       ),
     );
   const rest = trajectories.length - lines.length;
@@ -49,9 +54,12 @@ export function preview(trajectories) {
     "ul",
     { class: "runs plain" },
     lines,
-    rest > 0 ? h("li", { class: "muted" }, `and ${count(rest)} more`) : null,
+    rest > 0 ? h("li", { class: "muted" }, t("trajectories.and_more", { rest: formatCount(rest) })) : null,
   );
 }
+
+/** Returns a parsed trajectory with this dataset in place of its own. */
+export const replaceDataset = (found, dataset) => ({ ...found, trajectory: { ...found.trajectory, dataset } });
 
 export const EXAMPLE = {
   query: "Commit the fix",

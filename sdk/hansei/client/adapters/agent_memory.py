@@ -88,6 +88,7 @@ class AgentMemory:
     def report(self, document: object, *, succeeded: bool, reward: float | None = None) -> LearnResponse | None:
         """Report how the task ended, and learn from its trajectory: a document in any format that the reflector reads.
 
+        If the document has several trajectories, because agents called others, the first one is learned.
         Returns None while hansei is unavailable. Raises InvalidArgument for a document without a trajectory.
         """
         with skip_outage(self._on_error, self.dataset):
@@ -112,5 +113,5 @@ class AgentMemory:
     def _read(self, document: object) -> TrajectoryRecord:
         content = json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
         response = self.client.reflector.parse_trajectories(content=content, dataset=self.dataset)
-        (parsed,) = response.trajectories
+        parsed = response.trajectories[0]
         return TrajectoryRecord("report", parsed.trajectory, parsed.ground_truth, parsed.test_report)

@@ -45,7 +45,7 @@ def guard_tools(memory: AgentMemory, tools: Sequence[FunctionTool]) -> list[Any]
         verdict = await asyncio.to_thread(memory.check, data.context.tool_name, arguments)
         if verdict.is_allowed:
             return ToolGuardrailFunctionOutput.allow()
-        return ToolGuardrailFunctionOutput.reject_content(verdict.text)
+        return ToolGuardrailFunctionOutput.reject_content(f"Error: {verdict.text}")
 
     guardrail: ToolInputGuardrail[Any] = ToolInputGuardrail(guardrail_function=check, name="hansei")
     return [replace(tool, tool_input_guardrails=[*(tool.tool_input_guardrails or []), guardrail]) for tool in tools]

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.command import print_result
-from hansei.client.cli.options import AsJson, Exit, fail
+from hansei.client.cli.groups import CommandGroup
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
 from hansei.client.cli.output import say
 
-app = typer.Typer(help="Measure quality on recorded data.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Measure quality on recorded data.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to measure on.", exists=True, dir_okay=False)]
 
@@ -80,8 +81,9 @@ def lift(
 @app.command()
 def guards(
     train: Annotated[
-        Path, typer.Argument(metavar="TRAIN", help="The trajectories to mine guards from.", exists=True, dir_okay=False)
-    ],
+        Path | None,
+        typer.Argument(metavar="[TRAIN]", help="The trajectories to mine guards from.", exists=True, dir_okay=False),
+    ] = None,
     test: Annotated[
         Path | None,
         typer.Option(
@@ -91,6 +93,15 @@ def guards(
             dir_okay=False,
         ),
     ] = None,
+    archive: Annotated[
+        str,
+        typer.Option(
+            metavar="DATASET", help="Mine from and test on the archived trajectories of this dataset instead of TRAIN."
+        ),
+    ] = "",
+    addr: Address = None,
+    local: Local = False,
+    data_dir: DataDirectory = None,
     targets: Annotated[
         Path | None,
         typer.Option(
@@ -105,16 +116,24 @@ def guards(
     """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
 
     TRAIN and FILE have runs with outcomes, in any format of trajectories. No model is used. Without --test, the runs
-    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks.
+    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks. Only --archive
+    needs a server.
     """
     from hansei.client.server import load_server
 
+    if (train is None) == (not archive) or (archive and (test is not None or targets is not None)):
+        fail("name a file TRAIN, or --archive DATASET without --test and --targets", Exit.USAGE)
     commands = load_server()
-    if targets is not None:
+    if train is None:
+        from hansei.client.archive import read_archive
+
+        with connect(addr, local, reads=True) as client:
+            report = commands.evaluate_archived_guards(read_archive(client, archive))
+    elif targets is not None:
         report = commands.evaluate_written_targets(train, test, targets)
-        print_result(report, as_json, "scores.render_guard_sources")
     else:
-        print_result(commands.evaluate_guards(train, test), as_json, "scores.render_guards")
+        report = commands.evaluate_guards(train, test)
+    print_result(report, as_json, "scores.render_guards" if targets is None else "scores.render_guard_sources")
 
 
 @app.command()

@@ -57,6 +57,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
     ),
     "guards from-policy": ("hansei guards from-policy runs.jsonl --add devtools",),
+    "guards mine": ("hansei guards mine devtools", "hansei guards mine devtools --add"),
+    "guards decisions": ("hansei guards decisions devtools",),
+    "guards undo": ("hansei guards undo devtools 4",),
     "guards set": (
         "hansei guards set devtools git-00001 --mode ask",
         'hansei guards set devtools git-00001 --mode deny --pin --reason "never rewrite main"',

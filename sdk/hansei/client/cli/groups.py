@@ -31,7 +31,8 @@ class HelpCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the tables of arguments and of options."""
-        arguments, options = [], []
+        arguments: list[tuple[str, str]] = []
+        options: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is None:
                 continue

@@ -1,4 +1,7 @@
-"""`hansei guards add` and `hansei guards from-policy`: lessons with targets, from a person and from a model."""
+"""`hansei guards add` and `hansei guards from-policy`: lessons with targets, from a person and from a model.
+
+They are added to the commands of `guards`, so the whole group is `app` of this module.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansei.client.cli.command import command, print_result
-from hansei.client.cli.guards import Dataset
-from hansei.client.cli.guards import app as app  # the group, which the command line reads here
+from hansei.client.cli.guards import Dataset, app
 from hansei.client.cli.options import Address, AsJson, connect
 from hansei.client.cli.output import say
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
+__all__ = ["app"]
+
 SECTION = "guards"
 
 
-@command(app, "playbooks.render_edit_result")
+@command(app, "playbooks.render_edit_result", name="add")
 def add(
     client: Client,
     dataset: Dataset,

@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansei.client.cli.command import command, print_result
-from hansei.client.cli.options import AsJson, Exit, fail
+from hansei.client.cli.groups import CommandGroup
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-app = typer.Typer(
-    help="Check the tool calls of agents by the targets of bullets.", no_args_is_help=True, rich_markup_mode=None
-)
+app = CommandGroup("Check the tool calls of agents by the targets of bullets.")
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
+
+Archive = Annotated[
+    str,
+    typer.Option(
+        metavar="DATASET", help="Test on the archived trajectories of this dataset instead.", show_default=False
+    ),
+]
 
 
 class Mode(StrEnum):
@@ -41,17 +47,57 @@ def list_guards(client: Client, dataset: Dataset) -> object:
 def backtest(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The condition, in CEL.")],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file of trajectories with outcomes.", exists=True, dir_okay=False)
-    ],
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
+    ] = None,
+    archive: Archive = "",
+    addr: Address = None,
+    local: Local = False,
+    data_dir: DataDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Test a target on recorded runs: show the failing runs in which it fires, and its false alarms.
 
-    FILE has runs in any format of trajectories. No server is needed.
+    FILE has runs in any format of trajectories; no server is needed for it. With --archive, the runs are the archived
+    trajectories of a dataset whose outcome does not rest on the agent's own word alone.
     """
-    from hansei.client.server import load_server
+    if (file is None) == (not archive):
+        fail("name a FILE or --archive DATASET", Exit.USAGE)
+    if file is not None:
+        from hansei.client.server import load_server
 
-    print_result(load_server().backtest_target(target, file), as_json, "guards.render_backtest")
+        print_result(load_server().backtest_target(target, file), as_json, "guards.render_backtest")
+        return
+    from hansei.client.cli.mined_guards import backtest_archive
+
+    with connect(addr, local, reads=True) as client:
+        result = backtest_archive(client, target, archive)
+    print_result((result, archive), as_json, "guards.render_backtest")
+
+
+@app.command(name="mine")
+def mine_guards_of_dataset(
+    dataset: Dataset,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add the guards to the playbook in SHADOW, and store their backtests.")
+    ] = False,
+    addr: Address = None,
+    local: Local = False,
+    data_dir: DataDirectory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mine guards from the archived trajectories of DATASET, without a model, each with its backtest.
+
+    Predicates over tool calls are kept if they separate failed from passed trajectories, with control of the false
+    discovery rate over all that were tried. Trajectories whose outcome rests on the agent's own word are left out.
+    """
+    from hansei.client.cli.mined_guards import add_guards, mine_archive
+
+    with connect(addr, local, reads=not add) as client:
+        report = mine_archive(client, dataset)
+        if add:
+            add_guards(client, dataset, report)
+    print_result((report, dataset), as_json, "guards.render_mined")
 
 
 @command(app, "guards.render_stored_backtest", name="allow")
@@ -59,14 +105,24 @@ def allow(
     client: Client,
     dataset: Dataset,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The condition, in CEL.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Runs with outcomes.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Runs with outcomes. [default: the archive of DATASET]",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
 ) -> object:
     """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
     from hansei.client.server import load_server
 
-    return client.guards.store_backtest(
-        dataset=dataset, expression=target, trajectories=load_server().load_guard_runs(file)
-    )
+    runs = [] if file is None else load_server().load_guard_runs(file)
+    if file is not None and not runs:
+        fail(f"{file} has no trajectories", Exit.USAGE)
+    return client.guards.store_backtest(dataset=dataset, expression=target, trajectories=runs)
 
 
 @command(app, "playbooks.render_edit_result", name="set")
@@ -107,3 +163,22 @@ def set_target(
     )
     delta = Delta(type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, target=changed)
     return accept(client.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason=reason), dataset), dataset
+
+
+@command(app, "guards.render_decisions", reads=True, list_name="decisions", empty="Evidence has changed no mode yet.")
+def decisions(client: Client, dataset: Dataset) -> object:
+    """List the modes that evidence has changed, and why, the newest first."""
+    return list(iterate_items(client.guards.list_decisions, "decisions", dataset=dataset, page_size=1000))
+
+
+@command(app, "guards.render_undone")
+def undo(
+    client: Client,
+    dataset: Dataset,
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=1, help="The decision; `hansei guards decisions` lists them.")
+    ],
+    author: Annotated[str, typer.Option(help="The author of the change.")] = "",
+) -> object:
+    """Take back the newest decision about a guard. Evidence does not repeat a promotion that was taken back."""
+    return client.guards.undo_decision(dataset=dataset, number=number, author=author)

@@ -33,6 +33,23 @@ def mcp(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A host name under which clients reach it; repeatable."),
     ] = None,
+    issuer: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The issuer of tokens for OAuth clients; callers over HTTP then need its token, or an API key of the "
+            "gateway.",
+            show_default=False,
+        ),
+    ] = "",
+    url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The URL under which clients reach the server, with its path; default: that of --http.",
+            show_default=False,
+        ),
+    ] = "",
     addr: Address = None,
     local: Local = False,
     data_dir: DataDirectory = None,
@@ -45,20 +62,41 @@ def mcp(
     import asyncio
 
     with suppress(KeyboardInterrupt):  # ctrl-c is the normal end of a server
-        asyncio.run(_serve(dataset, http, allow_host or [], addr, local))
+        if http is None:
+            asyncio.run(_serve_stdio(dataset, addr, local))
+        else:
+            asyncio.run(_serve_http(dataset, http, allow_host or [], issuer, url, addr, local))
 
 
-async def _serve(dataset: str, http: str | None, allowed_hosts: list[str], addr: str | None, local: bool) -> None:
+async def _serve_stdio(dataset: str, addr: str | None, local: bool) -> None:
+    from hansei.client.cli.embedded_stack import embedded_async_client
+    from hansei.client.client import AsyncClient
+    from hansei.mcp_server.server import create_server
+
+    # Logs go to stderr: stdout belongs to MCP.
+    async with embedded_async_client() if local else AsyncClient(addr) as client:
+        await create_server(client, dataset).run_stdio_async()
+
+
+async def _serve_http(
+    dataset: str, address: str, allowed_hosts: list[str], issuer: str, url: str, addr: str | None, local: bool
+) -> None:
     from hansei.client.cli.embedded_stack import embedded_async_client
     from hansei.client.cli.output import say
     from hansei.client.client import AsyncClient
     from hansei.mcp_server.server import create_server
+    from hansei.mcp_server.tokens import GatewayTokens, build_auth_settings
     from hansei.mcp_server.transports import serve_http
 
-    # Logs go to stderr: stdout belongs to MCP.
     async with embedded_async_client() if local else AsyncClient(addr) as client:
-        server = create_server(client, dataset)
-        if http is None:
-            await server.run_stdio_async()
-        else:
-            await serve_http(server, http, allowed_hosts, lambda url: say(f"hansei's MCP server is up at {url}"))
+        tokens = GatewayTokens(lambda token: AsyncClient(client.address, token=token)) if issuer else None
+        if tokens is not None:
+            await tokens.require_credentials()
+        await serve_http(
+            lambda url: create_server(client, dataset, tokens, build_auth_settings(issuer, url) if issuer else None),
+            address,
+            allowed_hosts,
+            lambda url: say(f"hansei's MCP server is up at {url}"),
+            public_url=url,
+            authenticates=tokens is not None,
+        )

@@ -124,6 +124,7 @@ class SqlDatasetTransaction(LockedDataset):
         tombstone = self.append(draft, origin, f"{self.bullets} deleted")
         self.deleted_revision, self._policy = tombstone.number, None
         values = {"deleted_revision": tombstone.number, "deleted_at": tombstone.stamp.at, "is_erased": 0}
+        values["first_revision"] = 1
         table = schema.dataset
         self._connection.execute(update(table).where(table.c.name == self.dataset).values(policy=None, **values))
         return tombstone
@@ -271,7 +272,6 @@ class SqlDatasetTransaction(LockedDataset):
                 "slot": change.slot,
                 "bullet_id": change.bullet_id,
                 "position": change.position,
-                "before": change.before,
                 "after": change.after,
             }
             for change in revision.changes

@@ -51,6 +51,7 @@ class LockedDataset:
         self._retired: int = row.retired
         self.next_slot: int = row.next_slot
         self.deleted_revision: int = row.deleted_revision
+        self.first_revision: int = row.first_revision
         self._committed: datetime = row.committed
         self._created_at: str = row.created_at if row.revision > row.deleted_revision else ""
         self._policy: Policy | None = row.policy

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from libs.embedding.model import hash_content
 from services.curator.adapters.sql import schema
-from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionErased
+from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionDropped, RevisionErased
 from services.curator.domain.evidence import Evidence
 from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet
 from services.curator.domain.policy import Policy
@@ -57,15 +57,25 @@ _PENDING_CHANGES = (
     .scalar_subquery()
 )
 _DATASETS = select(schema.dataset, _PENDING_CHANGES.label("pending_changes"))
-_CHANGES_BETWEEN = (
-    select(schema.change)
+_earlier = schema.change.alias("earlier")
+_BEFORE = (
+    select(_earlier.c.after)
     .where(
-        schema.change.c.dataset == bindparam("of_dataset", type_=Text),
-        schema.change.c.revision > bindparam("low", type_=BigInteger),
-        schema.change.c.revision <= bindparam("high", type_=BigInteger),
+        _earlier.c.dataset == schema.change.c.dataset,
+        _earlier.c.slot == schema.change.c.slot,
+        _earlier.c.revision < schema.change.c.revision,
     )
-    .order_by(schema.change.c.revision, schema.change.c.slot)
+    .order_by(_earlier.c.revision.desc())
+    .limit(1)
+    .correlate(schema.change)
+    .scalar_subquery()
 )
+_CHANGES = select(schema.change, _BEFORE.label("before"))
+_CHANGES_BETWEEN = _CHANGES.where(
+    schema.change.c.dataset == bindparam("of_dataset", type_=Text),
+    schema.change.c.revision > bindparam("low", type_=BigInteger),
+    schema.change.c.revision <= bindparam("high", type_=BigInteger),
+).order_by(schema.change.c.revision, schema.change.c.slot)
 
 
 def select_head(connection: Connection, dataset: str) -> AnyRow | None:
@@ -89,7 +99,7 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
         raise RevisionAhead(dataset, wanted, newest)
     if head is None or wanted == 0:
         return Snapshot(dataset)
-    require_revision(dataset, wanted, head.deleted_revision)
+    require_revision(dataset, wanted, head)
     if cached is not None and (
         cached.revision < head.deleted_revision or wanted - cached.revision > head.bullets + _REVISIONS_READ_AT_LEAST
     ):
@@ -105,14 +115,58 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
             _read_committed_at(connection, dataset, wanted),
             _select_past(connection, dataset, wanted),
         )
-    times = {"created_at": created_at, "updated_at": updated_at}
-    return Snapshot(dataset, wanted, stored, **times, deleted_revision=head.deleted_revision)
+    return Snapshot(
+        dataset,
+        wanted,
+        stored,
+        created_at=created_at,
+        updated_at=updated_at,
+        deleted_revision=head.deleted_revision,
+        first_revision=head.first_revision,
+    )
 
 
-def require_revision(dataset: str, revision: int, deleted_revision: int) -> None:
-    """Raise RevisionErased for a revision of a dataset that was deleted."""
-    if 0 < revision < deleted_revision:
-        raise RevisionErased(dataset, revision, deleted_revision)
+def require_revision(dataset: str, revision: int, head: AnyRow) -> None:
+    """Raise RevisionErased for a revision of a dataset that was deleted, RevisionDropped for one that is not kept."""
+    if 0 < revision < head.deleted_revision:
+        raise RevisionErased(dataset, revision, head.deleted_revision)
+    if revision < head.first_revision and head.first_revision > 1:
+        raise RevisionDropped(dataset, revision, head.first_revision)
+
+
+def find_first_revisions(connection: Connection, committed_before: datetime) -> list[tuple[str, int]]:
+    """Return the datasets whose log has revisions of before this time, and the first revision to keep of each.
+
+    The newest revision is always kept.
+    """
+    table, heads = schema.revision, schema.dataset
+    newest_old = (
+        select(table.c.dataset, func.max(table.c.number).label("number"))
+        .where(table.c.committed < committed_before)
+        .group_by(table.c.dataset)
+        .subquery()
+    )
+    query = select(heads.c.name, newest_old.c.number).join(newest_old, newest_old.c.dataset == heads.c.name)
+    rows = connection.execute(query.where(newest_old.c.number > heads.c.first_revision)).all()
+    return [(name, number) for name, number in rows]
+
+
+def drop_revisions(connection: Connection, dataset: str, first_revision: int) -> int:
+    """Drop the revisions before this one, but the changes that later snapshots need; return the number of revisions."""
+    table, revision, heads = schema.change, schema.revision, schema.dataset
+    later = table.alias("later")
+    is_superseded = exists().where(
+        later.c.dataset == dataset,
+        later.c.slot == table.c.slot,
+        later.c.revision > table.c.revision,
+        later.c.revision < first_revision,
+    )
+    old = (table.c.dataset == dataset, table.c.revision < first_revision)
+    values = {"first_revision": first_revision}
+    connection.execute(heads.update().where(heads.c.name == dataset).values(**values))  # locks the dataset
+    connection.execute(delete(table).where(*old, or_(table.c.after.is_(None), is_superseded)))
+    query = delete(revision).where(revision.c.dataset == dataset, revision.c.number < first_revision)
+    return connection.execute(query).rowcount
 
 
 def _advance_cached(connection: Connection, cached: Snapshot, revision: int) -> Iterable[StoredBullet]:
@@ -222,7 +276,7 @@ def select_changes_between(connection: Connection, dataset: str, low: int, high:
 def select_changes(connection: Connection, *conditions: ColumnElement[bool]) -> list[SlotChange]:
     """Return the changes under these conditions, in log order."""
     table = schema.change
-    query = select(table).where(*conditions).order_by(table.c.revision, table.c.slot)
+    query = _CHANGES.where(*conditions).order_by(table.c.revision, table.c.slot)
     return [change_from(row) for row in connection.execute(query)]
 
 
@@ -274,7 +328,7 @@ def _read_revisions(
     numbers = [row.number for row in rows]
     mine = (table.c.dataset == dataset, table.c.revision.between(min(numbers), max(numbers)))
     changes: dict[int, list[SlotChange]] = {number: [] for number in numbers}
-    for row in connection.execute(select(table).where(*mine, *only).order_by(table.c.revision, table.c.slot)):
+    for row in connection.execute(_CHANGES.where(*mine, *only).order_by(table.c.revision, table.c.slot)):
         if row.revision in changes:
             changes[row.revision].append(change_from(row))
     return [_read_revision(row, changes[row.number]) for row in rows]

@@ -37,6 +37,9 @@ CACHED_SNAPSHOTS = 16
 DELETED_AT_ONCE = 500
 """Vectors deleted in one transaction, so that no commit waits for all of them."""
 
+DROPPED_AT_ONCE = 1_000
+"""Revisions dropped in one transaction."""
+
 
 class SqlPlaybookStore:
     """Playbooks in the database at `database_url` (`sqlite:///FILE` or `postgresql://…`). Implements `PlaybookStore`.
@@ -100,6 +103,22 @@ class SqlPlaybookStore:
         """Delete responses stored longer ago than `older_than`, and return their number."""
         limit = self._clock() - older_than
         return await self.database.write(lambda connection: schema.requests.delete_older(connection, limit))
+
+    async def drop_old_revisions(self, older_than: timedelta) -> int:
+        """Drop revisions that were committed longer ago than `older_than` from the log, and return their number.
+
+        The newest revision stays, and every snapshot from the first retained revision on stays exact.
+        """
+        dropped = 0
+        for dataset, last in await self._read(queries.find_first_revisions, self._clock() - older_than):
+            head = await self._read(queries.select_head, dataset)
+            first: int = head.first_revision if head else last
+            while first < last:
+                first = min(last, first + DROPPED_AT_ONCE)
+                work = partial(queries.drop_revisions, dataset=dataset, first_revision=first)
+                dropped += await self.database.write(work, dataset)
+            self._snapshots.pop(dataset, None)
+        return dropped
 
     async def delete_unused_embeddings(self) -> int:
         """Delete the vectors of texts that are in no playbook and in no waiting change, and return their number."""
@@ -182,10 +201,11 @@ class SqlPlaybookStore:
 
         def read(connection: Connection) -> list[SlotChange]:
             head = queries.select_head(connection, dataset)
-            newest, deleted_revision = (head.revision, head.deleted_revision) if head else (0, 0)
+            newest = head.revision if head else 0
             if max(low, high) > newest:
                 raise RevisionAhead(dataset, max(low, high), newest)
-            queries.require_revision(dataset, min(low, high), deleted_revision)
+            if head:
+                queries.require_revision(dataset, min(low, high), head)
             return queries.select_changes_between(connection, dataset, low, high)
 
         return await self.database.read(read)

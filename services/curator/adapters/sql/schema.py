@@ -1,6 +1,8 @@
 """The tables of the playbook store, the same for SQLite and PostgreSQL.
 
-`revision`, `change` and `vote` are the log: rows are only added, and a vote is only marked as withdrawn. `bullet` is
+`revision`, `change` and `vote` are the log: rows are only added, and a vote is only marked as withdrawn, until the
+retention drops revisions before `first_revision` of the dataset. Of a dropped revision only the changes stay that later
+snapshots need. A change stores the bullet after it; the bullet before it is that of the slot's last change. `bullet` is
 the fold of the log, written in the same transaction, and can be rebuilt from it. `embeddings` holds the vectors of
 texts, which can be computed again. A deleted dataset keeps its row, with the revision and the time of the deletion;
 `is_erased` is 0 until the files of the database no longer hold its contents. `created_at` and `updated_at` of `dataset`
@@ -18,7 +20,7 @@ from libs.embedding.store import define_embedding_table
 from libs.storage.idempotency import IdempotencyTable
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
-from services.curator.adapters.sql.json_column import JsonColumn
+from services.curator.adapters.sql.json_column import CompressedColumn, JsonColumn
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.policy import Policy
@@ -37,6 +39,17 @@ class BatchReport:
 
 
 metadata = MetaData()
+# The preset dictionary of the compression. A change of it makes stored rows unreadable.
+_COMMON_TEXT = (
+    b'{"operations":[{"proposal":{"delta":{"type":"UPDATE","section":"others","bullet_id":"","content":"","reasoning":"'
+    b"the same lesson (cosine of words 0.), says all that  says and more; no bullet says this; the nearest is , "
+    b'"},"sources":[{"trajectory":"","steps":[]}],"decline_reason":"","wait_reason":"","confirmed_id":""},"applied":true,'
+    b'"bullet_id":"","skipped_reason":"the same lesson is already there: "}],"votes":[{"vote":{"bullet_id":"","tag":'
+    b'"harmful","tag":"neutral","tag":"helpful","trajectory":"","reason":""},"applied":true}],"signal":"self_report"}'
+    b'"signal":"reward"}{"slot":,"bullet":{"id":"","section":"others","content":"Before ``: , or `` fails with \\"\\"."'
+    b',"searchable_text":"","helpful":1,"harmful":1,"sources":[{"trajectory":"","steps":[]}],"source_trajectory":""},'
+    b'"created":{"revision":,"at":"2026-01-01T00:00:00Z"},"updated":{"revision":,"at":"2026-"},"touched_revision":}'
+)
 BULLET_BODY = JsonColumn(StoredBullet, cached_characters=2_000_000)
 
 dataset = Table(
@@ -54,6 +67,7 @@ dataset = Table(
     Column("deleted_revision", BigInteger, nullable=False, server_default="0"),
     Column("deleted_at", Timestamp),
     Column("is_erased", Integer, nullable=False, server_default="1"),
+    Column("first_revision", BigInteger, nullable=False, server_default="1"),
 )
 
 revision = Table(
@@ -71,7 +85,7 @@ revision = Table(
     Column("summary", Text, nullable=False),
     Column("bullets_before", Integer, nullable=False),
     Column("bullets_after", Integer, nullable=False),
-    Column("report", JsonColumn(BatchReport), nullable=False),
+    Column("report", CompressedColumn(JsonColumn(BatchReport), _COMMON_TEXT), nullable=False),
     Index("revision_committed", "dataset", "committed"),
     Index("revision_trajectory", "dataset", "source_trajectory"),
 )
@@ -84,8 +98,7 @@ change = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("bullet_id", Text, nullable=False),
     Column("position", Integer, nullable=False),
-    Column("before", BULLET_BODY),
-    Column("after", BULLET_BODY),
+    Column("after", CompressedColumn(BULLET_BODY, _COMMON_TEXT)),
     Index("change_bullet", "dataset", "bullet_id", "revision"),
     Index("change_slot", "dataset", "slot", "revision"),
 )

@@ -20,6 +20,7 @@ from services.curator.domain.curation import (
     VoteOutcome,
     VoteTag,
 )
+from services.curator.domain.errors import PinReasonMissing
 from services.curator.domain.log import Revision, SlotChange, StoredBullet
 from services.curator.domain.playbook import Bullet, BulletTarget, Source, TargetMode, validate_target
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
@@ -93,6 +94,14 @@ def decode_target(message: pb.Target, field: str) -> BulletTarget:
     return BulletTarget(
         expression=message.expression, mode=_TARGET_MODES.get(message.mode, "shadow"), pinned=message.pinned
     )
+
+
+def require_pin_reasons(request: service_pb.ApplyDeltasRequest) -> None:
+    """Raise PinReasonMissing if a delta pins a mode above SHADOW, and neither it nor the request has a reason."""
+    for index, delta in enumerate(request.deltas):
+        is_pinned = delta.target.pinned and delta.target.mode > pb.TARGET_MODE_SHADOW
+        if is_pinned and not delta.reasoning.strip() and not request.reason.strip():
+            raise PinReasonMissing(f"deltas[{index}].target.pinned")
 
 
 def encode_stored_bullet(stored: StoredBullet) -> pb.Bullet:

@@ -39,6 +39,7 @@ class PlaybookEdits:
 
     async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> bytes:
         """Apply deltas and votes as one revision."""
+        convert.require_pin_reasons(request)
         batch = EditBatch(
             origin=build_origin(RevisionKind.APPLY, request, request.source_trajectory),
             proposals=[

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from chassis.errors import InvalidArgument, Violation
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain import formats
+from services.curator.domain.errors import DatasetDeleted
 from services.curator.domain.formats import PlaybookFormat
 from services.curator.domain.log import RevisionKind
 from services.curator.domain.playbook import Playbook
 from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.rpc.servicer.mutation import build_origin, mutate
-from services.curator.usecases.embed_new_texts import EmbedTexts
+from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
-from services.curator.usecases.transfer import MAX_FILE_BYTES, import_playbook, split_chunks
+from services.curator.usecases.transfer import MAX_FILE_BYTES, import_playbook, split_chunks, split_import
 
 _FORMATS: dict[service_pb.PlaybookFormat.ValueType, PlaybookFormat] = {
     service_pb.PLAYBOOK_FORMAT_JSON: PlaybookFormat.JSON,
@@ -39,28 +42,42 @@ class PlaybookFiles:
     async def ImportPlaybook(
         self, request_iterator: AsyncIterator[service_pb.ImportPlaybookRequest], context: Any
     ) -> bytes:
-        """Import a file as one revision; a file with an error changes nothing."""
+        """Import a file in commits of limited size; a file with an error changes nothing."""
         head, content = await _receive_file(request_iterator)
         digest = hashlib.sha256(IdempotencyKey.for_message(head).digest)
         digest.update(content)
         format_, playbook = await asyncio.to_thread(_parse_file, content, head.format)
         origin = build_origin(RevisionKind.IMPORT, head)
 
-        def commit_import(transaction: DatasetTransaction) -> service_pb.ImportPlaybookResponse:
-            transaction.store_embeddings(embeddings)
-            done = import_playbook(transaction, playbook, origin, replace=head.replace)
-            return service_pb.ImportPlaybookResponse(
-                revision=done.revision,
-                added=done.added,
-                updated=done.updated,
-                removed=done.removed,
-                format=_FORMAT_NUMBERS[format_],
-            )
-
-        texts = (bullet.searchable_text for bullet in playbook.bullets if not bullet.retired)
-        embeddings = await self._embed_new_texts(texts)
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
-        return await mutate(self._store, head.dataset, key, self._size, commit_import)
+        stored = await self._store.stored_response(key)
+        if stored is not None:
+            return stored
+        head_before = await self._store.head(head.dataset)
+        parts = split_import(playbook, is_whole=head.replace and head_before.dataset.bullets > 0)
+        done = service_pb.ImportPlaybookResponse(format=_FORMAT_NUMBERS[format_])
+
+        def commit_part(
+            part: Playbook, embeddings: NewEmbeddings, is_first: bool, transaction: DatasetTransaction
+        ) -> service_pb.ImportPlaybookResponse:
+            if transaction.deleted_revision != head_before.dataset.deleted_revision:
+                raise DatasetDeleted(f'dataset "{head.dataset}" was deleted during the import; import it again')
+            transaction.store_embeddings(embeddings)
+            result = import_playbook(transaction, part, origin, replace=head.replace and is_first)
+            response = service_pb.ImportPlaybookResponse(revision=result.revision, format=done.format)
+            for count in ("added", "updated", "removed"):
+                setattr(response, count, getattr(done, count) + getattr(result, count))
+            return response
+
+        for number, part in enumerate(parts):
+            texts = (bullet.searchable_text for bullet in part.bullets if not bullet.retired)
+            work = partial(commit_part, part, await self._embed_new_texts(texts), number == 0)
+            if number == len(parts) - 1:
+                return await mutate(self._store, head.dataset, key, self._size, work)
+            part_key = replace(key, method=f"ImportPlaybook/{number}", scope=f"part-{number}/")
+            encoded = await mutate(self._store, head.dataset, part_key, self._size, work)
+            done = service_pb.ImportPlaybookResponse.FromString(encoded)
+        raise AssertionError("an import has at least one part")
 
     async def ExportPlaybook(
         self, request: service_pb.ExportPlaybookRequest, context: Any

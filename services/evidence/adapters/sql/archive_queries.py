@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.sql import ColumnElement
 
 from libs.storage.engines import insert_for
+from services.evidence.adapters.sql import archive_days as days
 from services.evidence.adapters.sql.archive_schema import (
     archive_dataset,
     archive_mark,
@@ -90,7 +91,9 @@ def select_by_id(
 
 
 def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajectory, now: datetime) -> None:
-    """Insert a trajectory with its marks."""
+    """Insert a trajectory with its marks, and add it to the sums of its day."""
+    repeats_error = days.has_known_error(connection, dataset_id, new.summary)
+    days.add_trajectory(connection, dataset_id, new.created_at, new.summary, repeats_error=repeats_error)
     row = (
         insert(archive_trajectory)
         .values(
@@ -103,6 +106,7 @@ def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajector
             stored_at=now,
             bytes=new.size,
             summary=dump_summary(new.summary),
+            repeats_error=repeats_error,
             object_key=new.object_key,
             body=new.body,
         )
@@ -187,14 +191,16 @@ def replace_by_tombstones(connection: Connection, dataset_id: int, rows: Sequenc
 
 
 def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
-    """Delete marks, free the objects, mark the packs as stale, and subtract from the totals.
+    """Delete marks, free the objects, mark the packs as stale, and subtract from the totals and the sums of days.
 
     Tombstones among the rows have none of it.
     """
     readable = [row for row in rows if row.deleted_at is None]
+    summaries = [(row, load_summary(row.summary)) for row in readable]
+    days.subtract_rows(connection, dataset_id, summaries)
     mark = archive_mark.c
-    for row in readable:
-        for kind, value in load_summary(row.summary).list_marks():
+    for row, summary in summaries:
+        for kind, value in summary.list_marks():
             connection.execute(
                 delete(archive_mark).where(
                     mark.dataset_id == dataset_id,

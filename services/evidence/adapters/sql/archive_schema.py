@@ -40,6 +40,8 @@ archive_trajectory = Table(
     # Of a body in a pack: its share of the pack.
     Column("bytes", BigInteger, nullable=False),
     Column("summary", Text),
+    # Whether an earlier trajectory had one of its errors; the sums of its day count it so.
+    Column("repeats_error", Boolean, nullable=False),
     # The body is in one of three places: an object, the row, or a pack.
     Column("object_key", Text),
     Column("body", LargeBinary),
@@ -72,6 +74,23 @@ archive_mark = Table(
     Column("value", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
+)
+
+archive_day = Table(
+    "archive_day",
+    metadata,
+    Column("dataset_id", BigInteger, primary_key=True, autoincrement=False),
+    # Days since 1970-01-01 UTC on which the trajectories ran.
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("has_bullets", Boolean, primary_key=True),
+    # Empty: all trajectories of the day, each once.
+    Column("agent", Text, primary_key=True),
+    Column("trajectories", BigInteger, nullable=False),
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("with_errors", BigInteger, nullable=False),
+    Column("with_repeated_errors", BigInteger, nullable=False),
+    Column("steps", BigInteger, nullable=False),
 )
 
 archive_object = Table(

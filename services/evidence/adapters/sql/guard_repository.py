@@ -11,14 +11,24 @@ from hashlib import blake2b
 from cachetools import LRUCache
 from sqlalchemy import Connection, Integer, cast, delete, func, insert, select
 
+from chassis.targets.guard import GuardMode
 from libs.guards.backtest import Backtest
 from libs.storage.database import Database
 from libs.storage.engines import insert_for
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
-from services.evidence.adapters.sql.guard_schema import guard_backtest, guard_dataset, guard_event, guard_firing
+from services.evidence.adapters.sql.guard_schema import (
+    guard_backtest,
+    guard_dataset,
+    guard_decision,
+    guard_event,
+    guard_firing,
+    guard_session,
+    guard_trial,
+)
 from services.evidence.adapters.sql.schema import requests
 from services.evidence.domain.assignment import KEY_BYTES
+from services.evidence.domain.guard_modes import AllowedModes, find_highest_mode
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, decode_event, encode_event
 from services.evidence.usecases.guard_ports import FiringCounts
 
@@ -34,6 +44,11 @@ class GuardRepository:
         self._database = database
         self._clock = clock
         self._keys: LRUCache[str, bytes] = LRUCache(CACHED_KEYS)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Return whether no other process writes to the store: one process opens a SQLite file."""
+        return not self._database.is_postgresql
 
     async def load_events(self, dataset: str, session_id: str, after: int) -> list[SessionEvent]:
         """Return the events of a session after the first `after`."""
@@ -77,7 +92,9 @@ class GuardRepository:
         """Return the key of the random assignments of a dataset."""
         key = self._keys.get(dataset)
         if key is None:
-            key = self._keys[dataset] = await self._database.write(lambda c: _find_key(c, dataset), key=dataset)
+            key = self._keys[dataset] = await self._database.write(
+                lambda c: find_assignment_key(c, dataset), key=dataset
+            )
         return key
 
     async def store_firings(
@@ -85,7 +102,7 @@ class GuardRepository:
     ) -> None:
         """Store the firings of the check of one call; a repeated check adds none."""
         now = self._clock()
-        digest = _digest(call_key)
+        digest = digest_text(call_key)
         rows = [
             {
                 "dataset": dataset,
@@ -120,7 +137,7 @@ class GuardRepository:
         counts |= {"passed": backtest.passed, "passed_firing": backtest.passed_firing}
         row = {
             "dataset": dataset,
-            "target_digest": _digest(target),
+            "target_digest": digest_text(target),
             "false_alarm_bound": backtest.false_alarm_bound,
             "counts": json.dumps(counts),
             "created_at": self._clock(),
@@ -135,28 +152,61 @@ class GuardRepository:
 
         await self._database.write(run, key=dataset)
 
-    async def find_false_alarm_bounds(self, dataset: str, targets: Sequence[str]) -> Mapping[str, float]:
-        """Return the upper bound of the false alarms of each target that has a stored backtest."""
-        sources = {_digest(target): target for target in targets}
+    async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
+        """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
+        sources = {digest_text(target): target for target in targets}
         table = guard_backtest.c
-        query = select(table.target_digest, table.false_alarm_bound).where(table.dataset == dataset)
+        backtests = select(table.target_digest, table.false_alarm_bound).where(table.dataset == dataset)
+        measured = select(guard_trial.c.target, guard_trial.c.earned, guard_trial.c.cap)
+        measured = measured.where(guard_trial.c.dataset == dataset)
         if len(sources) <= MAX_LISTED_TARGETS:
-            query = query.where(table.target_digest.in_(sources))
-        rows = await self._database.read(lambda connection: list(connection.execute(query)))
-        return {sources[bytes(digest)]: bound for digest, bound in rows if bytes(digest) in sources}
+            backtests = backtests.where(table.target_digest.in_(sources))
+            measured = measured.where(guard_trial.c.target.in_(targets))
+
+        def read(connection: Connection) -> dict[str, AllowedModes]:
+            bounds = {bytes(digest): bound for digest, bound in connection.execute(backtests)}
+            modes = {
+                target: AllowedModes(find_highest_mode(bounds[digest]))
+                for digest, target in sources.items()
+                if digest in bounds
+            }
+            for target, earned, cap in connection.execute(measured):
+                backtested = modes.get(target, AllowedModes()).backtested
+                modes[target] = AllowedModes(backtested, GuardMode(earned), GuardMode(cap))
+            return modes
+
+        return await self._database.read(read)
+
+    async def erase(self, dataset: str, until: datetime) -> bool:
+        """Delete the sessions, firings and backtests of a dataset until a time; return whether there were any."""
+
+        def run(connection: Connection) -> bool:
+            deleted = [
+                connection.execute(delete(table).where(table.c.dataset == dataset, table.c.created_at <= until))
+                for table in (guard_event, guard_firing, guard_backtest, guard_session, guard_decision)
+            ]
+            deleted.append(
+                connection.execute(
+                    delete(guard_trial).where(guard_trial.c.dataset == dataset, guard_trial.c.since <= until)
+                )
+            )
+            return any(result.rowcount for result in deleted)
+
+        return await self._database.write(run, key=dataset)
 
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""
         limit = self._clock() - retention
 
         def run(connection: Connection) -> None:
-            for table in (guard_event, guard_firing):
+            for table in (guard_event, guard_firing, guard_session):
                 connection.execute(delete(table).where(table.c.created_at < limit))
 
         await self._database.write(run)
 
 
-def _digest(text: str) -> bytes:
+def digest_text(text: str) -> bytes:
+    """Return the digest under which a call or a target is stored."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -166,8 +216,10 @@ def _count_events(connection: Connection, dataset: str, session_id: str) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def _find_key(connection: Connection, dataset: str) -> bytes:
-    row = {"dataset": dataset, "assignment_key": secrets.token_bytes(KEY_BYTES)}
+def find_assignment_key(connection: Connection, dataset: str) -> bytes:
+    """Return the key of the random assignments of a dataset; it is made if there is none."""
+    row: dict[str, object] = {"dataset": dataset, "assignment_key": secrets.token_bytes(KEY_BYTES)}
+    row |= dict.fromkeys(("sessions", "passed", "evaluated", "trials", "decisions"), 0)
     connection.execute(insert_for(connection.dialect.name)(guard_dataset).values(row).on_conflict_do_nothing())
     query = select(guard_dataset.c.assignment_key).where(guard_dataset.c.dataset == dataset)
     return bytes(connection.execute(query).scalar_one())

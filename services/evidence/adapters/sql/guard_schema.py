@@ -1,8 +1,9 @@
-"""The tables of guards: events of sessions, firings, the keys of random assignments, and backtests."""
+"""The tables of guards: events of sessions, firings, the keys of random assignments, backtests, and
+the measurements of guards with the decisions about their modes."""
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, Table, Text
 
 from libs.storage.timestamps import Timestamp
 from services.evidence.adapters.sql.schema import metadata
@@ -39,6 +40,57 @@ guard_dataset = Table(
     metadata,
     Column("dataset", Text, primary_key=True),
     Column("assignment_key", LargeBinary, nullable=False),
+    # Sessions that have ended, those of them that passed, and how many of them the last evaluation of guards saw.
+    Column("sessions", BigInteger, nullable=False),
+    Column("passed", BigInteger, nullable=False),
+    Column("evaluated", BigInteger, nullable=False),
+    Column("trials", Integer, nullable=False),
+    Column("decisions", Integer, nullable=False),
+)
+
+guard_session = Table(
+    "guard_session",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("session_id", Text, primary_key=True),
+    Column("succeeded", Boolean, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Index("guard_session_created_at", "created_at"),
+)
+
+guard_trial = Table(
+    "guard_trial",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("bullet_id", Text, primary_key=True),
+    Column("target", Text, nullable=False),
+    Column("mode", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("since", Timestamp, nullable=False),
+    Column("passed_before", BigInteger, nullable=False),
+    Column("alarms", BigInteger, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("effect", Text, nullable=False),
+    Column("is_proven", Boolean, nullable=False),
+    Column("earned", Integer, nullable=False),
+    Column("cap", Integer, nullable=False),
+)
+
+guard_decision = Table(
+    "guard_decision",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("bullet_id", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("before", Integer, nullable=False),
+    Column("after", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("undone", Boolean, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("published_at", Timestamp),
 )
 
 guard_backtest = Table(

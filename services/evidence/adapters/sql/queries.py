@@ -28,16 +28,27 @@ from services.evidence.domain.trials import (
     unpack_exposures,
 )
 
+# The statements of every serving and report are built once: building one takes longer than SQLite takes to run it.
+_SELECT_TRIALS = select(dataset_trials).where(dataset_trials.c.dataset == bindparam("of_dataset"))
+_LOCK_TRIALS = _SELECT_TRIALS.with_for_update()
+_SELECT_BY_BULLET_ID = select(bullet_trial).where(
+    bullet_trial.c.dataset == bindparam("of_dataset"), bullet_trial.c.bullet_id.in_(bindparam("ids", expanding=True))
+)
+_SELECT_SERVING = select(serving).where(
+    serving.c.dataset == bindparam("of_dataset"), serving.c.serving_id == bindparam("id")
+)
+_INSERT_SERVING = insert(serving)
+_SET_EXPOSURES = update(serving).where(
+    serving.c.dataset == bindparam("of_dataset"), serving.c.serving_id == bindparam("id")
+)
+_SET_COUNTS = update(dataset_trials).where(dataset_trials.c.dataset == bindparam("of_dataset"))
 _UPDATE_TRIAL = update(bullet_trial).where(bullet_trial.c.id == bindparam("key"))
 
 
 def select_trials(connection: Connection, dataset: str, *, lock: bool = False) -> DatasetTrials | None:
     """Return the trials of a dataset; with `lock` nobody else changes anything of the dataset in the meantime."""
-    query = select(dataset_trials).where(dataset_trials.c.dataset == dataset)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        return None
-    return _to_trials(row)
+    row = connection.execute(_LOCK_TRIALS if lock else _SELECT_TRIALS, {"of_dataset": dataset}).one_or_none()
+    return None if row is None else _to_trials(row)
 
 
 def upsert_trials(connection: Connection, trials: DatasetTrials) -> None:
@@ -74,8 +85,8 @@ def select_bullet_trials_by_id(connection: Connection, ids: Iterable[int]) -> li
 
 def select_trials_by_bullet_id(connection: Connection, dataset: str, bullet_ids: Sequence[str]) -> list[BulletTrial]:
     """Return the trials of these bullets, of all their texts."""
-    query = select(bullet_trial).where(bullet_trial.c.dataset == dataset, bullet_trial.c.bullet_id.in_(bullet_ids))
-    return [_to_trial(row) for row in connection.execute(query)]
+    rows = connection.execute(_SELECT_BY_BULLET_ID, {"of_dataset": dataset, "ids": bullet_ids})
+    return [_to_trial(row) for row in rows]
 
 
 def select_block(connection: Connection, dataset: str, block: Block) -> list[BulletTrial]:
@@ -151,11 +162,10 @@ def delete_trials(connection: Connection, dataset: str) -> None:
 
 def select_serving(connection: Connection, dataset: str, serving_id: str) -> Row[Any] | None:
     """Return the row of a serving."""
-    query = select(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)
-    return connection.execute(query).one_or_none()
+    return connection.execute(_SELECT_SERVING, {"of_dataset": dataset, "id": serving_id}).one_or_none()
 
 
-def upsert_serving(
+def insert_serving(
     connection: Connection,
     trials: DatasetTrials,
     serving_id: str,
@@ -163,17 +173,33 @@ def upsert_serving(
     exposures: Iterable[Exposure],
     now: datetime,
 ) -> None:
-    """Write a serving with all its exposures."""
-    content = pack_exposures(exposures)
-    row = insert_for(connection.dialect.name)(serving).values(
-        dataset=trials.dataset,
-        serving_id=serving_id,
-        generation=trials.generation,
-        has_playbook=has_playbook,
-        exposures=content,
-        created_at=now,
-    )
-    connection.execute(row.on_conflict_do_update(index_elements=["dataset", "serving_id"], set_={"exposures": content}))
+    """Insert a serving with its exposures."""
+    row = {
+        "dataset": trials.dataset,
+        "serving_id": serving_id,
+        "generation": trials.generation,
+        "has_playbook": has_playbook,
+        "exposures": pack_exposures(exposures),
+        "created_at": now,
+    }
+    connection.execute(_INSERT_SERVING, row)
+
+
+def set_exposures(connection: Connection, dataset: str, serving_id: str, exposures: Iterable[Exposure]) -> None:
+    """Write all exposures of a serving."""
+    changed = {"of_dataset": dataset, "id": serving_id, "exposures": pack_exposures(exposures)}
+    connection.execute(_SET_EXPOSURES, changed)
+
+
+def set_serving_counts(connection: Connection, trials: DatasetTrials) -> None:
+    """Write how many sessions were served and how many bullets are on trial."""
+    changed = {
+        "of_dataset": trials.dataset,
+        "servings_served": trials.servings.served,
+        "servings_withheld": trials.servings.withheld,
+        "enrolled": trials.enrolled,
+    }
+    connection.execute(_SET_COUNTS, changed)
 
 
 def set_outcome(

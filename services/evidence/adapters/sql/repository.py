@@ -92,9 +92,6 @@ class EvidenceRepository:
 
         None instead of exposures: the session gets no playbook. An empty id: no trials are running.
         """
-        trials = await self.find_trials(dataset)
-        if trials is None or not trials.is_running:
-            return "", {}
         now = self._clock()
         return await self.database.write(
             lambda connection: _serve(connection, dataset, session_id, bullets, now), key=dataset
@@ -233,12 +230,13 @@ def _serve(
                 earlier[trial.id] = added[-1]
             served[bullet.bullet_id] = earlier[trial.id]
     # Bullets that are served after the report of the outcome cannot have caused it.
-    if row is None or (added and row.outcome is None):
-        queries.upsert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)
     if row is None:
+        queries.insert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)
         trials.servings.add(has_playbook)
+    elif added and row.outcome is None:
+        queries.set_exposures(connection, dataset, serving_id, earlier.values())
     if row is None or trials.enrolled != enrolled:
-        queries.upsert_trials(connection, trials)
+        queries.set_serving_counts(connection, trials)
     return serving_id, served if has_playbook else None
 
 

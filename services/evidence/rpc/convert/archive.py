@@ -12,6 +12,8 @@ from chassis.secrets import remove_secrets
 from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
+from libs.guards.recorded_run import RecordedRun
+from libs.trajectories.run_events import list_events
 from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
@@ -58,7 +60,7 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
     )
 
 
-def decode_outcome(request: pb.StoreTrajectoryRequest) -> float | None:
+def decode_outcome(request: pb.StoreTrajectoryRequest | pb.GetTrajectoryResponse) -> float | None:
     """Return the outcome of a trajectory, 0 to 1; None if it is unknown or rests on the agent's own word alone."""
     trajectory = request.trajectory
     if trajectory.HasField("reward"):
@@ -74,6 +76,25 @@ def decode_body(body: bytes, trajectory: ArchivedTrajectory) -> pb.GetTrajectory
     response = pb.GetTrajectoryResponse.FromString(body)
     response.summary.CopyFrom(encode_trajectory(trajectory))
     return response
+
+
+def decode_run(trajectory: ArchivedTrajectory, body: bytes) -> RecordedRun | None:
+    """Return a stored trajectory as a recorded run; None if its outcome is unknown or rests on the agent's own word."""
+    return build_run(pb.GetTrajectoryResponse.FromString(body), trajectory.key.content_hash)
+
+
+def build_run(content: pb.GetTrajectoryResponse, content_hash: str) -> RecordedRun | None:
+    """Return the recorded run of a trajectory of the archive, as `decode_run` does."""
+    if decode_outcome(content) is None:
+        return None
+    recorded = content.trajectory
+    return RecordedRun(
+        recorded.id,
+        recorded.task_id or recorded.id,
+        recorded.status == trajectory_pb2.TRAJECTORY_STATUS_SUCCESS,
+        list_events(_build_steps(recorded)),
+        content_hash=content_hash,
+    )
 
 
 def decode_filter(request: pb.ListTrajectoriesRequest) -> TrajectoryFilter:
@@ -138,18 +159,7 @@ def encode_retention(retention: Retention) -> archive_pb2.RetentionPolicy:
 def _prepare(content: pb.GetTrajectoryResponse, learned: tuple[str, ...]) -> PreparedTrajectory:
     mask_secrets(content)
     trajectory = content.trajectory
-    texts = [(step.role, step.name, step.content, step.tool_calls, step.tool_call_id) for step in trajectory.steps]
-    steps = [
-        StoredStep(
-            index,
-            _ROLES.get(role, "user"),
-            name,
-            text,
-            [StoredCall(call.id, call.name, call.arguments) for call in calls],
-            call_id,
-        )
-        for index, (role, name, text, calls, call_id) in enumerate(texts)
-    ]
+    steps = _build_steps(trajectory)
     facts = summarize_steps(steps)
     summary = TrajectorySummary(
         query=trajectory.query[:MAX_QUERY_CHARS],
@@ -191,3 +201,18 @@ def _decode_time(time: Timestamp, field: str) -> datetime:
     except (ValueError, OverflowError):
         rule = "must be a time between the years 1 and 9999"
         raise InvalidArgument(f"{field} {rule}", violations=[Violation(field, rule)]) from None
+
+
+def _build_steps(trajectory: trajectory_pb2.Trajectory) -> list[StoredStep]:
+    texts = [(step.role, step.name, step.content, step.tool_calls, step.tool_call_id) for step in trajectory.steps]
+    return [
+        StoredStep(
+            index,
+            _ROLES.get(role, "user"),
+            name,
+            text,
+            [StoredCall(call.id, call.name, call.arguments) for call in calls],
+            call_id,
+        )
+        for index, (role, name, text, calls, call_id) in enumerate(texts)
+    ]

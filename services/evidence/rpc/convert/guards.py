@@ -9,6 +9,7 @@ from chassis.targets.session import ToolCallRequest
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
 from libs.guards.backtest import Backtest
+from libs.guards.exact_tests import find_upper_bound
 from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
 from services.evidence.domain.guard_sessions import (
     DecidedMatch,
@@ -17,8 +18,11 @@ from services.evidence.domain.guard_sessions import (
     SessionText,
     parse_arguments,
 )
+from services.evidence.domain.guard_trials import GuardTrial
+from services.evidence.usecases.backtest_archive import BacktestPage
 from services.evidence.usecases.check_call import CheckedCall
 from services.evidence.usecases.guard_ports import FiringCounts
+from services.evidence.usecases.guard_trial_ports import NumberedDecision
 
 _DECISIONS = {
     None: pb.GUARD_DECISION_ALLOW,
@@ -79,7 +83,14 @@ def encode_mode(mode: GuardMode) -> playbook_pb2.TargetMode.ValueType:
     return playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode.name}")
 
 
-def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: GuardMode, is_pinned: bool) -> pb.Guard:
+def encode_guard(
+    guard: CallGuard,
+    counts: FiringCounts,
+    *,
+    requested_mode: GuardMode,
+    is_pinned: bool,
+    evidence: pb.GuardEvidence | None,
+) -> pb.Guard:
     """Return the message of a guard with its firings."""
     target = playbook_pb2.Target(expression=guard.target.source, mode=encode_mode(guard.mode), pinned=is_pinned)
     return pb.Guard(
@@ -89,7 +100,39 @@ def encode_guard(guard: CallGuard, counts: FiringCounts, *, requested_mode: Guar
         firings=counts.firings,
         withheld=counts.withheld,
         requested_mode=encode_mode(requested_mode),
+        evidence=evidence,
     )
+
+
+def encode_evidence(trial: GuardTrial, passed: int) -> pb.GuardEvidence:
+    """Return the message of the measurements of a guard; `passed` are the passing sessions of its dataset."""
+    effect = trial.effect
+    return pb.GuardEvidence(
+        passed_sessions=passed - trial.passed_before,
+        false_alarms=trial.alarms,
+        mistakes=trial.hits,
+        advised=int(effect.served),
+        advised_mistakes=int(effect.served - effect.served_total),
+        withheld=int(effect.withheld),
+        withheld_mistakes=int(effect.withheld - effect.withheld_total),
+    )
+
+
+def encode_decision(numbered: NumberedDecision, revision: int | None = None) -> pb.GuardModeDecision:
+    """Return the message of a decision, in the revision that is known of it."""
+    number, decision = numbered
+    message = pb.GuardModeDecision(
+        number=number,
+        bullet_id=decision.bullet_id,
+        expression=decision.target,
+        before=encode_mode(decision.before),
+        after=encode_mode(decision.after),
+        reason=decision.reason,
+        revision=decision.revision if revision is None else revision,
+        undone=decision.is_undone,
+    )
+    message.time.FromDatetime(decision.time)
+    return message
 
 
 def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
@@ -101,10 +144,43 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
         passed_with_firing=result.passed_firing,
         false_alarm_bound=result.false_alarm_bound,
         firings=[
-            pb.GuardFiring(trajectory_id=firing.run_id, call_index=firing.step, succeeded=firing.is_success)
+            pb.GuardFiring(
+                trajectory_id=firing.run_id,
+                call_index=firing.call_index,
+                succeeded=firing.is_success,
+                step=firing.step,
+                content_hash=firing.content_hash,
+            )
             for firing in result.firings
         ],
     )
+
+
+def list_counts(response: pb.BacktestTargetResponse) -> tuple[int, ...]:
+    """Return the counts that the next page of a backtest continues."""
+    return (
+        response.failed_trajectories,
+        response.failed_with_firing,
+        response.passed_trajectories,
+        response.passed_with_firing,
+        response.skipped_trajectories,
+    )
+
+
+def encode_backtest_page(page: BacktestPage, earlier: Sequence[int]) -> pb.BacktestTargetResponse:
+    """Return the message of a page of a backtest; its counts are added to those of the pages before."""
+    response = encode_backtest(page.backtest)
+    response.skipped_trajectories = page.skipped
+    counts = [count + before for count, before in zip(list_counts(response), earlier, strict=True)]
+    (
+        response.failed_trajectories,
+        response.failed_with_firing,
+        response.passed_trajectories,
+        response.passed_with_firing,
+        response.skipped_trajectories,
+    ) = counts
+    response.false_alarm_bound = find_upper_bound(response.passed_with_firing, response.passed_trajectories)
+    return response
 
 
 def decode_runs(messages: Iterable[pb.GuardTrajectory]) -> Sequence[RecordedRun]:

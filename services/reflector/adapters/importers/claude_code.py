@@ -21,8 +21,10 @@ from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Step
 
 _MESSAGES = ("user", "assistant")
-_OTHER_LINES = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "sessionId"}
-"""Lines without a message that a transcript may begin with, and a field that each has."""
+_OTHER_LINES = {"summary": "leafUuid", "file-history-snapshot": "snapshot"}
+"""Lines without a session that a transcript may begin with, and a field that each has."""
+_FOREIGN = ("id", "traceId")
+"""Fields of observations of Langfuse, which have a session too."""
 _COMMANDS = ("<command-name>", "<command-message>", "<local-command-")
 """The beginnings of user messages that report a command of the program, which the model does not answer."""
 _EXIT_CODE = re.compile(r"(Exit code \d+)\n(?=.)")
@@ -61,9 +63,11 @@ def check_format(record: Record) -> None:
     field = _OTHER_LINES.get(kind) if isinstance(kind, str) else None
     if field is not None and record.has(field):
         return
-    for name in ("type", "uuid", "sessionId"):
+    for name in ("type", "sessionId"):
         if not isinstance(record.value.get(name), str):
             raise record.error(name, "must be a text: a line of a Claude Code transcript has it")
+    if not record.has("uuid") and any(map(record.has, _FOREIGN)):
+        raise record.error("uuid", "must be a text: a message of a Claude Code transcript has it")
 
 
 def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:

@@ -16,9 +16,18 @@ from services.reflector.adapters.importers.response_items import ItemSteps
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
+_COMMAND_ENDS = ("exec_command_end", "CommandExecution")
+"""The ends of commands: an event of its own, or in newer versions the item of one."""
 _EVENT, _ITEM, _META = "event_msg", "response_item", "session_meta"
 _TYPES = (_META, _ITEM, _EVENT, "inter_agent_communication", "compacted", "turn_context", "world_state")
-_CONTEXT = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md instructions")
+"""The types that a rollout may begin with. Codex adds types of lines in each version; others are not read."""
+_CONTEXT = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions",
+    "<skills_instructions>",
+    "# AGENTS.md instructions",
+)
 """The beginnings of messages that the program adds to the conversation."""
 
 
@@ -26,6 +35,12 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no line of a rollout."""
     if record.value.get("type") not in _TYPES:
         raise record.error("type", f"must be one of {', '.join(_TYPES)}")
+    _check_line(record)
+
+
+def _check_line(record: Record) -> None:
+    if not isinstance(record.value.get("type"), str):
+        raise record.error("type", "must be text")
     if not isinstance(record.value.get("payload"), dict):
         raise record.error("payload", "must be an object")
 
@@ -33,8 +48,9 @@ def check_format(record: Record) -> None:
 def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of a rollout. Raise MalformedTrajectory with the line."""
     lines = list(records)
-    for line in lines:
-        check_format(line)
+    check_format(lines[0])
+    for line in lines[1:]:
+        _check_line(line)
     payloads = [(line.text("type"), line.child("payload") or line) for line in lines]
     failed = _find_failed_calls(payload for kind, payload in payloads if kind == _EVENT)
     items = ItemSteps("rollout", failed, left_out=_CONTEXT)
@@ -63,11 +79,16 @@ def _find_failed_calls(events: Iterable[Record]) -> Mapping[str, str]:
     """Return how the failed calls ended, by call id."""
     failed: dict[str, str] = {}
     for event in events:
-        call_id = event.text("call_id")
-        code = event.number("exit_code") if event.text("type") == "exec_command_end" else None
+        kind, call, call_id = event.text("type"), event, event.text("call_id")
+        item = event.child("item") if kind == "item_completed" else None
+        if item is not None:
+            kind, call, call_id = item.text("type"), item, item.text("id")
+        code = call.number("exit_code") if kind in _COMMAND_ENDS else None
         if code:
             failed[call_id] = f"exit code {code:.0f}"
-        elif event.text("type") == "patch_apply_end" and event.value.get("success") is False:
+        elif (kind == "patch_apply_end" and call.value.get("success") is False) or (
+            kind == "FileChange" and call.value.get("status") == "failed"
+        ):
             failed[call_id] = "the patch was not applied"
     return failed
 

@@ -12,6 +12,8 @@ from services.reflector.adapters.importers.step_collector import build_recorded_
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
+_SPEAKERS = ("user", "assistant")
+
 
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
@@ -19,8 +21,8 @@ def check_format(record: Record) -> None:
         record.require_records("output")
         return
     items = record.require_records("items")
-    if not any(is_item(item.value) for item in items):
-        rule = "must have an item of the Responses API: a call, its output, or reasoning"
+    if not any(is_item(item.value) or item.value.get("role") in _SPEAKERS for item in items):
+        rule = "must have an item of the Responses API: a message, a call, its output, or reasoning"
         raise MalformedTrajectory(record.field_path("items"), items[0].value, rule)
 
 

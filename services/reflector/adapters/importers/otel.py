@@ -4,7 +4,7 @@ Source of the format: https://github.com/open-telemetry/semantic-conventions, do
 gen-ai-agent-spans.md, gen-ai-input-messages.json, gen-ai-output-messages.json). Every model call repeats the
 conversation so far, so only new messages become steps. Recording of contents is optional; a trace without contents is
 rejected. The last evaluation of a trace is its outcome: a score from 0 to 1 is the reward, a label a test report;
-without one, the status of the root span is.
+without one, the status of the root span is. Spans of searches in playbooks name the served bullets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
@@ -26,10 +27,14 @@ from services.reflector.adapters.importers.step_collector import (
     mark_as_error,
 )
 from services.reflector.domain.errors import MalformedTrajectory
+from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role, ToolCall
+from services.reflector.domain.trajectory import MAX_BULLET_IDS, MAX_QUERY_CHARS, MAX_SERVINGS, Role, ToolCall
 
 _OPERATION = "gen_ai.operation.name"
+SERVING, MEMORY_PROVIDER = "hansei.serving_id", "hansei"
+"""The attribute with the serving of a search in a playbook, and the provider of such searches."""
+_SEARCH, _RECORDS, _BULLET_IDS = "search_memory", "gen_ai.memory.records", "hansei.bullet_ids"
 _MODEL, _AGENT, _TOOL = frozenset({"chat", "generate_content", "text_completion"}), "invoke_agent", "execute_tool"
 _INSTRUCTIONS, _INPUT, _OUTPUT = "gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"
 _CONTENTS = (_INPUT, _OUTPUT)
@@ -83,7 +88,7 @@ def read_trace(
     span_ids = {span.id for span in spans}
     roots = [span for span in spans if span.parent not in span_ids]
     error = next((span.error for span in roots if span.error is not None), None)
-    return build_recorded_trajectory(
+    recorded = build_recorded_trajectory(
         Record(_find_evaluation(spans), location),
         dataset,
         collector.steps,
@@ -94,7 +99,37 @@ def read_trace(
         **({} if error is None else {"status": "failure"}),
         error_message=error[:MAX_QUERY_CHARS] if error else None,
         created_at=_get_start_time(spans[0]),
+        **_read_servings(spans),
     )
+    return recorded if outcome else _apply_report(recorded)
+
+
+def _apply_report(recorded: RecordedTrajectory) -> RecordedTrajectory:
+    """Return a trajectory with the status that its test report shows: an evaluation that has only a label."""
+    verdict = determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report)
+    if verdict.signal != "test_report":
+        return recorded
+    status = "success" if verdict.is_success else "failure"
+    return replace(recorded, trajectory=recorded.trajectory.model_copy(update={"status": status}))
+
+
+def _read_servings(spans: Sequence[Span]) -> dict[str, object]:
+    """Return the servings and the served bullets of a trace, from the spans of searches in playbooks."""
+    searches = [
+        span
+        for span in spans
+        if span.text(_OPERATION) == _SEARCH and span.text("gen_ai.provider.name") == MEMORY_PROVIDER
+    ]
+    records = [
+        Record(value, f"{span.location}.{_RECORDS}[{index}]")
+        for span in searches
+        for index, value in enumerate(_parse_list(span, _RECORDS))
+    ]
+    listed = [span.attributes.get(_BULLET_IDS) for span in searches]
+    named = [str(bullet_id) for ids in listed if isinstance(ids, list) for bullet_id in ids]
+    bullet_ids = dict.fromkeys([*named, *(record.text("id") for record in records if record.text("id"))])
+    servings = dict.fromkeys(span.text(SERVING) for span in searches if span.text(SERVING))
+    return {"used_bullet_ids": tuple(bullet_ids)[:MAX_BULLET_IDS], "serving_ids": tuple(servings)[:MAX_SERVINGS]}
 
 
 def _find_evaluation(spans: Sequence[Span]) -> dict[str, object]:

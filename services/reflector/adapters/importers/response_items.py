@@ -6,6 +6,7 @@ Source of the format: the Responses API reference, https://platform.openai.com/d
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
@@ -14,6 +15,13 @@ from services.reflector.domain.trajectory import Role, ToolCall
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "system", "system": "system"}
 _CALL, _OUTPUT = "_call", "_call_output"
+_TERMINAL = re.compile(
+    r"(?:Chunk ID: .*\n|Exit code: (-?\d+)\n)?Wall time: .*\n"
+    r"(?:Process (?:exited with code (-?\d+)|running with .*)\n)?(?:.*\n)??Output:\n"
+)
+"""The head that Codex writes before the output of a command, with its exit code."""
+_FAILURES = ("An error occurred while running the tool.", "apply_patch verification failed")
+"""The beginnings of results that the Agents SDK and Codex give a model in place of an error."""
 
 
 def is_item(value: object) -> bool:
@@ -61,7 +69,9 @@ class ItemSteps:
         call_id = item.text("call_id")
         text, code = _read_output(item)
         reason = self._failed.get(call_id) or (f"exit code {code}" if code else "")
-        if reason:
+        if text.startswith(_FAILURES):
+            text = mark_as_error(text)
+        elif reason:
             text = mark_as_error(f"{text}\n({reason})" if text.strip() else reason)
         name = self.collector.find_tool_name(call_id)
         self.collector.add(item.location, "tool", text, name=name, call_id=call_id)
@@ -98,6 +108,11 @@ def _read_output(item: Record) -> tuple[str, int]:
     if isinstance(value, dict):
         return join_content(Record(value, item.field_path("output"))), int(value.get("success") is False)
     text = join_content(item, "output")
+    code = 0
+    while head := _TERMINAL.match(text):  # A tool that the terminal runs writes a head of its own.
+        text, code = text[head.end() :], code or int(head[1] or head[2] or 0)
+    if code:
+        return text, code
     if not text.startswith('{"output"'):
         return text, 0
     try:
@@ -105,5 +120,5 @@ def _read_output(item: Record) -> tuple[str, int]:
     except (ValueError, RecursionError):
         return text, 0
     metadata = parsed.get("metadata")
-    code = metadata.get("exit_code") if isinstance(metadata, dict) else 0
-    return to_json_text(parsed.get("output")), code if isinstance(code, int) else 0
+    exit_code = metadata.get("exit_code") if isinstance(metadata, dict) else 0
+    return to_json_text(parsed.get("output")), exit_code if isinstance(exit_code, int) else 0

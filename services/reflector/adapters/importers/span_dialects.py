@@ -65,7 +65,9 @@ def _translate_openinference(span: Span) -> dict[str, Value]:
 def _read_openinference_message(entry: Tree) -> Value:
     message = _get_tree(entry, "message")
     contents = [_get_tree(part, "message_content") for part in _list_trees(message, "contents")]
-    texts = [message.get("content"), *(content.get("text") for content in contents)]
+    # Some instrumentations write the text of a message both as its content and as its only part.
+    content = message.get("content")
+    texts = [content] if content or not contents else [content.get("text") for content in contents]
     calls = [_get_tree(part, "tool_call") for part in _list_trees(message, "tool_calls")]
     return _build_message(
         message,

@@ -6,6 +6,7 @@ Guards check tool calls of agents before the calls are made, by the targets of l
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from hansei.playbook.v1 import playbook_pb2 as _playbook_pb2
@@ -147,10 +148,15 @@ class CheckCallRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
+    MIN_EVENTS_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     session_id: _builtins.str
     """The session of the agent; the caller chooses it."""
+    min_events: _builtins.int
+    """The number of messages and calls of the session that the caller knows of, from the last ReportCallResponse: with so many
+    at hand, a replica decides without reading the store. 0: all that any replica has stored count.
+    """
     @_builtins.property
     def call(self) -> Global___GuardedCall:
         """The call."""
@@ -161,10 +167,11 @@ class CheckCallRequest(_message.Message):
         dataset: _builtins.str = ...,
         session_id: _builtins.str = ...,
         call: Global___GuardedCall | None = ...,
+        min_events: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "dataset", b"dataset", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "dataset", b"dataset", "min_events", b"min_events", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -279,6 +286,230 @@ class ReportCallResponse(_message.Message):
 Global___ReportCallResponse: _TypeAlias = ReportCallResponse  # noqa: Y015
 
 @_typing.final
+class ReportSessionRequest(_message.Message):
+    """Request of ReportSession."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    session_id: _builtins.str
+    """The session of the agent, as in CheckCall."""
+    succeeded: _builtins.bool
+    """Whether the task of the session succeeded, by more than the agent's own word."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        succeeded: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "session_id", b"session_id", "succeeded", b"succeeded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSessionRequest: _TypeAlias = ReportSessionRequest  # noqa: Y015
+
+@_typing.final
+class ReportSessionResponse(_message.Message):
+    """Response of ReportSession."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTED_FIELD_NUMBER: _builtins.int
+    FIRINGS_FIELD_NUMBER: _builtins.int
+    counted: _builtins.bool
+    """Whether this report counts; false: the session was reported before."""
+    firings: _builtins.int
+    """The guards that fired in the session."""
+    def __init__(
+        self,
+        *,
+        counted: _builtins.bool = ...,
+        firings: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "firings", b"firings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSessionResponse: _TypeAlias = ReportSessionResponse  # noqa: Y015
+
+@_typing.final
+class ListGuardDecisionsRequest(_message.Message):
+    """Request of ListGuardDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    page_size: _builtins.int
+    """Most decisions a page; 0 means 100."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGuardDecisionsRequest: _TypeAlias = ListGuardDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class GuardModeDecision(_message.Message):
+    """A change of the mode of a guard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    BULLET_ID_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    UNDONE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of the decision in the dataset, ascending from 1."""
+    bullet_id: _builtins.str
+    """The bullet."""
+    expression: _builtins.str
+    """The condition of its target."""
+    before: _playbook_pb2.TargetMode.ValueType
+    """The mode before."""
+    after: _playbook_pb2.TargetMode.ValueType
+    """The mode after."""
+    reason: _builtins.str
+    """The counts that it rests on, in a sentence."""
+    revision: _builtins.int
+    """The revision that changed the mode; 0 until then, and if the guard was pinned, edited or removed meanwhile."""
+    undone: _builtins.bool
+    """Whether the decision was taken back."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was decided."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        bullet_id: _builtins.str = ...,
+        expression: _builtins.str = ...,
+        before: _playbook_pb2.TargetMode.ValueType = ...,
+        after: _playbook_pb2.TargetMode.ValueType = ...,
+        reason: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        revision: _builtins.int = ...,
+        undone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "expression", b"expression", "number", b"number", "reason", b"reason", "revision", b"revision", "time", b"time", "undone", b"undone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuardModeDecision: _TypeAlias = GuardModeDecision  # noqa: Y015
+
+@_typing.final
+class ListGuardDecisionsResponse(_message.Message):
+    """Response of ListGuardDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardModeDecision]:
+        """The decisions."""
+
+    def __init__(
+        self,
+        *,
+        decisions: _abc.Iterable[Global___GuardModeDecision] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGuardDecisionsResponse: _TypeAlias = ListGuardDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class UndoGuardDecisionRequest(_message.Message):
+    """Request of UndoGuardDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    number: _builtins.int
+    """Number of the decision. A repeated call returns the same response and changes nothing."""
+    author: _builtins.str
+    """The author of the change; empty means `api`."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        number: _builtins.int = ...,
+        author: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "dataset", b"dataset", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoGuardDecisionRequest: _TypeAlias = UndoGuardDecisionRequest  # noqa: Y015
+
+@_typing.final
+class UndoGuardDecisionResponse(_message.Message):
+    """Response of UndoGuardDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decision(self) -> Global___GuardModeDecision:
+        """The decision that takes the other one back."""
+
+    def __init__(
+        self,
+        *,
+        decision: Global___GuardModeDecision | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndoGuardDecisionResponse: _TypeAlias = UndoGuardDecisionResponse  # noqa: Y015
+
+@_typing.final
 class ListGuardsRequest(_message.Message):
     """Request of ListGuards."""
 
@@ -320,6 +551,7 @@ class Guard(_message.Message):
     FIRINGS_FIELD_NUMBER: _builtins.int
     WITHHELD_FIELD_NUMBER: _builtins.int
     REQUESTED_MODE_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
     bullet_id: _builtins.str
     """The bullet."""
     text: _builtins.str
@@ -334,6 +566,10 @@ class Guard(_message.Message):
     def target(self) -> _playbook_pb2.Target:
         """Its target, with the mode in effect: without a stored backtest that allows more, and without a pin, it is SHADOW."""
 
+    @_builtins.property
+    def evidence(self) -> Global___GuardEvidence:
+        """What sessions have shown about it; not set before the first report of a session."""
+
     def __init__(
         self,
         *,
@@ -343,14 +579,61 @@ class Guard(_message.Message):
         firings: _builtins.int = ...,
         withheld: _builtins.int = ...,
         requested_mode: _playbook_pb2.TargetMode.ValueType = ...,
+        evidence: Global___GuardEvidence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "evidence", b"evidence", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Guard: _TypeAlias = Guard  # noqa: Y015
+
+@_typing.final
+class GuardEvidence(_message.Message):
+    """What sessions have shown about a guard since it has its mode. A session counts by its first firing, once it is reported."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PASSED_SESSIONS_FIELD_NUMBER: _builtins.int
+    FALSE_ALARMS_FIELD_NUMBER: _builtins.int
+    MISTAKES_FIELD_NUMBER: _builtins.int
+    ADVISED_FIELD_NUMBER: _builtins.int
+    ADVISED_MISTAKES_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
+    WITHHELD_MISTAKES_FIELD_NUMBER: _builtins.int
+    passed_sessions: _builtins.int
+    """The passing sessions of the dataset."""
+    false_alarms: _builtins.int
+    """The passing sessions with a firing that the mistake did not follow; in ADVISE only those whose advice was withheld."""
+    mistakes: _builtins.int
+    """The sessions whose firing the mistake followed, without advice."""
+    advised: _builtins.int
+    """In ADVISE: the sessions that were given the advice."""
+    advised_mistakes: _builtins.int
+    """In ADVISE: those of them whose firing the mistake followed all the same."""
+    withheld: _builtins.int
+    """In ADVISE: the sessions whose advice was withheld."""
+    withheld_mistakes: _builtins.int
+    """In ADVISE: those of them whose firing the mistake followed."""
+    def __init__(
+        self,
+        *,
+        passed_sessions: _builtins.int = ...,
+        false_alarms: _builtins.int = ...,
+        mistakes: _builtins.int = ...,
+        advised: _builtins.int = ...,
+        advised_mistakes: _builtins.int = ...,
+        withheld: _builtins.int = ...,
+        withheld_mistakes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advised", b"advised", "advised_mistakes", b"advised_mistakes", "false_alarms", b"false_alarms", "mistakes", b"mistakes", "passed_sessions", b"passed_sessions", "withheld", b"withheld", "withheld_mistakes", b"withheld_mistakes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuardEvidence: _TypeAlias = GuardEvidence  # noqa: Y015
 
 @_typing.final
 class ListGuardsResponse(_message.Message):
@@ -455,28 +738,66 @@ class GuardTrajectory(_message.Message):
 Global___GuardTrajectory: _TypeAlias = GuardTrajectory  # noqa: Y015
 
 @_typing.final
+class ArchivedRuns(_message.Message):
+    """Archived trajectories to test a target on: those whose outcome does not rest on the agent's own word alone; of
+    several contents with one id, the last stored one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset of the archive. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for it."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchivedRuns: _TypeAlias = ArchivedRuns  # noqa: Y015
+
+@_typing.final
 class BacktestTargetRequest(_message.Message):
-    """Request of BacktestTarget."""
+    """Request of BacktestTarget. Either `trajectories` or `archive` is set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPRESSION_FIELD_NUMBER: _builtins.int
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
+    page_size: _builtins.int
+    """Most archived trajectories a page; 0 means 200."""
+    page_token: _builtins.str
+    """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
-        """The trajectories to test on; 1 to 1,000."""
+        """The trajectories to test on; at most 1,000."""
+
+    @_builtins.property
+    def archive(self) -> Global___ArchivedRuns:
+        """The archive to test on, the last stored trajectories first."""
 
     def __init__(
         self,
         *,
         expression: _builtins.str = ...,
         trajectories: _abc.Iterable[Global___GuardTrajectory] | None = ...,
+        archive: Global___ArchivedRuns | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "trajectories", b"trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "expression", b"expression", "page_size", b"page_size", "page_token", b"page_token", "trajectories", b"trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,22 +812,30 @@ class GuardFiring(_message.Message):
     TRAJECTORY_ID_FIELD_NUMBER: _builtins.int
     CALL_INDEX_FIELD_NUMBER: _builtins.int
     SUCCEEDED_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
     trajectory_id: _builtins.str
     """The trajectory."""
     call_index: _builtins.int
     """The 0-based number of the call in its trajectory."""
     succeeded: _builtins.bool
     """Whether the trajectory succeeded: then the firing is a false alarm."""
+    step: _builtins.int
+    """The 0-based index of the step with the call; of a trajectory of the request, the same as `call_index`."""
+    content_hash: _builtins.str
+    """Hash of the content of an archived trajectory, as GetTrajectory takes it; empty for a trajectory of the request."""
     def __init__(
         self,
         *,
         trajectory_id: _builtins.str = ...,
         call_index: _builtins.int = ...,
         succeeded: _builtins.bool = ...,
+        step: _builtins.int = ...,
+        content_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "content_hash", b"content_hash", "step", b"step", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -514,7 +843,7 @@ Global___GuardFiring: _TypeAlias = GuardFiring  # noqa: Y015
 
 @_typing.final
 class BacktestTargetResponse(_message.Message):
-    """Response of BacktestTarget."""
+    """Response of BacktestTarget. The counts and the bound are those of all pages up to this one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -524,6 +853,8 @@ class BacktestTargetResponse(_message.Message):
     PASSED_WITH_FIRING_FIELD_NUMBER: _builtins.int
     FALSE_ALARM_BOUND_FIELD_NUMBER: _builtins.int
     FIRINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SKIPPED_TRAJECTORIES_FIELD_NUMBER: _builtins.int
     failed_trajectories: _builtins.int
     """The failed trajectories."""
     failed_with_firing: _builtins.int
@@ -534,9 +865,13 @@ class BacktestTargetResponse(_message.Message):
     """The passed trajectories in which the target matches a call."""
     false_alarm_bound: _builtins.float
     """The 95 % upper confidence bound of the share of passed trajectories in which it matches a call."""
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    skipped_trajectories: _builtins.int
+    """The archived trajectories whose outcome is unknown or rests on the agent's own word alone; they are not tested."""
     @_builtins.property
     def firings(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardFiring]:
-        """The firings."""
+        """The firings; of an archive, those of this page."""
 
     def __init__(
         self,
@@ -547,10 +882,12 @@ class BacktestTargetResponse(_message.Message):
         passed_with_firing: _builtins.int = ...,
         false_alarm_bound: _builtins.float = ...,
         firings: _abc.Iterable[Global___GuardFiring] | None = ...,
+        next_page_token: _builtins.str = ...,
+        skipped_trajectories: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "firings", b"firings", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "firings", b"firings", "next_page_token", b"next_page_token", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing", "skipped_trajectories", b"skipped_trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,7 +908,7 @@ class StoreBacktestRequest(_message.Message):
     """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
-        """The trajectories to test on; 1 to 1,000."""
+        """The trajectories to test on, at most 1,000; none: the last 5,000 of the dataset's archive."""
 
     def __init__(
         self,

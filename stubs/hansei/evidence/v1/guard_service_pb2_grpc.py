@@ -45,6 +45,21 @@ class GuardServiceStub:
                 request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallRequest.SerializeToString,
                 response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallResponse.FromString,
                 _registered_method=True)
+        self.ReportSession = channel.unary_unary(
+                '/hansei.evidence.v1.GuardService/ReportSession',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionResponse.FromString,
+                _registered_method=True)
+        self.ListGuardDecisions = channel.unary_unary(
+                '/hansei.evidence.v1.GuardService/ListGuardDecisions',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsResponse.FromString,
+                _registered_method=True)
+        self.UndoGuardDecision = channel.unary_unary(
+                '/hansei.evidence.v1.GuardService/UndoGuardDecision',
+                request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionRequest.SerializeToString,
+                response_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionResponse.FromString,
+                _registered_method=True)
         self.ListGuards = channel.unary_unary(
                 '/hansei.evidence.v1.GuardService/ListGuards',
                 request_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardsRequest.SerializeToString,
@@ -81,6 +96,29 @@ class GuardServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportSession(self, request, context):
+        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
+        nothing. Modes follow from the reports (ListGuardDecisions).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGuardDecisions(self, request, context):
+        """Lists the changes of modes that followed from evidence, and those that took them back, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndoGuardDecision(self, request, context):
+        """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
+        NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListGuards(self, request, context):
         """Lists the guards of a dataset, those that fired most often first.
         """
@@ -89,15 +127,15 @@ class GuardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BacktestTarget(self, request, context):
-        """Returns the firings of a target in recorded trajectories.
+        """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StoreBacktest(self, request, context):
-        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
         with at most .01. The last backtest of a target counts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -116,6 +154,21 @@ def add_GuardServiceServicer_to_server(servicer, server):
                     servicer.ReportCall,
                     request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallRequest.FromString,
                     response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallResponse.SerializeToString,
+            ),
+            'ReportSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportSession,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionResponse.SerializeToString,
+            ),
+            'ListGuardDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGuardDecisions,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsResponse.SerializeToString,
+            ),
+            'UndoGuardDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndoGuardDecision,
+                    request_deserializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionRequest.FromString,
+                    response_serializer=hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionResponse.SerializeToString,
             ),
             'ListGuards': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGuards,
@@ -188,6 +241,87 @@ class GuardService:
             '/hansei.evidence.v1.GuardService/ReportCall',
             hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallRequest.SerializeToString,
             hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.GuardService/ReportSession',
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ReportSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGuardDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.GuardService/ListGuardDecisions',
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.ListGuardDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndoGuardDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.evidence.v1.GuardService/UndoGuardDecision',
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionRequest.SerializeToString,
+            hansei_dot_evidence_dot_v1_dot_guard__service__pb2.UndoGuardDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

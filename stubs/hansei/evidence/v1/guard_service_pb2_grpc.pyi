@@ -39,13 +39,23 @@ class GuardServiceStub:
     """
     ReportCall: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ReportCallRequest, _guard_service_pb2.ReportCallResponse]
     """Adds messages and a call with its result to a session, for the checks of its later calls."""
+    ReportSession: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ReportSessionRequest, _guard_service_pb2.ReportSessionResponse]
+    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
+    nothing. Modes follow from the reports (ListGuardDecisions).
+    """
+    ListGuardDecisions: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardDecisionsRequest, _guard_service_pb2.ListGuardDecisionsResponse]
+    """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+    UndoGuardDecision: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.UndoGuardDecisionRequest, _guard_service_pb2.UndoGuardDecisionResponse]
+    """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
+    NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+    """
     ListGuards: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]
-    """Returns the firings of a target in recorded trajectories."""
+    """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]
-    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
     with at most .01. The last backtest of a target counts.
     """
 
@@ -60,13 +70,23 @@ class GuardServiceAsyncStub(GuardServiceStub):
     """
     ReportCall: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ReportCallRequest, _guard_service_pb2.ReportCallResponse]  # type: ignore[assignment]
     """Adds messages and a call with its result to a session, for the checks of its later calls."""
+    ReportSession: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ReportSessionRequest, _guard_service_pb2.ReportSessionResponse]  # type: ignore[assignment]
+    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
+    nothing. Modes follow from the reports (ListGuardDecisions).
+    """
+    ListGuardDecisions: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardDecisionsRequest, _guard_service_pb2.ListGuardDecisionsResponse]  # type: ignore[assignment]
+    """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+    UndoGuardDecision: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.UndoGuardDecisionRequest, _guard_service_pb2.UndoGuardDecisionResponse]  # type: ignore[assignment]
+    """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
+    NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+    """
     ListGuards: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]  # type: ignore[assignment]
     """Lists the guards of a dataset, those that fired most often first."""
     BacktestTarget: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.BacktestTargetRequest, _guard_service_pb2.BacktestTargetResponse]  # type: ignore[assignment]
-    """Returns the firings of a target in recorded trajectories."""
+    """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]  # type: ignore[assignment]
-    """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-    SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+    """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
     with at most .01. The last backtest of a target counts.
     """
 
@@ -92,6 +112,34 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         """Adds messages and a call with its result to a session, for the checks of its later calls."""
 
     @_abc_1.abstractmethod
+    def ReportSession(
+        self,
+        request: _guard_service_pb2.ReportSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_guard_service_pb2.ReportSessionResponse, _abc.Awaitable[_guard_service_pb2.ReportSessionResponse]]:
+        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
+        nothing. Modes follow from the reports (ListGuardDecisions).
+        """
+
+    @_abc_1.abstractmethod
+    def ListGuardDecisions(
+        self,
+        request: _guard_service_pb2.ListGuardDecisionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_guard_service_pb2.ListGuardDecisionsResponse, _abc.Awaitable[_guard_service_pb2.ListGuardDecisionsResponse]]:
+        """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+
+    @_abc_1.abstractmethod
+    def UndoGuardDecision(
+        self,
+        request: _guard_service_pb2.UndoGuardDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_guard_service_pb2.UndoGuardDecisionResponse, _abc.Awaitable[_guard_service_pb2.UndoGuardDecisionResponse]]:
+        """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
+        NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+        """
+
+    @_abc_1.abstractmethod
     def ListGuards(
         self,
         request: _guard_service_pb2.ListGuardsRequest,
@@ -105,7 +153,7 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.BacktestTargetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.BacktestTargetResponse, _abc.Awaitable[_guard_service_pb2.BacktestTargetResponse]]:
-        """Returns the firings of a target in recorded trajectories."""
+        """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
 
     @_abc_1.abstractmethod
     def StoreBacktest(
@@ -113,8 +161,8 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.StoreBacktestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.StoreBacktestResponse, _abc.Awaitable[_guard_service_pb2.StoreBacktestResponse]]:
-        """Tests a target on recorded trajectories and stores the counts for the dataset. A guard whose mode no person pinned leaves
-        SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
+        """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
         with at most .01. The last backtest of a target counts.
         """
 

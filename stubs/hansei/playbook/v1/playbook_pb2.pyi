@@ -295,7 +295,9 @@ class Target(_message.Message):
     mode: Global___TargetMode.ValueType
     """The reaction to a call that matches; unspecified: SHADOW."""
     pinned: _builtins.bool
-    """Whether a person has set the mode, so that evidence does not change it."""
+    """Whether a person has set the mode, so that evidence does not change it. A delta that pins a mode above SHADOW without
+    `reasoning`, in a request without `reason`, is refused with PIN_REASON_MISSING.
+    """
     def __init__(
         self,
         *,

@@ -274,7 +274,9 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ImportPlaybook(self, request_iterator, context):
-        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision.
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
+        bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
+        repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -78,7 +78,10 @@ class PlaybookServiceStub:
     MergePlaybooks: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]
     """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _grpc.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]
-    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
+    bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
+    repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+    """
     ExportPlaybook: _grpc.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]
     """Exports a playbook as a file sent in chunks."""
 
@@ -132,7 +135,10 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     MergePlaybooks: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]  # type: ignore[assignment]
     """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _aio.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]  # type: ignore[assignment]
-    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
+    bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
+    repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+    """
     ExportPlaybook: _aio.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]  # type: ignore[assignment]
     """Exports a playbook as a file sent in chunks."""
 
@@ -297,7 +303,10 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_playbook_service_pb2.ImportPlaybookRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ImportPlaybookResponse, _abc.Awaitable[_playbook_service_pb2.ImportPlaybookResponse]]:
-        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset, as one revision."""
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
+        bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
+        repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+        """
 
     @_abc_1.abstractmethod
     def ExportPlaybook(

@@ -1,26 +1,27 @@
 /** The HTTP API as the gateway's OpenAPI document describes it; each operation can be called from here. */
 
-import { get } from "../api.js";
-import { fill, h } from "../dom.js";
-import { chip, head } from "../parts.js";
+import { getJson } from "../api.js";
+import { fillElement, h } from "../dom.js";
+import { renderChip, renderHead } from "../parts.js";
 import { session } from "../session.js";
-import { load } from "../states.js";
+import { loadPart } from "../states.js";
+import { t } from "../texts.js";
 
 const DOCUMENT = "/openapi.json";
 const MAX_DEPTH = 4;
 const JSON_TYPE = "application/json";
 
-export const title = () => "HTTP API";
+export const formatTitle = () => "HTTP API";
 
-export function open({ signal }) {
+export function openPage({ signal }) {
   const body = h("div", { class: "scroll" });
-  load(
+  loadPart(
     body,
     signal,
-    () => get(DOCUMENT, {}, signal),
-    (document) => new ApiPages(document, signal).groups(),
+    () => getJson(DOCUMENT, {}, signal),
+    (document) => new ApiPages(document, signal).renderGroups(),
   );
-  return [head("HTTP API", h("span", { class: "mono" }, DOCUMENT)), body];
+  return [renderHead("HTTP API", h("span", { class: "mono" }, DOCUMENT)), body];
 }
 
 class ApiPages {
@@ -28,37 +29,41 @@ class ApiPages {
     Object.assign(this, { document, signal });
   }
 
-  groups() {
+  renderGroups() {
     const groups = new Map();
     for (const [path, operations] of Object.entries(this.document.paths))
       for (const [verb, operation] of Object.entries(operations)) {
         const tag = operation.tags?.[0] ?? "other";
-        groups.set(tag, [...(groups.get(tag) ?? []), this.operation(verb.toUpperCase(), path, operation)]);
+        groups.set(tag, [...(groups.get(tag) ?? []), this.renderOperation(verb.toUpperCase(), path, operation)]);
       }
     return [...groups].map(([tag, operations]) => [h("h2", null, tag), operations]);
   }
 
   /** One operation; its form is built when it is opened. */
-  operation(verb, path, operation) {
+  renderOperation(verb, path, operation) {
     const container = h("div", null);
     const summary = h(
       "summary",
       { class: "card-head" },
-      chip(verb),
+      renderChip(verb),
       h("span", { class: "mono" }, path),
       h("span", { class: "muted" }, operation.summary ?? ""),
     );
     const details = h("details", { class: "card" }, summary, container);
-    details.addEventListener("toggle", () => container.hasChildNodes() || fill(container, this.form(verb, path, operation)), {
-      signal: this.signal,
-    });
+    details.addEventListener(
+      "toggle",
+      () => container.hasChildNodes() || fillElement(container, this.renderForm(verb, path, operation)),
+      {
+        signal: this.signal,
+      },
+    );
     return details;
   }
 
-  form(verb, path, operation) {
-    const inputs = (operation.parameters ?? []).map((parameter) => [parameter, input(parameter)]);
+  renderForm(verb, path, operation) {
+    const inputs = (operation.parameters ?? []).map((parameter) => [parameter, createInput(parameter)]);
     const [type, content] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
-    const body = content && this.body(type, content, operation);
+    const body = content && this.renderBody(type, content, operation);
     const output = h("pre", { class: "mono text", role: "status", tabindex: "0" });
     const form = h(
       "form",
@@ -67,10 +72,10 @@ class ApiPages {
       inputs.map(([parameter, field]) =>
         h("label", { class: "field" }, `${parameter.name} (${parameter.in})`, field, parameter.description ?? ""),
       ),
-      body && h("label", { class: "field" }, `Body, ${type}`, body),
-      content && type === JSON_TYPE && this.fields("Fields of the body", content.schema),
-      this.responses(operation),
-      h("div", { class: "actions" }, h("button", { class: "primary" }, "Send request")),
+      body && h("label", { class: "field" }, t("api.body", { type }), body),
+      content && type === JSON_TYPE && this.renderFields(t("api.fields_of_the_body"), content.schema),
+      this.renderResponses(operation),
+      h("div", { class: "actions" }, h("button", { class: "primary" }, t("api.send_request"))),
       output,
     );
     form.addEventListener("submit", (event) => {
@@ -80,66 +85,73 @@ class ApiPages {
     return form;
   }
 
-  body(type, content, operation) {
+  renderBody(type, content, operation) {
     if (type !== JSON_TYPE) return h("input", { type: "file" });
-    const example = content.example ?? Object.values(content.examples ?? {})[0]?.value ?? this.example(content.schema);
+    const example =
+      content.example ?? Object.values(content.examples ?? {})[0]?.value ?? this.createExample(content.schema);
     const text = JSON.stringify(example, null, 2);
     const rows = Math.min(Math.max(text.split("\n").length, 3), 24);
     return h("textarea", { class: "mono", rows, spellcheck: "false", value: text, "data-of": operation.operationId });
   }
 
-  responses({ responses }) {
+  renderResponses({ responses }) {
     const schema = Object.values(responses["200"]?.content ?? {})[0]?.schema;
-    return schema && this.fields("Fields of the response", schema.properties?.data?.contentSchema ?? schema);
+    return (
+      schema && this.renderFields(t("api.fields_of_the_response"), schema.properties?.data?.contentSchema ?? schema)
+    );
   }
 
-  resolve(schema) {
+  resolveSchema(schema) {
     const reference = schema?.$ref;
     return reference ? this.document.components.schemas[reference.split("/").pop()] : (schema ?? {});
   }
 
   /** A value of a schema with the fields that a request must have, or all fields where none is required. */
-  example(reference, depth = 0) {
-    const schema = this.resolve(reference);
+  createExample(reference, depth = 0) {
+    const schema = this.resolveSchema(reference);
     if (schema.examples) return schema.examples[0];
     if (schema.enum) return schema.enum[1] ?? schema.enum[0];
-    if (schema.type === "array") return depth < MAX_DEPTH ? [this.example(schema.items, depth + 1)] : [];
+    if (schema.type === "array") return depth < MAX_DEPTH ? [this.createExample(schema.items, depth + 1)] : [];
     if (schema.type === "object") {
       const names = schema.required ?? (depth ? [] : Object.keys(schema.properties ?? {}));
-      return Object.fromEntries(names.map((name) => [name, this.example(schema.properties[name], depth + 1)]));
+      return Object.fromEntries(names.map((name) => [name, this.createExample(schema.properties[name], depth + 1)]));
     }
     if (schema.format === "date-time") return new Date().toISOString();
     return { boolean: false, integer: 0, number: 0 }[schema.type] ?? "";
   }
 
   /** The fields of a schema; those of a field that is an object are listed when it is opened. */
-  fields(name, reference) {
-    const schema = this.resolve(reference?.items ?? reference);
+  renderFields(name, reference) {
+    const schema = this.resolveSchema(reference?.items ?? reference);
     const container = h("div", null);
     const details = h("details", { class: "more" }, h("summary", null, name), container);
-    details.addEventListener("toggle", () => container.hasChildNodes() || fill(container, this.list(schema)), {
-      signal: this.signal,
-    });
+    details.addEventListener(
+      "toggle",
+      () => container.hasChildNodes() || fillElement(container, this.renderList(schema)),
+      {
+        signal: this.signal,
+      },
+    );
     return details;
   }
 
-  list(schema) {
+  renderList(schema) {
     const entries = Object.entries(schema.properties ?? {});
-    if (!entries.length) return h("p", { class: "muted" }, "No fields.");
+    if (!entries.length) return h("p", { class: "muted" }, t("api.no_fields"));
     return h(
       "ul",
       null,
       entries.map(([name, field]) => {
-        const inner = this.resolve(field.items ?? field);
-        const required = schema.required?.includes(name) ? ", required" : "";
-        const kind = `${field.items ? "list of " : ""}${inner.enum ? inner.enum.join(" | ") : (inner.type ?? "any")}`;
+        const inner = this.resolveSchema(field.items ?? field);
+        const required = schema.required?.includes(name) ? t("api.required") : "";
+        const kind = `${field.items ? t("api.list_of") : ""}${inner.enum ? inner.enum.join(" | ") : (inner.type ?? "any")}`;
         return h(
           "li",
           null,
           h("span", { class: "mono" }, name),
           h("span", { class: "muted" }, ` ${kind}${required}. `),
           field.description ?? "",
-          inner.properties ? this.fields(`Fields of ${name}`, inner) : null,
+          inner.properties ? this.renderFields(t("api.fields_of", { name }), inner) : null,
         );
       }),
     );
@@ -158,20 +170,20 @@ class ApiPages {
     }
     const content = body && (body.type === "file" ? body.files[0] : body.value);
     const init = { method: verb, headers, body: content, signal: this.signal, credentials: "omit", cache: "no-store" };
-    fill(output, "Sent; no response yet.");
+    fillElement(output, t("api.sent_no_response_yet"));
     try {
       const response = await fetch(`${url}${query.size ? `?${query}` : ""}`, init);
-      fill(output, `${response.status} ${response.statusText}\n`);
+      fillElement(output, `${response.status} ${response.statusText}\n`);
       const isJson = response.headers.get("content-type")?.includes("json");
       if (isJson) output.append(JSON.stringify(await response.json(), null, 2));
       else for await (const text of response.body.pipeThrough(new TextDecoderStream())) output.append(text);
     } catch (error) {
-      if (!this.signal.aborted) fill(output, `The request failed: ${error.message}`);
+      if (!this.signal.aborted) fillElement(output, t("api.the_request_failed", { message: error.message }));
     }
   }
 }
 
-function input({ name, in: location, required, schema }) {
+function createInput({ name, in: location, required, schema }) {
   const value = name === "Idempotency-Key" ? crypto.randomUUID() : "";
   if (!schema.enum) return h("input", { required, value, spellcheck: "false", autocomplete: "off", name });
   const options = schema.enum.map((option) => h("option", { value: option }, option));

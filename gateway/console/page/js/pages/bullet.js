@@ -3,30 +3,39 @@
 import { fetchAll } from "../api.js";
 import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
-import { edit, forget } from "../edits.js";
-import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
-import { bulletHistory, effectHistory, effects } from "../endpoints.js";
-import { count, plural, word } from "../format.js";
-import { icon } from "../icons.js";
-import { chip, confidence, facts, state, votes, when } from "../parts.js";
-import { link } from "../router.js";
-import { showEmpty, load } from "../states.js";
+import { editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
+import {
+  describeCurve,
+  drawCurve,
+  drawInterval,
+  isCompared,
+  formatPoints,
+  formatRate,
+  formatEvidence,
+} from "../effects.js";
+import { listBulletRevisions, readEffectHistory, listEffects } from "../endpoints.js";
+import { formatCount, formatPlural, formatEnum, readEnum } from "../format.js";
+import { drawIcon } from "../icons.js";
+import { renderChip, renderConfidence, renderFacts, renderState, renderVotes, renderTime } from "../parts.js";
+import { formatLink } from "../router.js";
+import { renderEmptyState, loadPart } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
+import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 10_000;
 
 /** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
-export function detail(dataset, bullet, signal, close, current) {
+export function renderBullet(dataset, bullet, signal, close, current) {
   const past = h("div", null);
-  load(
+  loadPart(
     past,
     signal,
-    () => bulletHistory(dataset, bullet.id, signal),
-    (revisions) => renderHistory(dataset, revisions),
+    () => listBulletRevisions(dataset, bullet.id, signal),
+    (revisions) => renderHistory(dataset, revisions, current ? bullet : null),
   );
   const measured = h("div", null);
-  load(
+  loadPart(
     measured,
     signal,
     () => readEvidence(dataset, bullet.id, signal),
@@ -37,11 +46,17 @@ export function detail(dataset, bullet, signal, close, current) {
       "div",
       { class: "detail-head" },
       h("span", { class: "mono" }, bullet.id),
-      bullet.state === "BULLET_STATE_RETIRED" ? state("retired") : state("active"),
+      bullet.state === "BULLET_STATE_RETIRED" ? renderState("retired") : renderState("active"),
       h(
         "button",
-        { type: "button", class: "quiet end", "aria-label": "Close", title: "Close (Esc)", onclick: close },
-        icon("close"),
+        {
+          type: "button",
+          class: "quiet end",
+          "aria-label": t("common.close"),
+          title: t("bullet.close_esc"),
+          onclick: close,
+        },
+        drawIcon("close"),
       ),
     ),
     h("p", { class: "text lead" }, bullet.content),
@@ -49,98 +64,139 @@ export function detail(dataset, bullet, signal, close, current) {
       ? h(
           "div",
           { class: "actions" },
-          h("button", { type: "button", onclick: () => edit(dataset, bullet) }, "Edit…"),
-          h("button", { type: "button", class: "danger", onclick: () => forget(dataset, bullet) }, "Forget…"),
+          h("button", { type: "button", onclick: () => editBullet(dataset, bullet) }, t("bullet.edit")),
+          h(
+            "button",
+            { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HELPFUL") },
+            t("bullet.it_helped"),
+          ),
+          h(
+            "button",
+            { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HARMFUL") },
+            t("bullet.it_harmed"),
+          ),
+          bullet.state === "BULLET_STATE_RETIRED"
+            ? h(
+                "button",
+                { type: "button", onclick: () => restoreBullet(dataset, bullet, true) },
+                t("common.add_again"),
+              )
+            : null,
+          h(
+            "button",
+            { type: "button", class: "danger", onclick: () => deleteBullet(dataset, bullet) },
+            t("bullet.remove"),
+          ),
         )
       : null,
-    renderFacts(dataset, bullet),
-    h("h3", null, "Evidence"),
+    renderBulletFacts(dataset, bullet),
+    h("h2", null, t("common.evidence")),
     measured,
-    h("h3", null, "History"),
+    h("h2", null, t("common.history")),
     past,
   ];
 }
 
-function renderFacts(dataset, bullet) {
+function renderBulletFacts(dataset, bullet) {
   const keywords = bullet.keywords.length
     ? h(
         "span",
         { class: "chips" },
-        bullet.keywords.map((keyword) => chip(keyword)),
+        bullet.keywords.map((keyword) => renderChip(keyword)),
       )
     : null;
   const indexed =
     bullet.searchable_text === bullet.content ? null : h("span", { class: "text" }, bullet.searchable_text);
-  return facts([
-    ["Section", bullet.section],
-    ["Votes", votes(bullet)],
-    ["Confidence", confidence(bullet.confidence_score)],
-    ["Learned from", sources(dataset, bullet)],
-    ["Added", moment(dataset, bullet.created_revision, bullet.created_at)],
-    ["Changed", moment(dataset, bullet.updated_revision, bullet.updated_at)],
-    ["Keywords", keywords],
-    ["Indexed as", indexed],
+  return renderFacts([
+    [t("common.section"), bullet.section],
+    [t("common.votes"), renderVotes(bullet)],
+    [t("common.confidence"), renderConfidence(bullet.confidence_score)],
+    [t("common.learned_from"), renderSources(dataset, bullet)],
+    [t("bullet.added"), renderMoment(dataset, bullet.created_revision, bullet.created_at)],
+    [t("bullet.changed"), renderMoment(dataset, bullet.updated_revision, bullet.updated_at)],
+    [t("bullet.keywords"), keywords],
+    [t("bullet.indexed_as"), indexed],
   ]);
 }
 
 /** The trial of the newest text, and how its effect developed; null if it is not measured. */
 async function readEvidence(dataset, id, signal) {
-  const trials = await fetchAll((token) => effects(dataset, { page_size: PAGE, page_token: token }, signal), "effects", MOST);
+  const trials = await fetchAll(
+    (token) => listEffects(dataset, { page_size: PAGE, page_token: token }, signal),
+    "effects",
+    MOST,
+  );
   const own = trials.filter(({ bullet_id: other }) => other === id);
   if (!own.length) return null;
-  const newest = own.reduce((latest, trial) => (Date.parse(trial.state_started_at) > Date.parse(latest.state_started_at) ? trial : latest));
-  const development = await effectHistory(dataset, { bullet_id: id }, signal);
+  const newest = own.reduce((latest, trial) =>
+    Date.parse(trial.state_started_at) > Date.parse(latest.state_started_at) ? trial : latest,
+  );
+  const development = await readEffectHistory(dataset, { bullet_id: id }, signal);
   return { ...newest, development: development.points };
 }
 
 function renderEvidence(dataset, trial) {
-  const page = h("a", { href: link(["evidence", dataset]) }, "All effects");
-  if (!trial) return h("p", { class: "muted" }, "Not measured: no session of a trial was served it. ", page);
+  const page = h("a", { href: formatLink(["evidence", dataset]) }, t("bullet.all_effects"));
+  if (!trial) return h("p", { class: "muted" }, t("bullet.not_measured_no_session_of"), page);
   const { effect, state: present, development } = trial;
   const { served, withheld } = effect;
-  const label = describeCurve("Success with the bullet less success without it", development);
+  const label = describeCurve(t("bullet.success_with_the_bullet_less"), development);
   const both = isCompared(effect);
   return [
-    facts([
-      ["State", state(word(present, "BULLET_STATE_"))],
-      ["With it", `${plural(served.sessions, "session")}, success ${rate(served)}`],
-      ["Without it", `${plural(withheld.sessions, "session")}, success ${rate(withheld)}`],
-      ["Difference", both ? `${points(effect.difference)} points` : null],
-      ["95 % interval", both ? interval(effect) : null],
-      ["Evidence", both ? `${shortEvidence(effect.evidence)} of ${count(Math.round(trial.required_evidence))} required` : null],
+    renderFacts([
+      [t("common.state"), renderState(readEnum(present, "BULLET_STATE_"))],
+      [
+        t("common.with_it"),
+        t("bullet.success", { sessions: formatPlural(served.sessions, "session"), served: formatRate(served) }),
+      ],
+      [
+        t("common.without_it"),
+        t("bullet.success_2", { sessions: formatPlural(withheld.sessions, "session"), withheld: formatRate(withheld) }),
+      ],
+      [t("common.difference"), both ? t("common.points", { difference: formatPoints(effect.difference) }) : null],
+      [t("common.95_interval"), both ? drawInterval(effect) : null],
+      [
+        t("common.evidence"),
+        both
+          ? t("bullet.of_required", {
+              evidence: formatEvidence(effect.evidence),
+              required_evidence: formatCount(Math.round(trial.required_evidence)),
+            })
+          : null,
+      ],
     ]),
     label ? drawCurve(label, development) : null,
     h("p", null, page),
   ];
 }
 
-function sources(dataset, { sources: all, source_trajectory: first }) {
+function renderSources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, "unknown");
+  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, t("bullet.unknown"));
 }
 
-function moment(dataset, revision, time) {
+function renderMoment(dataset, revision, time) {
   if (!Number(revision)) return null;
   return h(
     "span",
     null,
-    h("a", { href: link(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+    h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, t("common.revision_2", { revision })),
     " ",
-    h("span", { class: "muted" }, when(time)),
+    h("span", { class: "muted" }, renderTime(time)),
   );
 }
 
 /** The revisions that changed it, newest first. */
-function renderHistory(dataset, revisions) {
-  if (!revisions.length) return showEmpty("No history", "No revision in the log changed this bullet.");
+function renderHistory(dataset, revisions, present) {
+  if (!revisions.length) return renderEmptyState(t("bullet.no_history"), t("bullet.no_revision_in_the_log"));
   return h(
     "ol",
     { class: "story" },
-    revisions.toReversed().map((revision) => renderRevision(dataset, revision)),
+    revisions.toReversed().map((revision) => renderRevision(dataset, revision, present)),
   );
 }
 
-function renderRevision(dataset, revision) {
+function renderRevision(dataset, revision, present) {
   const { changes, votes: cast, operations } = revision;
   const reasons = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);
   return h(
@@ -151,32 +207,47 @@ function renderRevision(dataset, revision) {
       { class: "card-head" },
       h(
         "a",
-        { href: link(["playbooks", dataset, "history"], { revision: revision.revision }) },
-        `revision ${revision.revision}`,
+        { href: formatLink(["playbooks", dataset, "history"], { revision: revision.revision }) },
+        t("common.revision_2", { revision: revision.revision }),
       ),
-      chip(word(revision.kind, "REVISION_KIND_")),
-      h("span", { class: "muted" }, revision.author, " · ", when(revision.committed_at)),
+      renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
+      h("span", { class: "muted" }, revision.author, " · ", renderTime(revision.committed_at)),
     ),
-    changes.map(change),
+    changes.map((change) => [renderChange(change), renderRestoreButton(dataset, change, present)]),
     reasons.map((reason) => h("p", { class: "muted text" }, reason)),
     cast.length ? h("p", { class: "muted" }, renderVotesCast(cast)) : null,
   );
 }
 
-function change({ before, after }) {
-  if (!before) return h("p", { class: "text" }, chip("added", "delta-add"), " ", after.content);
-  if (!after) return h("p", { class: "text" }, chip("removed", "delta-delete"), " ", before.content);
+/** Offers the text before a change, if it is not the present one. */
+function renderRestoreButton(dataset, { before, after }, present) {
+  if (!present || !before || !after || before.content === after.content || before.content === present.content)
+    return null;
+  const earlier = { ...present, content: before.content };
+  return h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => restoreBullet(dataset, earlier, false) },
+    t("bullet.restore_the_text_before_this"),
+  );
+}
+
+function renderChange({ before, after }) {
+  if (!before) return h("p", { class: "text" }, renderChip(translateWord("added"), "delta-add"), " ", after.content);
+  if (!after)
+    return h("p", { class: "text" }, renderChip(translateWord("removed"), "delta-delete"), " ", before.content);
   if (before.content !== after.content) return drawDiff(before.content, after.content);
-  if (before.state !== after.state) return h("p", null, "Now ", word(after.state, "BULLET_STATE_"), ".");
+  if (before.state !== after.state) return h("p", null, t("bullet.now"), formatEnum(after.state, "BULLET_STATE_"), ".");
+  if (after.sources.length > before.sources.length)
+    return h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }));
   return null;
 }
 
 function renderVotesCast(cast) {
   const tags = Object.groupBy(
     cast.filter(({ applied }) => applied),
-    ({ vote }) => word(vote.tag, "VOTE_TAG_"),
+    ({ vote }) => readEnum(vote.tag, "VOTE_TAG_"),
   );
-  const counts = Object.entries(tags).map(([tag, all]) => plural(all.length, `${tag} vote`));
+  const counts = Object.entries(tags).map(([tag, all]) => formatPlural(all.length, `${tag} vote`));
   const reason = cast.map(({ vote }) => vote.reason).find(Boolean);
-  return [counts.join(", ") || "A vote that did not count", reason ? `: ${reason}` : ""].join("");
+  return [counts.join(", ") || t("bullet.a_vote_that_did_not"), reason ? `: ${reason}` : ""].join("");
 }

@@ -2,27 +2,57 @@
 
 import { fetchAll } from "../api.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
-import { fill, h } from "../dom.js";
-import { describeCurve, drawCurve, interval, isCompared, points, rate, shortEvidence } from "../effects.js";
-import { bullets, decisions, effectHistory, effects, lift, startTrials, stopTrials, trials, undoDecision } from "../endpoints.js";
-import { count, plural, word } from "../format.js";
-import { head, state, when } from "../parts.js";
-import { link } from "../router.js";
-import { change, load, showEmpty } from "../states.js";
+import { askPerson } from "../dialog.js";
+import { fillElement, h } from "../dom.js";
+import {
+  describeCurve,
+  drawCurve,
+  drawInterval,
+  isCompared,
+  formatPoints,
+  formatRate,
+  formatEvidence,
+} from "../effects.js";
+import {
+  listBullets,
+  listDecisions,
+  readEffectHistory,
+  listEffects,
+  readLift,
+  startTrials,
+  stopTrials,
+  readTrials,
+  undoDecision,
+} from "../endpoints.js";
+import { formatCount, formatPlural, readEnum } from "../format.js";
+import { renderHead, renderState, renderTime } from "../parts.js";
+import { formatLink } from "../router.js";
+import { runChange, loadPart, renderEmptyState } from "../states.js";
+import { t } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 200;
-const NUMBERS = ["With it", "Success", "Without", "Success", "Difference", "Evidence"];
+const NUMBERS = [
+  t("common.with_it"),
+  t("common.success"),
+  t("evidence.without"),
+  t("common.success"),
+  t("common.difference"),
+  t("common.evidence"),
+];
 
-export const title = ({ dataset }) => `Evidence ${dataset}`;
+export const formatTitle = ({ dataset }) => t("evidence.evidence", { dataset });
 
-export function open({ params: { dataset }, signal }) {
+export function openPage({ params: { dataset }, signal }) {
   lastDataset.name = dataset;
   const view = new Evidence(dataset, signal);
   view.load();
   return [
-    head(dataset, [view.count, renderDatasetChoice("evidence", dataset, signal)], renderDatasetTabs(dataset, "Evidence")),
+    renderHead(
+      dataset,
+      [view.count, renderDatasetChoice("evidence", dataset, signal)],
+      renderDatasetTabs(dataset, t("common.evidence")),
+    ),
     view.body,
   ];
 }
@@ -35,7 +65,7 @@ class Evidence {
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -44,14 +74,14 @@ class Evidence {
   }
 
   async read() {
-    const status = await trials(this.dataset, this.signal);
+    const status = await readTrials(this.dataset, this.signal);
     if (!status.policy) return { status };
-    const pages = (token) => effects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
+    const pages = (token) => listEffects(this.dataset, { page_size: PAGE, page_token: token }, this.signal);
     const [measured, worth, development, decided] = await Promise.all([
       fetchAll(pages, "effects", MOST),
-      lift(this.dataset, this.signal),
-      effectHistory(this.dataset, {}, this.signal),
-      decisions(this.dataset, { page_size: MOST }, this.signal),
+      readLift(this.dataset, this.signal),
+      readEffectHistory(this.dataset, {}, this.signal),
+      listDecisions(this.dataset, { page_size: MOST }, this.signal),
     ]);
     return {
       status,
@@ -59,78 +89,88 @@ class Evidence {
       worth,
       development: development.points,
       decided: decided.decisions,
-      texts: await this.texts(measured),
+      texts: await this.readTexts(measured),
     };
   }
 
   /** Returns the current lessons by the ids of their bullets. */
-  async texts(measured) {
+  async readTexts(measured) {
     const ids = measured.slice(0, MOST).map(({ bullet_id: id }) => id);
-    const found = ids.length ? await bullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
+    const found = ids.length ? await listBullets(this.dataset, { ids, page_size: PAGE }, this.signal) : { bullets: [] };
     return new Map(found.bullets.map(({ id, content }) => [id, content]));
   }
 
   draw({ status, measured, worth, development, decided, texts }) {
-    fill(this.count, status.policy ? plural(status.sessions, "session") : "");
+    fillElement(this.count, status.policy ? formatPlural(status.sessions, "session") : "");
     if (!status.policy) {
-      const text =
-        "A trial withholds bullets from some sessions at random and compares how sessions end with them and without " +
-        "them. Agents ask with Recall and report their outcomes.";
-      return showEmpty("No trials yet", text, this.startButton());
+      const text = t("evidence.a_trial_withholds_bullets_from");
+      return renderEmptyState(t("evidence.no_trials_yet"), text, this.renderStartButton());
     }
     return [
       h("p", { class: "lead" }, worth.conclusion),
-      h("p", { class: "muted" }, describe(status)),
+      h("p", { class: "muted" }, describeTrials(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
-      h("div", { class: "actions" }, status.running ? this.stopButton() : this.startButton()),
+      h("div", { class: "actions" }, status.running ? this.renderStopButton() : this.renderStartButton()),
       drawLift(development),
-      h("h2", null, "Effects"),
-      measured.length ? this.table(worth.lift, measured, texts) : h("p", { class: "muted" }, "No bullet was served yet."),
-      h("h2", null, "Decisions"),
-      decided.length ? this.timeline(decided, texts) : h("p", { class: "muted" }, "None yet."),
+      h("h2", null, t("evidence.effects")),
+      measured.length
+        ? this.renderTable(worth.lift, measured, texts)
+        : h("p", { class: "muted" }, t("evidence.no_bullet_was_served_yet")),
+      h("h2", null, t("evidence.decisions")),
+      decided.length ? this.renderTimeline(decided, texts) : h("p", { class: "muted" }, t("evidence.none_yet")),
     ];
   }
 
-  table(worth, measured, texts) {
-    const columns = ["Bullet", ...NUMBERS.slice(0, 5), "95 % interval", "Evidence", "State"];
-    const whole = worth ? [this.row("The whole playbook", worth, null)] : [];
+  renderTable(worth, measured, texts) {
+    const columns = [
+      t("common.bullet"),
+      ...NUMBERS.slice(0, 5),
+      t("common.95_interval"),
+      t("common.evidence"),
+      t("common.state"),
+    ];
+    const whole = worth ? [this.renderRow(t("evidence.the_whole_playbook"), worth, null)] : [];
     const rows = measured.map(({ bullet_id: id, effect, state: present }) =>
-      this.row(this.lessonLink(id, texts), effect, state(word(present, "BULLET_STATE_"))),
+      this.renderRow(this.renderLessonLink(id, texts), effect, renderState(readEnum(present, "BULLET_STATE_"))),
     );
     const names = columns.map((name) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "" }, name));
     return h(
       "div",
-      { class: "wide", role: "region", "aria-label": "Effects", tabindex: "0" },
+      { class: "wide", role: "region", "aria-label": t("evidence.effects"), tabindex: "0" },
       h("table", { class: "table" }, h("thead", null, h("tr", null, names)), h("tbody", null, whole, rows)),
     );
   }
 
-  row(name, effect, present) {
+  renderRow(name, effect, present) {
     const { served, withheld } = effect;
     const both = isCompared(effect);
     const numbers = [
-      count(served.sessions),
-      rate(served),
-      count(withheld.sessions),
-      rate(withheld),
-      both ? points(effect.difference) : "–",
+      formatCount(served.sessions),
+      formatRate(served),
+      formatCount(withheld.sessions),
+      formatRate(withheld),
+      both ? formatPoints(effect.difference) : "–",
     ];
     return h(
       "tr",
       null,
       h("td", { class: "effect-name" }, name),
       numbers.map((value) => h("td", { class: "number" }, value)),
-      h("td", null, both ? interval(effect) : "–"),
-      h("td", { class: "number" }, both ? shortEvidence(effect.evidence) : "–"),
+      h("td", null, both ? drawInterval(effect) : "–"),
+      h("td", { class: "number" }, both ? formatEvidence(effect.evidence) : "–"),
       h("td", null, present),
     );
   }
 
-  lessonLink(id, texts) {
-    return h("a", { href: link(["playbooks", this.dataset], { bullet: id }) }, texts.get(id) ?? `${id} (removed)`);
+  renderLessonLink(id, texts) {
+    return h(
+      "a",
+      { href: formatLink(["playbooks", this.dataset], { bullet: id }) },
+      texts.get(id) ?? t("evidence.removed", { id }),
+    );
   }
 
-  timeline(decided, texts) {
+  renderTimeline(decided, texts) {
     const newest = new Map(decided.toReversed().map((decision) => [decision.bullet_id, decision]));
     return decided.map((decision) =>
       h(
@@ -139,78 +179,91 @@ class Evidence {
         h(
           "div",
           { class: "card-head" },
-          state(word(decision.before, "BULLET_STATE_")),
+          renderState(readEnum(decision.before, "BULLET_STATE_")),
           "→",
-          state(word(decision.after, "BULLET_STATE_")),
-          h("span", { class: "muted" }, when(decision.time)),
+          renderState(readEnum(decision.after, "BULLET_STATE_")),
+          h("span", { class: "muted" }, renderTime(decision.time)),
         ),
-        h("p", null, this.lessonLink(decision.bullet_id, texts)),
+        h("p", null, this.renderLessonLink(decision.bullet_id, texts)),
         h(
           "p",
           { class: "muted" },
-          `${plural(decision.effect.served.sessions, "session")} with it, ${count(decision.effect.withheld.sessions)} without; ` +
-            `difference ${points(decision.effect.difference)} points` +
-            (Number(decision.revision) ? `; removed in revision ${decision.revision}` : "") +
-            (decision.undone ? "; undone" : ""),
+          t("evidence.with_it_without", {
+            sessions: formatPlural(decision.effect.served.sessions, "session"),
+            sessions2: formatCount(decision.effect.withheld.sessions),
+          }) +
+            t("evidence.difference_points", { difference: formatPoints(decision.effect.difference) }) +
+            (Number(decision.revision) ? t("evidence.removed_in_revision", { revision: decision.revision }) : "") +
+            (decision.undone ? t("evidence.undone") : ""),
         ),
-        newest.get(decision.bullet_id) === decision && decision.after !== "BULLET_STATE_TRIAL" && this.undoButton(decision),
+        newest.get(decision.bullet_id) === decision &&
+          decision.after !== "BULLET_STATE_TRIAL" &&
+          this.renderUndoButton(decision),
       ),
     );
   }
 
-  undoButton(decision) {
-    return h("button", { type: "button", onclick: () => this.undo(decision) }, "Undo…");
+  renderUndoButton(decision) {
+    return h("button", { type: "button", onclick: () => this.undo(decision) }, t("evidence.undo_2"));
   }
 
   async undo({ number, revision }) {
-    const answer = await ask({
-      title: `Undo decision ${number}?`,
-      text: Number(revision)
-        ? "The bullet is added to the playbook again, and measured from the start."
-        : "The bullet goes back on trial, and is measured from the start.",
-      confirm: "Undo",
+    const answer = await askPerson({
+      title: t("evidence.undo_decision", { number }),
+      text: Number(revision) ? t("evidence.the_bullet_is_added_to") : t("evidence.the_bullet_goes_back_on"),
+      confirm: t("evidence.undo"),
     });
-    if (answer && (await change(() => undoDecision(this.dataset, number), "The bullet is on trial again."))) await this.load();
+    if (answer && (await runChange(() => undoDecision(this.dataset, number), t("evidence.the_bullet_is_on_trial"))))
+      await this.load();
   }
 
-  startButton() {
-    return h("button", { type: "button", class: "primary", onclick: () => this.start() }, "Start trials…");
+  renderStartButton() {
+    return h("button", { type: "button", class: "primary", onclick: () => this.start() }, t("evidence.start_trials"));
   }
 
-  stopButton() {
-    return h("button", { type: "button", onclick: () => this.stop() }, "Stop trials…");
+  renderStopButton() {
+    return h("button", { type: "button", onclick: () => this.stop() }, t("evidence.stop_trials"));
   }
 
   async start() {
-    const answer = await ask({
-      title: `Start trials of ${this.dataset}?`,
-      text: "A bullet on trial is withheld from a quarter of the sessions, and the whole playbook from another quarter.",
-      confirm: "Start",
+    const answer = await askPerson({
+      title: t("evidence.start_trials_of", { dataset: this.dataset }),
+      text: t("evidence.a_bullet_on_trial_is"),
+      confirm: t("common.start"),
     });
-    if (answer && (await change(() => startTrials(this.dataset), "Trials are running."))) await this.load();
+    if (answer && (await runChange(() => startTrials(this.dataset), t("evidence.trials_are_running"))))
+      await this.load();
   }
 
   async stop() {
-    const answer = await ask({
-      title: `Stop trials of ${this.dataset}?`,
-      text: "Every session gets all bullets again. What was measured and decided stays.",
-      confirm: "Stop",
+    const answer = await askPerson({
+      title: t("evidence.stop_trials_of", { dataset: this.dataset }),
+      text: t("evidence.every_session_gets_all_bullets"),
+      confirm: t("evidence.stop"),
     });
-    if (answer && (await change(() => stopTrials(this.dataset), "Trials have stopped."))) await this.load();
+    if (answer && (await runChange(() => stopTrials(this.dataset), t("evidence.trials_have_stopped"))))
+      await this.load();
   }
 }
 
 /** What the whole playbook is worth, session by session. */
 function drawLift(history) {
-  const label = describeCurve("Success with the playbook less success without it", history);
-  return label ? [h("h2", null, "Worth of the playbook"), h("p", { class: "muted" }, label), drawCurve(label, history)] : null;
+  const label = describeCurve(t("evidence.success_with_the_playbook_less"), history);
+  return label
+    ? [h("h2", null, t("evidence.worth_of_the_playbook")), h("p", { class: "muted" }, label), drawCurve(label, history)]
+    : null;
 }
 
-function describe({ running, sessions, sessions_without_outcome: missing }) {
-  const trialState = running ? "Trials are running." : "Trials have stopped; no further session is measured.";
-  const missed = Number(missing) ? ` ${count(missing)} of ${plural(sessions, "session")} reported no outcome.` : "";
+function describeTrials({ running, sessions, sessions_without_outcome: missing }) {
+  const trialState = running ? t("evidence.trials_are_running") : t("evidence.trials_have_stopped_no_further");
+  const missed = Number(missing)
+    ? t("evidence.of_reported_no_outcome", {
+        missing: formatCount(missing),
+        sessions: formatPlural(sessions, "session"),
+      })
+    : "";
   return trialState + missed;
 }
 
 const describeCheck = ({ name, served, withheld }) =>
-  `Nothing is decided: the ${name} are split ${count(served)} to ${count(withheld)}, which does not fit the policy.`;
+  t("evidence.nothing_is_decided_the_are", { name, served: formatCount(served), withheld: formatCount(withheld) });

@@ -1,31 +1,32 @@
 /** One execution as it runs: its plan as a graph with live states, the open question, and the log. */
 
-import { fill, h } from "../dom.js";
-import { addInformation, answer, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
-import { ask } from "../dialog.js";
-import { formatMilliseconds, percent, plural, shortened, word } from "../format.js";
-import { bind } from "../keys.js";
-import { line } from "../events.js";
-import { confidence, facts, head, key, state, when } from "../parts.js";
+import { fillElement, h } from "../dom.js";
+import { addInformation, answerQuestion, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
+import { askPerson } from "../dialog.js";
+import { formatMilliseconds, formatPercent, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderEvent } from "../events.js";
+import { renderConfidence, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
 import { drawPlanGraph } from "../plan.js";
-import { question } from "../question.js";
-import { go } from "../router.js";
-import { change, load, report, toast } from "../states.js";
+import { renderQuestion } from "../question.js";
+import { openRoute } from "../router.js";
+import { runChange, loadPart, reportError, showToast } from "../states.js";
+import { t } from "../texts.js";
 
 const ENDED = new Set(["success", "partial", "failed", "cancelled"]);
 const MOST_LINES = 500;
 
-export const title = () => "Execution";
+export const formatTitle = () => t("execution.execution");
 
-export function open({ params: { id }, signal }) {
+export function openPage({ params: { id }, signal }) {
   const view = new Execution(id, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.read(),
     () => view.draw(),
   );
-  return [head("Execution", view.aside), view.body];
+  return [renderHead(t("execution.execution"), view.aside), view.body];
 }
 
 class Execution {
@@ -37,16 +38,16 @@ class Execution {
     this.picture = h("div", null);
     this.side = h("div", null);
     this.log = h("ol", { class: "log" });
-    bind(
+    bindKeys(
       [
-        { keys: "c", what: "cancel the execution", run: () => this.cancel() },
-        { keys: "i", what: "add information", run: () => this.addInformation() },
+        { keys: "c", what: t("execution.cancel_the_execution"), run: () => this.cancel() },
+        { keys: "i", what: t("execution.add_information_2_2"), run: () => this.addInformation() },
         {
           keys: "y",
-          what: "confirm the open question",
+          what: t("execution.confirm_the_open_question"),
           run: () => this.body.querySelector("[data-answer=proceed]")?.click(),
         },
-        { keys: "Escape, u", what: "back to all executions", run: () => go(["executions"]) },
+        { keys: "Escape, u", what: t("execution.back_to_all_executions"), run: () => openRoute(["executions"]) },
       ],
       signal,
     );
@@ -57,7 +58,7 @@ class Execution {
   }
 
   get status() {
-    return word(this.execution.status, "EXECUTION_STATUS_");
+    return readEnum(this.execution.status, "EXECUTION_STATUS_");
   }
 
   draw() {
@@ -65,8 +66,18 @@ class Execution {
     const buttons = h(
       "div",
       { class: "actions" },
-      h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, "Cancel… ", key("c")),
-      h("button", { type: "button", onclick: () => this.addInformation() }, "Add information… ", key("i")),
+      h(
+        "button",
+        { type: "button", class: "danger", onclick: () => this.cancel() },
+        t("common.cancel"),
+        renderKey("c"),
+      ),
+      h(
+        "button",
+        { type: "button", onclick: () => this.addInformation() },
+        t("execution.add_information_2"),
+        renderKey("i"),
+      ),
     );
     this.buttons = buttons;
     this.show();
@@ -77,7 +88,7 @@ class Execution {
       this.picture,
       this.side,
       buttons,
-      h("h3", null, "Log"),
+      h("h3", null, t("execution.log")),
       this.log,
     ];
   }
@@ -85,29 +96,29 @@ class Execution {
   /** Draws the state of the execution. */
   show() {
     const { execution } = this;
-    fill(
+    fillElement(
       this.aside,
-      state(this.status),
+      renderState(this.status),
       h("span", { class: "mono" }, this.id),
-      execution.replan_count ? plural(execution.replan_count, "replan") : null,
+      execution.replan_count ? formatPlural(execution.replan_count, "replan") : null,
     );
     const focused = document.activeElement?.dataset?.step;
-    fill(
+    fillElement(
       this.picture,
       drawPlanGraph(
         execution.plan.steps,
-        (step) => this.statusOf(step),
+        (step) => this.findStatus(step),
         (step) => this.showStep(step),
       ),
     );
     if (focused) this.picture.querySelector(`[data-step="${focused}"]`)?.focus();
     this.buttons.hidden = ENDED.has(this.status);
-    fill(this.side, this.renderDetails());
+    fillElement(this.side, this.renderDetails());
     this.ask();
   }
 
-  statusOf({ step_id: id }) {
-    return word(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
+  findStatus({ step_id: id }) {
+    return readEnum(this.execution.step_statuses[id] ?? "STEP_STATUS_PENDING", "STEP_STATUS_");
   }
 
   /** The result, or the step that was chosen. */
@@ -118,21 +129,21 @@ class Execution {
       return renderStep(
         step,
         results.find(({ step_id: id }) => id === this.step),
-        this.statusOf(step),
+        this.findStatus(step),
       );
     if (!result) return null;
     return h(
       "section",
       { class: "card" },
-      h("h2", null, "Answer"),
-      h("p", { class: "text lead" }, result.final_answer ?? "There is no answer."),
+      h("h2", null, t("common.answer")),
+      h("p", { class: "text lead" }, result.final_answer ?? t("execution.there_is_no_answer")),
       renderResultFacts(result),
     );
   }
 
   showStep({ step_id: id }) {
     this.step = this.step === id ? null : id;
-    fill(this.side, this.renderDetails());
+    fillElement(this.side, this.renderDetails());
   }
 
   ask() {
@@ -140,7 +151,7 @@ class Execution {
     const token = open?.answer_token ?? "";
     if (this.token === token) return;
     this.token = token;
-    fill(this.questionBox, open ? question(open, (response) => this.answer(open, response)) : null);
+    fillElement(this.questionBox, open ? renderQuestion(open, (response) => this.answer(open, response)) : null);
   }
 
   async answer({ answer_token: token, plan_version: version, step_id: step }, response) {
@@ -151,10 +162,10 @@ class Execution {
       ...(step === undefined ? {} : { step_id: step }),
     };
     // The feed shows the further events; only the first event of this stream is needed.
-    await change(async () => {
-      for await (const event of answer(this.id, body, this.signal)) return event;
+    await runChange(async () => {
+      for await (const event of answerQuestion(this.id, body, this.signal)) return event;
       return null;
-    }, "Answered.");
+    }, t("execution.answered"));
   }
 
   async follow() {
@@ -163,13 +174,13 @@ class Execution {
       await this.refresh();
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      toast(`Updates of the execution stopped: ${error.message}`, "bad");
+      reportError(error);
+      showToast(t("execution.updates_of_the_execution_stopped", { message: error.message }), "bad");
     }
   }
 
   addEvent(event) {
-    this.log.prepend(line(event));
+    this.log.prepend(renderEvent(event));
     while (this.log.children.length > MOST_LINES) this.log.lastChild.remove();
     if (Number(event.sequence) > Number(this.execution.sequence)) this.scheduleRefresh();
   }
@@ -177,7 +188,7 @@ class Execution {
   /** Reads the state once for a burst of events. */
   scheduleRefresh() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh().catch(report), 60);
+    this.timer = setTimeout(() => this.refresh().catch(reportError), 60);
   }
 
   async refresh() {
@@ -188,27 +199,29 @@ class Execution {
 
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
-    const fields = [{ name: "reason", label: "Why" }];
-    const reply = await ask({
-      title: "Cancel this execution?",
-      text: "Running tools get a signal; no further step starts.",
+    const fields = [{ name: "reason", label: t("common.why") }];
+    const reply = await askPerson({
+      title: t("execution.cancel_this_execution"),
+      text: t("execution.running_tools_get_a_signal"),
       fields,
-      confirm: "Cancel it",
+      confirm: t("common.cancel_it"),
       danger: true,
     });
-    if (reply) await change(() => cancelExecution(this.id, reply.reason), "Cancelled.");
+    if (reply) await runChange(() => cancelExecution(this.id, reply.reason), t("execution.cancelled"));
   }
 
   async addInformation() {
     if (!this.execution || ENDED.has(this.status)) return;
-    const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
-    const reply = await ask({
-      title: "Add information",
-      text: "The execution replans before its next step.",
+    const fields = [
+      { name: "text", label: t("execution.information_for_the_execution"), kind: "long", required: true },
+    ];
+    const reply = await askPerson({
+      title: t("execution.add_information"),
+      text: t("execution.the_execution_replans_before_its"),
       fields,
-      confirm: "Add",
+      confirm: t("common.add"),
     });
-    if (reply) await change(() => addInformation(this.id, reply.text), "Added.");
+    if (reply) await runChange(() => addInformation(this.id, reply.text), t("execution.added"));
   }
 }
 
@@ -220,21 +233,21 @@ function renderStep(step, result, status) {
     h(
       "div",
       { class: "card-head" },
-      h("h2", null, `Step ${step.step_id}: ${word(step.action, "ACTION_")}`),
-      state(status),
+      h("h2", null, t("execution.step", { step_id: step.step_id, action: formatEnum(step.action, "ACTION_") })),
+      renderState(status),
     ),
     h("p", { class: "text" }, step.description),
-    facts([
-      ["Query", step.query],
-      ["Dataset or collection", step.collection],
-      ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
-      ["Fallback", word(step.fallback, "ACTION_")],
-      ["Confidence", result ? confidence(score) : null],
-      ["Took", ms === undefined ? null : formatMilliseconds(ms)],
-      ["Sources", sources.join(", ")],
-      ["Failed", error ? h("span", { class: "bad text" }, error) : null],
+    renderFacts([
+      [t("common.query"), step.query],
+      [t("execution.dataset_or_collection"), step.collection],
+      [t("execution.needs"), step.depends_on.length ? t("execution.steps", { value: step.depends_on.join(", ") }) : ""],
+      [t("execution.fallback"), formatEnum(step.fallback, "ACTION_")],
+      [t("common.confidence"), result ? renderConfidence(score) : null],
+      [t("execution.took"), ms === undefined ? null : formatMilliseconds(ms)],
+      [t("execution.sources"), sources.join(", ")],
+      [t("execution.failed"), error ? h("span", { class: "bad text" }, error) : null],
     ]),
-    output ? h("pre", { class: "output" }, shortened(output, 20000)) : null,
+    output ? h("pre", { class: "output" }, shortenText(output, 20000)) : null,
   );
 }
 
@@ -245,11 +258,11 @@ function renderResultFacts({
   total_cost_usd: cost,
   created_at: ended,
 }) {
-  return facts([
-    ["Confidence", h("span", null, percent(score))],
-    ["Took", ms === undefined ? null : formatMilliseconds(ms)],
-    ["Tokens", tokens],
-    ["Cost", cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
-    ["Ended", when(ended)],
+  return renderFacts([
+    [t("common.confidence"), h("span", null, formatPercent(score))],
+    [t("execution.took"), ms === undefined ? null : formatMilliseconds(ms)],
+    [t("execution.tokens"), tokens],
+    [t("execution.cost"), cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
+    [t("common.ended"), renderTime(ended)],
   ]);
 }

@@ -1,26 +1,33 @@
 /** All executions, and the start of a new one: a query, then its plan, then the execution. */
 
 import { fetchAll } from "../api.js";
-import { fill, h } from "../dom.js";
-import { createPlan, executions, startExecution, thresholds } from "../endpoints.js";
-import { plural, word } from "../format.js";
+import { fillElement, h } from "../dom.js";
+import { createPlan, listExecutions, startExecution, readThresholds } from "../endpoints.js";
+import { formatPlural, formatEnum, readEnum } from "../format.js";
 import { drawPlanGraph } from "../plan.js";
-import { bind } from "../keys.js";
-import { head, key, state, when } from "../parts.js";
-import { go, note } from "../router.js";
-import { change, showEmpty, load } from "../states.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderKey, renderState, renderTime } from "../parts.js";
+import { openRoute, noteQuery } from "../router.js";
+import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 200;
 const MOST = 1000;
 const STATUSES = ["RUNNING", "PAUSED", "SUCCESS", "PARTIAL", "FAILED", "CANCELLED"];
 
-export const title = () => "Executions";
+export const formatTitle = () => t("common.executions");
 
-export function open({ query, signal }) {
+export function openPage({ query, signal }) {
   const view = new Executions(query, signal);
   view.load();
-  return [head("Executions", view.aside), view.renderForm(), view.labels, view.filters(), view.body];
+  return [
+    renderHead(t("common.executions"), view.aside),
+    view.renderForm(),
+    view.labels,
+    view.renderFilters(),
+    view.body,
+  ];
 }
 
 class Executions {
@@ -30,13 +37,13 @@ class Executions {
     this.body = h("div", { class: "split alone" });
     this.draft = h("div", null);
     this.labels = h("div", { class: "muted", role: "note" });
-    bind(
+    bindKeys(
       [
-        { keys: "j", what: "next execution", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous execution", run: () => this.list?.move(-1) },
-        { keys: "Enter, o", what: "open it", run: () => this.list?.open() },
-        { keys: "/", what: "find executions", run: () => this.text.focus() },
-        { keys: "n", what: "plan something new", run: () => this.question.focus() },
+        { keys: "j", what: t("executions.next_execution"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("executions.previous_execution"), run: () => this.list?.move(-1) },
+        { keys: "Enter, o", what: t("common.open_it"), run: () => this.list?.open() },
+        { keys: "/", what: t("executions.find_executions_2"), run: () => this.text.focus() },
+        { keys: "n", what: t("executions.plan_something_new"), run: () => this.question.focus() },
       ],
       signal,
     );
@@ -46,23 +53,34 @@ class Executions {
     this.question = h("input", {
       class: "grow",
       required: true,
-      placeholder: "Task",
-      "aria-label": "Question",
+      placeholder: t("common.task"),
+      "aria-label": t("executions.question"),
       autocomplete: "off",
     });
-    const form = h("form", { class: "toolbar" }, this.question, h("button", { class: "primary" }, "Plan ", key("↵")));
+    const form = h(
+      "form",
+      { class: "toolbar" },
+      this.question,
+      h("button", { class: "primary" }, t("executions.plan"), renderKey("↵")),
+    );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const made = await change(() => createPlan(this.question.value));
-      if (made) fill(this.draft, this.renderDraft(made));
+      const made = await runChange(() => createPlan(this.question.value));
+      if (made) fillElement(this.draft, this.renderDraft(made));
     });
     return h("div", { class: "asking" }, form, this.draft);
   }
 
   renderDraft({ plan, from_template: template, template_reason: reason }) {
-    const origin = template ? `A template plan${reason ? `: ${reason}` : "."}` : "A plan by the model.";
-    const run = h("button", { type: "button", class: "primary", onclick: () => this.run(plan) }, "Run it");
-    const drop = h("button", { type: "button", onclick: () => fill(this.draft) }, "Drop it");
+    const origin = template
+      ? t("executions.a_template_plan", { reason: reason ? `: ${reason}` : "." })
+      : t("executions.a_plan_by_the_model");
+    const run = h(
+      "button",
+      { type: "button", class: "primary", onclick: () => this.run(plan) },
+      t("executions.run_it"),
+    );
+    const drop = h("button", { type: "button", onclick: () => fillElement(this.draft) }, t("executions.drop_it"));
     return h(
       "div",
       { class: "draft" },
@@ -74,27 +92,27 @@ class Executions {
 
   run(plan) {
     // The execution continues without a reader of its events, so the first event is enough to open its page.
-    return change(async () => {
+    return runChange(async () => {
       for await (const { data } of startExecution(plan, this.signal))
-        return go(["executions", data.event.execution_id]);
+        return openRoute(["executions", data.event.execution_id]);
     });
   }
 
-  filters() {
+  renderFilters() {
     const options = STATUSES.map((name) =>
-      h("option", { value: name, selected: this.query.status === name }, word(name, "")),
+      h("option", { value: name, selected: this.query.status === name }, formatEnum(name, "")),
     );
     this.status = h(
       "select",
-      { "aria-label": "State", onchange: () => this.load() },
-      h("option", { value: "" }, "All states"),
+      { "aria-label": t("common.state"), onchange: () => this.load() },
+      h("option", { value: "" }, t("executions.all_states")),
       options,
     );
     this.text = h("input", {
       type: "search",
       class: "grow",
-      placeholder: "Find executions",
-      "aria-label": "Find executions",
+      placeholder: t("executions.find_executions"),
+      "aria-label": t("executions.find_executions"),
       value: this.query.q ?? "",
       onchange: () => this.load(),
     });
@@ -102,7 +120,7 @@ class Executions {
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -111,37 +129,41 @@ class Executions {
   }
 
   async read() {
-    fill(this.labels, (await thresholds(this.signal)).tools.map(evidence));
+    fillElement(this.labels, (await readThresholds(this.signal)).tools.map(renderThreshold));
     const status = this.status?.value ? `EXECUTION_STATUS_${this.status.value}` : "";
     const q = this.text?.value ?? this.query.q ?? "";
-    note({ status: this.status?.value ?? "", q });
-    const ask = (token) => executions({ status, query_contains: q, page_size: PAGE, page_token: token }, this.signal);
+    noteQuery({ status: this.status?.value ?? "", q });
+    const ask = (token) =>
+      listExecutions({ status, query_contains: q, page_size: PAGE, page_token: token }, this.signal);
     this.all = await fetchAll(ask, "executions", MOST);
   }
 
   draw() {
-    this.aside.textContent = plural(this.all.length, "execution");
-    if (!this.all.length)
-      return showEmpty("No executions", "Enter a task above to create a plan. The plan starts when you run it.");
-    this.list = new VirtualList({ label: "Executions", row, onOpen: ({ execution_id: id }) => go(["executions", id]) });
+    this.aside.textContent = formatPlural(this.all.length, "execution");
+    if (!this.all.length) return renderEmptyState(t("executions.no_executions"), t("executions.enter_a_task_above_to"));
+    this.list = new VirtualList({
+      label: t("common.executions"),
+      row: renderRow,
+      onOpen: ({ execution_id: id }) => openRoute(["executions", id]),
+    });
     this.list.show(this.all, ({ execution_id: id }) => id);
     return h("div", null, this.list.element);
   }
 }
 
 /** What labels show about the results of one tool. */
-const evidence = ({ tool, proven_threshold: proven, selected, labelled, waiting, missing, revocations }) =>
+const renderThreshold = ({ tool, proven_threshold: proven, selected, labelled, waiting, missing, revocations }) =>
   h(
     "p",
     null,
-    `${tool}: ${proven == null ? "no threshold proven" : `proven above ${proven.toFixed(2)}`}; `,
-    `${labelled} of ${selected} selected steps labelled, ${waiting} waiting, ${missing} missing; `,
-    plural(Number(revocations), "revocation"),
+    `${tool}: ${proven == null ? t("executions.no_threshold_proven") : t("executions.proven_above", { proven: proven.toFixed(2) })}; `,
+    t("executions.of_selected_steps_labelled_waiting", { labelled, selected, waiting, missing }),
+    formatPlural(Number(revocations), "revocation"),
   );
 
-const row = ({ execution_id: id, original_query: query, status, start_time: start }) => [
-  h("span", { class: "row-state" }, state(word(status, "EXECUTION_STATUS_"))),
+const renderRow = ({ execution_id: id, original_query: query, status, start_time: start }) => [
+  h("span", { class: "row-state" }, renderState(readEnum(status, "EXECUTION_STATUS_"))),
   h("span", { class: "line" }, query),
   h("span", { class: "mono muted wide-only" }, id),
-  h("span", { class: "muted when" }, when(start)),
+  h("span", { class: "muted when" }, renderTime(start)),
 ];

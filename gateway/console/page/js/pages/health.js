@@ -1,59 +1,77 @@
-/** The states of the services behind the gateway, refreshed periodically. */
+/** Settings and models, and the states of the services behind the gateway, refreshed periodically. */
 
-import { fill, h } from "../dom.js";
-import { datasets, index, services } from "../endpoints.js";
-import { count, word } from "../format.js";
-import { bind } from "../keys.js";
-import { head, state, when } from "../parts.js";
-import { showFailure, load, report } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listDatasets, readIndexStatus, listServices } from "../endpoints.js";
+import { formatCount, readEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderState, renderTime } from "../parts.js";
+import { renderSettings } from "../settings.js";
+import { renderFailure, loadPart, reportError } from "../states.js";
+import { t } from "../texts.js";
 
 const EVERY_MS = 5000;
-const NUMBERS = new Set(["Bullets", "Revision", "Index at"]);
+const NUMBERS = new Set([t("common.bullets"), t("common.revision"), t("health.index_at")]);
 
 const ABOUT = {
-  curator: "Owns the playbooks; curates",
-  reflector: "Finds errors and their causes",
-  search: "Finds bullets",
-  planner: "Answers, plans, executes",
-  validator: "Checks, evaluates, ranks",
-  evidence: "Measures what bullets do",
+  curator: t("health.owns_the_playbooks_curates"),
+  reflector: t("health.finds_errors_and_their_causes"),
+  search: t("health.finds_bullets"),
+  planner: t("health.answers_plans_executes"),
+  validator: t("health.checks_evaluates_ranks"),
+  evidence: t("health.measures_what_bullets_do"),
 };
 
-export const title = () => "Health";
+export const formatTitle = () => t("common.settings");
 
-export function open({ signal }) {
+export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
   const list = h("div", { class: "services" });
   const indexes = h("div", null);
-  const look = () => ask(list, aside, signal);
+  const look = () => refreshServices(list, aside, signal);
   look();
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  bind([{ keys: "r", what: "refresh", run: look }], signal);
-  load(indexes, signal, () => readIndexStates(signal), table);
-  return [head("Health", aside), h("div", { class: "scroll" }, list, h("h3", null, "Indexes of search"), indexes)];
+  bindKeys([{ keys: "r", what: t("health.refresh"), run: look }], signal);
+  const states = readIndexStates(signal);
+  const models = states.then(
+    (rows) => [...new Set(rows.map(({ status }) => status.embedding_model).filter(Boolean))],
+    () => [],
+  );
+  loadPart(indexes, signal, () => states, renderTable);
+  return [
+    renderHead(t("common.settings"), aside),
+    h(
+      "div",
+      { class: "scroll" },
+      renderSettings(signal, models),
+      h("h2", null, t("health.health_of_the_services")),
+      list,
+      h("h2", null, t("health.indexes_of_search")),
+      indexes,
+    ),
+  ];
 }
 
-async function ask(list, aside, signal) {
+async function refreshServices(list, aside, signal) {
   try {
-    const { services: all } = await services(signal);
-    fill(list, all.map(card));
-    fill(aside, `updated at ${new Date().toLocaleTimeString()}`);
+    const { services: all } = await listServices(signal);
+    fillElement(list, all.map(renderService));
+    fillElement(aside, t("health.updated_at", { toLocaleTimeString: new Date().toLocaleTimeString() }));
   } catch (error) {
     if (signal.aborted) return;
-    report(error);
-    fill(
+    reportError(error);
+    fillElement(
       list,
-      showFailure(error, () => ask(list, aside, signal)),
+      renderFailure(error, () => refreshServices(list, aside, signal)),
     );
   }
 }
 
-function card({ name, state: status, detail }) {
+function renderService({ name, state: status, detail }) {
   return h(
     "article",
     { class: "card service" },
-    h("div", { class: "card-head" }, h("h2", null, name), state(word(status, ""))),
+    h("div", { class: "card-head" }, h("h2", null, name), renderState(readEnum(status, ""))),
     h("p", { class: "muted" }, ABOUT[name] ?? ""),
     detail ? h("p", { class: "bad text" }, detail) : null,
   );
@@ -62,36 +80,46 @@ function card({ name, state: status, detail }) {
 const MOST = 50;
 
 async function readIndexStates(signal) {
-  const { datasets: all } = await datasets(signal);
+  const { datasets: all } = await listDatasets(signal);
   const shown = all.slice(0, MOST);
-  return Promise.all(shown.map(async (dataset) => ({ dataset, status: await index(dataset.name, signal) })));
+  return Promise.all(shown.map(async (dataset) => ({ dataset, status: await readIndexStatus(dataset.name, signal) })));
 }
 
 /** Compares the revisions of index and playbook; the first search of a dataset creates its index. */
 function compareRevisions({ revision }, { revision: at, last_event_at: lastEvent }) {
-  if (!lastEvent && !Number(at)) return "not searched yet";
+  if (!lastEvent && !Number(at)) return t("health.not_searched_yet");
   return Number(revision) > Number(at) ? "behind" : "live";
 }
 
-function table(rows) {
-  if (!rows.length) return h("p", { class: "muted" }, "There is no playbook yet, so there is nothing to index.");
-  const names = ["Dataset", "Bullets", "Revision", "Index at", "Feed", "Last event", "Embedding model"];
+function renderTable(rows) {
+  if (!rows.length) return h("p", { class: "muted" }, t("health.there_is_no_playbook_yet"));
+  const names = [
+    t("common.dataset"),
+    t("common.bullets"),
+    t("common.revision"),
+    t("health.index_at"),
+    t("common.feed"),
+    t("health.last_event"),
+    t("common.embedding_model"),
+  ];
   const lines = rows.map(({ dataset, status }) => {
-    const feed = status.feed_error ? h("span", { class: "bad text" }, status.feed_error) : state(compareRevisions(dataset, status));
-    const cells = [count(status.bullets), dataset.revision, status.revision];
+    const feed = status.feed_error
+      ? h("span", { class: "bad text" }, status.feed_error)
+      : renderState(compareRevisions(dataset, status));
+    const cells = [formatCount(status.bullets), dataset.revision, status.revision];
     return h(
       "tr",
       null,
       h("td", null, dataset.name),
       cells.map((value) => h("td", { class: "number" }, value)),
       h("td", null, feed),
-      h("td", null, when(status.last_event_at)),
+      h("td", null, renderTime(status.last_event_at)),
       h("td", { class: "muted" }, status.embedding_model),
     );
   });
   return h(
     "div",
-    { class: "wide", role: "region", "aria-label": "Indexes", tabindex: "0" },
+    { class: "wide", role: "region", "aria-label": t("health.indexes"), tabindex: "0" },
     h(
       "table",
       { class: "table" },

@@ -1,59 +1,66 @@
 /** The revisions of a playbook: the changes of each, the difference between two, and the restoration of one. */
 
-import { changes } from "../changes.js";
+import { renderChanges } from "../changes.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
-import { fill, h } from "../dom.js";
-import { diff, history, restore } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { chip, facts, head, when } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { change, showEmpty, load } from "../states.js";
-import { trajectoryLink } from "../steps.js";
+import { askPerson } from "../dialog.js";
+import { fillElement, h } from "../dom.js";
+import { diffRevisions, listRevisions, restoreRevision } from "../endpoints.js";
+import { formatPlural, formatEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderChip, renderFacts, renderHead, renderTime } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { runChange, renderEmptyState, loadPart } from "../states.js";
+import { renderTrajectoryLink } from "../steps.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 100;
 
-export const title = ({ dataset }) => `History of ${dataset}`;
+export const formatTitle = ({ dataset }) => t("history.history_of", { dataset });
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new History(dataset, query, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.read(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, renderDatasetTabs(dataset, "History")), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.history"))), view.body];
 }
 
 class History {
   constructor(dataset, query, signal) {
-    Object.assign(this, { dataset, query, signal, revisions: [], next: "" });
+    Object.assign(this, { dataset, query, signal, revisions: [], next: "", picked: [] });
     this.aside = h("span");
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Revision" });
+    this.side = h("section", { class: "detail", "aria-label": t("common.revision") });
   }
 
   async read() {
-    const answer = await history(this.dataset, { page_size: PAGE, page_token: this.next }, this.signal);
+    const answer = await listRevisions(this.dataset, { page_size: PAGE, page_token: this.next }, this.signal);
     this.revisions.push(...answer.revisions);
     this.next = answer.next_page_token;
   }
 
   draw() {
-    if (!this.revisions.length) return showEmpty("No revisions", "The dataset has no revision yet.");
-    this.aside.textContent = plural(this.revisions[0].revision, "revision");
-    this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.showRevision(revision) });
+    if (!this.revisions.length)
+      return renderEmptyState(t("history.no_revisions"), t("history.the_dataset_has_no_revision"));
+    this.aside.textContent = formatPlural(this.revisions[0].revision, "revision");
+    this.list = new VirtualList({
+      label: t("history.revisions"),
+      row: (revision) => renderRow(revision, this.picked.includes(revision.revision)),
+      onSelect: (revision) => this.showRevision(revision),
+      onMark: ({ revision }) => this.pick(revision),
+    });
     this.list.show(this.revisions, ({ revision }) => revision);
-    this.bind();
+    this.bindKeys();
     requestAnimationFrame(() => this.start());
-    return h("div", null, this.toolbar(), this.list.element, this.loadOlder());
+    return h("div", null, this.renderToolbar(), this.list.element, this.renderOlderButton());
   }
 
-  toolbar() {
+  renderToolbar() {
     const newest = this.revisions[0].revision;
     const from = h("input", {
       type: "number",
@@ -61,7 +68,7 @@ class History {
       max: newest,
       required: true,
       value: this.query.from ?? "",
-      "aria-label": "From revision",
+      "aria-label": t("history.from_revision"),
     });
     const to = h("input", {
       type: "number",
@@ -69,14 +76,14 @@ class History {
       max: newest,
       value: this.query.to ?? "",
       placeholder: newest,
-      "aria-label": "To revision",
+      "aria-label": t("history.to_revision"),
     });
     const form = h(
       "form",
       { class: "toolbar" },
-      h("label", null, "Compare", from),
-      h("label", null, "with", to),
-      h("button", null, "Compare"),
+      h("label", null, t("history.compare"), from),
+      h("label", null, t("history.with"), to),
+      h("button", null, t("history.compare")),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -85,11 +92,11 @@ class History {
     return form;
   }
 
-  loadOlder() {
+  renderOlderButton() {
     if (!this.next) return null;
-    const button = h("button", { type: "button" }, "Older revisions");
+    const button = h("button", { type: "button" }, t("history.older_revisions"));
     button.addEventListener("click", () =>
-      change(async () => {
+      runChange(async () => {
         await this.read();
         this.list.show(this.revisions, ({ revision }) => revision);
         if (!this.next) button.parentElement.remove();
@@ -108,31 +115,43 @@ class History {
     else if (matchMedia("(min-width: 761px)").matches) this.list.select(0);
   }
 
+  /** Picks a revision or drops it; the second one that is picked is compared with the first. */
+  pick(revision) {
+    const others = this.picked.filter((other) => other !== revision);
+    this.picked = others.length < this.picked.length ? others : [...this.picked.slice(-1), revision];
+    this.list.refresh();
+    const [from, to] = this.picked.toSorted((a, b) => a - b);
+    if (to !== undefined) this.compare(from, to);
+  }
+
   show(...children) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(this.side, children);
+    fillElement(this.side, children);
     this.side.scrollTop = 0;
   }
 
   showRevision(revision) {
     this.chosen = revision;
-    note({ revision: revision.revision, from: "", to: "" });
+    noteQuery({ revision: revision.revision, from: "", to: "" });
     const { author, reason, source_trajectory: source, model, summary } = revision;
-    const details = facts([
-      ["By", author],
-      ["Why", reason && h("span", { class: "text" }, reason)],
-      ["Learned from", source && trajectoryLink(this.dataset, source)],
-      ["Model", model],
-      ["Edits", summary],
-      ["When", when(revision.committed_at)],
+    const details = renderFacts([
+      [t("common.by"), author],
+      [t("common.why"), reason && h("span", { class: "text" }, reason)],
+      [t("common.learned_from"), source && renderTrajectoryLink(this.dataset, source)],
+      [t("history.model"), model],
+      [t("common.edits"), summary],
+      [t("common.when"), renderTime(revision.committed_at)],
     ]);
     this.show(
-      this.renderHead(`Revision ${revision.revision}`, chip(word(revision.kind, "REVISION_KIND_"))),
+      this.renderHead(
+        t("history.revision_2", { revision: revision.revision }),
+        renderChip(formatEnum(revision.kind, "REVISION_KIND_")),
+      ),
       details,
-      this.actions(revision),
-      h("h3", null, "Changes"),
-      changes(this.dataset, revision.changes),
+      this.renderActions(revision),
+      h("h3", null, t("common.changes")),
+      renderChanges(this.dataset, revision.changes),
       renderRefused(revision),
     );
   }
@@ -143,55 +162,59 @@ class History {
       { class: "detail-head" },
       h("h2", null, text),
       aside,
-      h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
+      h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, t("common.close")),
     );
   }
 
-  actions({ revision }) {
+  renderActions({ revision }) {
     const newest = revision === this.revisions[0].revision;
     return h(
       "div",
       { class: "actions" },
-      h("a", { class: "button", href: link(["playbooks", this.dataset], { at: revision }) }, "Bullets as of here"),
+      h(
+        "a",
+        { class: "button", href: formatLink(["playbooks", this.dataset], { at: revision }) },
+        t("history.bullets_as_of_here"),
+      ),
       newest
         ? null
         : h(
             "button",
             { type: "button", onclick: () => this.compare(revision, this.revisions[0].revision) },
-            "Changes since then",
+            t("common.changes_since_then"),
           ),
       newest
         ? null
-        : h("button", { type: "button", class: "danger", onclick: () => this.restore(revision) }, "Restore…"),
+        : h("button", { type: "button", class: "danger", onclick: () => this.restore(revision) }, t("history.restore")),
     );
   }
 
   compare(from, to) {
-    note({ from, to, revision: "" });
+    noteQuery({ from, to, revision: "" });
     const found = h("div", null);
-    this.show(this.renderHead(`Revision ${from} → ${to}`), found);
-    load(
+    this.show(this.renderHead(t("history.revision", { from, to })), found);
+    loadPart(
       found,
       this.signal,
-      () => diff(this.dataset, from, to, this.signal),
-      (found) => changes(this.dataset, found),
+      () => diffRevisions(this.dataset, from, to, this.signal),
+      (found) => renderChanges(this.dataset, found),
     );
   }
 
   async restore(revision) {
-    const answer = await ask({
-      title: `Restore revision ${revision}?`,
-      text: "Its bullets become current again, as a new revision. The present bullets stay in the history.",
-      fields: [{ name: "reason", label: "Why", kind: "text" }],
-      confirm: "Restore",
+    const answer = await askPerson({
+      title: t("history.restore_revision", { revision }),
+      text: t("history.its_bullets_become_current_again"),
+      fields: [{ name: "reason", label: t("common.why"), kind: "text" }],
+      confirm: t("common.restore"),
       danger: true,
     });
     if (!answer) return;
-    const done = await change(
-      () => restore(this.dataset, revision, answer.reason),
-      ({ revision: made }) => `Revision ${revision} is current again, as revision ${made}.`,
+    const done = await runChange(
+      () => restoreRevision(this.dataset, revision, answer.reason),
+      ({ revision: made }) => t("history.revision_is_current_again_as", { revision, made }),
     );
-    if (done) go(["playbooks", this.dataset, "history"], { revision: done.revision });
+    if (done) openRoute(["playbooks", this.dataset, "history"], { revision: done.revision });
   }
 
   close() {
@@ -200,33 +223,47 @@ class History {
     this.list.element.focus();
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
-        { keys: "j", what: "next revision", run: () => this.list.move(1) },
-        { keys: "k", what: "previous revision", run: () => this.list.move(-1) },
-        { keys: "R", what: "restore the revision", run: () => this.chosen && this.restore(this.chosen.revision) },
-        { keys: "Escape", what: "close the revision", run: () => this.side.isConnected && this.close() },
+        { keys: "j", what: t("history.next_revision"), run: () => this.list.move(1) },
+        { keys: "k", what: t("history.previous_revision"), run: () => this.list.move(-1) },
+        {
+          keys: "s",
+          what: t("history.pick_the_revision_two_are"),
+          run: () => this.chosen && this.pick(this.chosen.revision),
+        },
+        {
+          keys: "R",
+          what: t("history.restore_the_revision"),
+          run: () => this.chosen && this.restore(this.chosen.revision),
+        },
+        { keys: "Escape", what: t("history.close_the_revision"), run: () => this.side.isConnected && this.close() },
       ],
       this.signal,
     );
   }
 }
 
-const row = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }) => [
+const renderRow = ({ revision, kind, author, reason, summary, committed_at: time, bullets_after: after }, isPicked) => [
+  h(
+    "span",
+    { class: `pick ${isPicked ? "picked" : ""}`, "data-mark": true, title: t("history.pick_two_revisions_to_compare") },
+    isPicked ? "✓" : "",
+  ),
   h("span", { class: "mono muted row-revision" }, revision),
-  chip(word(kind, "REVISION_KIND_")),
+  renderChip(formatEnum(kind, "REVISION_KIND_")),
   h("span", { class: "line" }, reason || summary),
   h("span", { class: "muted wide-only" }, author),
-  h("span", { class: "muted wide-only" }, plural(after, "bullet")),
-  h("span", { class: "muted when" }, when(time)),
+  h("span", { class: "muted wide-only" }, formatPlural(after, "bullet")),
+  h("span", { class: "muted when" }, renderTime(time)),
 ];
 
 function renderRefused({ operations }) {
   const lost = operations.filter(({ applied }) => !applied);
   if (!lost.length) return null;
   return [
-    h("h3", null, "Changes that were not applied"),
+    h("h3", null, t("history.changes_that_were_not_applied")),
     h(
       "ul",
       { class: "plain" },

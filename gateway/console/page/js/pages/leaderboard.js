@@ -1,28 +1,33 @@
 /** Teams that worked on one prompt in rounds: their ranking, every round, and what they submitted. */
 
 import { fetchAll } from "../api.js";
-import { fill, h } from "../dom.js";
-import { entries, ranking, runRounds } from "../endpoints.js";
-import { plural, score } from "../format.js";
-import { bind } from "../keys.js";
-import { bar, chip, head, when } from "../parts.js";
-import { go, link } from "../router.js";
-import { showEmpty, showFailure, load, report } from "../states.js";
+import { renderComparison } from "../comparison.js";
+import { fillElement, h } from "../dom.js";
+import { listEntries, readRanking, runRounds } from "../endpoints.js";
+import { formatPlural, formatScore } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
+import { openRoute, formatLink } from "../router.js";
+import { renderEmptyState, renderFailure, loadPart, reportError } from "../states.js";
+import { t, translateWord } from "../texts.js";
 
 const KEY = "hansei.rounds";
 const MAX_RECENT = 12;
 const PAGE = 100;
-const NUMBERS = new Set(["Rounds", "Estimated mean", "± standard error"]);
-const ORDERS = { RANKING_ORDER_MAX_SCORE: "Highest score", RANKING_ORDER_SHRUNKEN: "Estimated mean" };
+const NUMBERS = new Set([t("leaderboard.rounds"), t("leaderboard.estimated_mean"), t("leaderboard.standard_error")]);
+const ORDERS = {
+  RANKING_ORDER_MAX_SCORE: t("leaderboard.highest_score"),
+  RANKING_ORDER_SHRUNKEN: t("leaderboard.estimated_mean"),
+};
 
-export const title = () => "Leaderboard";
+export const formatTitle = () => t("common.leaderboard");
 
-export function open({ params: { id }, query, signal }) {
+export function openPage({ params: { id }, query, signal }) {
   const view = new Leaderboard(id, query, signal);
-  return [head("Leaderboard", view.aside), view.chooser(), view.show()];
+  return [renderHead(t("common.leaderboard"), view.aside), view.renderChooser(), view.show()];
 }
 
-const recent = () => {
+const listRecent = () => {
   try {
     return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((other) => typeof other === "string");
   } catch {
@@ -30,8 +35,8 @@ const recent = () => {
   }
 };
 
-function remember(id) {
-  localStorage.setItem(KEY, JSON.stringify([id, ...recent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
+function storeRecent(id) {
+  localStorage.setItem(KEY, JSON.stringify([id, ...listRecent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
 }
 
 class Leaderboard {
@@ -39,49 +44,49 @@ class Leaderboard {
     Object.assign(this, { id, query, signal });
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "scroll" });
-    bind(
+    bindKeys(
       [
-        { keys: "/", what: "open an execution of rounds", run: () => this.input.focus() },
-        { keys: "n", what: "let teams compete", run: () => go(["leaderboard"]) },
+        { keys: "/", what: t("leaderboard.open_an_execution_of_rounds"), run: () => this.input.focus() },
+        { keys: "n", what: t("leaderboard.let_teams_compete_2"), run: () => openRoute(["leaderboard"]) },
       ],
       signal,
     );
   }
 
-  chooser() {
+  renderChooser() {
     this.input = h("input", {
       class: "grow",
       required: true,
       value: this.id ?? "",
-      placeholder: "Execution of rounds",
-      "aria-label": "Execution of rounds",
+      placeholder: t("leaderboard.execution_of_rounds"),
+      "aria-label": t("leaderboard.execution_of_rounds"),
       list: "recent-rounds",
       autocomplete: "off",
     });
     const suggestions = h(
       "datalist",
       { id: "recent-rounds" },
-      recent().map((recentId) => h("option", { value: recentId })),
+      listRecent().map((recentId) => h("option", { value: recentId })),
     );
     const form = h(
       "form",
       { class: "toolbar" },
       this.input,
       suggestions,
-      h("button", null, "Open"),
-      this.id ? this.order() : null,
+      h("button", null, t("leaderboard.open")),
+      this.id ? this.renderOrder() : null,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      go(["leaderboard", this.input.value.trim()]);
+      openRoute(["leaderboard", this.input.value.trim()]);
     });
     return form;
   }
 
-  order() {
+  renderOrder() {
     const choice = h(
       "select",
-      { "aria-label": "Order", onchange: () => go(["leaderboard", this.id], { order: choice.value }) },
+      { "aria-label": t("common.order"), onchange: () => openRoute(["leaderboard", this.id], { order: choice.value }) },
       Object.entries(ORDERS).map(([name, text]) =>
         h("option", { value: name, selected: name === this.query.order }, text),
       ),
@@ -90,8 +95,8 @@ class Leaderboard {
   }
 
   show() {
-    if (!this.id) return fill(this.body, this.renderEmpty());
-    load(
+    if (!this.id) return fillElement(this.body, this.renderEmpty());
+    loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -101,33 +106,37 @@ class Leaderboard {
   }
 
   async read() {
-    const answer = await ranking(this.id, { order: this.query.order }, this.signal);
+    const answer = await readRanking(this.id, { order: this.query.order }, this.signal);
     this.rows = answer.rows;
-    const ask = (token) => entries(this.id, { page_size: PAGE, page_token: token }, this.signal);
+    const ask = (token) => listEntries(this.id, { page_size: PAGE, page_token: token }, this.signal);
     this.rounds = await fetchAll(ask, "entries");
   }
 
   draw() {
-    if (!this.rows.length) return showEmpty("Unknown execution of rounds", "Nothing was submitted under this id.");
-    remember(this.id);
-    this.aside.textContent = `${plural(this.rows.length, "team")}, ${plural(this.rounds.length, "round")}`;
-    return [this.table(), this.rows.map((row) => this.team(row))];
+    if (!this.rows.length)
+      return renderEmptyState(
+        t("leaderboard.unknown_execution_of_rounds"),
+        t("leaderboard.nothing_was_submitted_under_this"),
+      );
+    storeRecent(this.id);
+    this.aside.textContent = `${formatPlural(this.rows.length, "team")}, ${formatPlural(this.rounds.length, "round")}`;
+    return [this.renderTable(), renderComparison(this.rounds), this.rows.map((row) => this.renderTeam(row))];
   }
 
-  table() {
+  renderTable() {
     const estimated = this.rows.some((row) => row.shrunken_score !== undefined);
     const names = [
       "#",
-      "Team",
-      "Highest score",
-      "Rounds",
-      ...(estimated ? ["Estimated mean", "± standard error"] : []),
-      "Score by round",
+      t("leaderboard.team"),
+      t("leaderboard.highest_score"),
+      t("leaderboard.rounds"),
+      ...(estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : []),
+      t("leaderboard.score_by_round"),
     ];
     const rows = this.rows.map((row) => this.renderRank(row, estimated));
     return h(
       "div",
-      { class: "wide", role: "region", "aria-label": "Ranking", tabindex: "0" },
+      { class: "wide", role: "region", "aria-label": t("leaderboard.ranking"), tabindex: "0" },
       h(
         "table",
         { class: "table" },
@@ -147,39 +156,39 @@ class Leaderboard {
 
   renderRank(row, estimated) {
     const number = (text) => h("td", { class: "number" }, text);
-    const means = estimated ? [number(score(row.shrunken_score)), number(score(row.standard_error))] : [];
+    const means = estimated ? [number(formatScore(row.shrunken_score)), number(formatScore(row.standard_error))] : [];
     return h(
       "tr",
       null,
       h("td", null, row.rank),
       h("td", null, h("b", null, row.team_name), " ", h("span", { class: "mono muted" }, row.team_id)),
-      h("td", null, bar(row.max_score / 100, "", score(row.max_score))),
+      h("td", null, renderBar(row.max_score / 100, "", formatScore(row.max_score))),
       number(row.total_rounds),
       means,
-      h("td", null, columns(this.roundsOf(row))),
+      h("td", null, drawColumns(this.filterRounds(row))),
     );
   }
 
-  roundsOf({ team_id: id }) {
+  filterRounds({ team_id: id }) {
     return this.rounds.filter(({ key }) => key.team_id === id);
   }
 
-  team(row) {
-    const rounds = this.roundsOf(row);
+  renderTeam(row) {
+    const rounds = this.filterRounds(row);
     const best = rounds.find(({ final_submission: final }) => final);
-    const exitReason = best?.exit_reason ? chip(best.exit_reason.replaceAll("_", " ")) : null;
-    return h("section", { class: "team" }, h("h3", null, row.team_name, " ", exitReason), rounds.map(round));
+    const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
+    return h("section", { class: "team" }, h("h2", null, row.team_name, " ", exitReason), rounds.map(renderRound));
   }
 
   renderEmpty() {
-    const recentIds = recent();
+    const recentIds = listRecent();
     const list = recentIds.length
       ? [
-          h("h3", null, "Recently opened"),
+          h("h2", null, t("leaderboard.recently_opened")),
           h(
             "ul",
             { class: "plain" },
-            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: link(["leaderboard", id]) }, id))),
+            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: formatLink(["leaderboard", id]) }, id))),
           ),
         ]
       : null;
@@ -191,16 +200,16 @@ class Leaderboard {
     const teams = h("textarea", {
       rows: 4,
       required: true,
-      value: "Short: Answer in three sentences.\nSteps: Answer as numbered steps.",
+      value: t("leaderboard.short_answer_in_three_sentences"),
     });
-    const run = h("button", { class: "primary" }, "Start");
+    const run = h("button", { class: "primary" }, t("common.start"));
     const progress = h("div", { "aria-live": "polite" });
     const form = h(
       "form",
       { class: "narrow" },
-      h("h2", null, "Let teams compete"),
-      h("label", { class: "field" }, "Prompt", prompt),
-      h("label", { class: "field" }, "Teams, one a line, as “name: instruction”", teams),
+      h("h2", null, t("leaderboard.let_teams_compete")),
+      h("label", { class: "field" }, t("leaderboard.prompt"), prompt),
+      h("label", { class: "field" }, t("leaderboard.teams_one_a_line_as"), teams),
       h("div", { class: "actions" }, run),
       progress,
     );
@@ -213,17 +222,27 @@ class Leaderboard {
   }
 
   async runRounds(prompt, teams, progress) {
-    fill(progress);
+    fillElement(progress);
     try {
       for await (const { data } of runRounds({ user_prompt: prompt, teams }, this.signal)) {
-        if (data.result) return go(["leaderboard", data.execution_id]);
+        if (data.result) return openRoute(["leaderboard", data.execution_id]);
         const { team_name: name, round: done } = data.round_finished;
-        progress.prepend(h("p", null, `${name}: round ${done.round_number} scored ${score(done.evaluation_score)}`));
+        progress.prepend(
+          h(
+            "p",
+            null,
+            t("leaderboard.round_scored", {
+              name,
+              round_number: done.round_number,
+              evaluation_score: formatScore(done.evaluation_score),
+            }),
+          ),
+        );
       }
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(progress, showFailure(error));
+      reportError(error);
+      fillElement(progress, renderFailure(error));
     }
   }
 }
@@ -237,18 +256,18 @@ function readTeams(text) {
 }
 
 /** The scores of a team's rounds as small columns. */
-function columns(rounds) {
-  const summary = rounds.map((entry) => score(entry.score)).join(", ");
+function drawColumns(rounds) {
+  const summary = rounds.map((entry) => formatScore(entry.score)).join(", ");
   return h(
     "span",
-    { class: "columns", role: "img", "aria-label": `Scores by round: ${summary}`, title: summary },
+    { class: "columns", role: "img", "aria-label": t("leaderboard.scores_by_round", { summary }), title: summary },
     rounds.map((entry) =>
       h("span", { class: entry.final_submission ? "best" : "", style: { height: `${Math.max(4, entry.score)}%` } }),
     ),
   );
 }
 
-function round({
+function renderRound({
   key,
   score: total,
   score_details: details,
@@ -262,7 +281,7 @@ function round({
       "tr",
       null,
       h("td", null, name),
-      h("td", null, bar(value / 100, "", score(value))),
+      h("td", null, renderBar(value / 100, "", formatScore(value))),
       h("td", { class: "text muted" }, comment),
     ),
   );
@@ -272,13 +291,15 @@ function round({
     h(
       "summary",
       { class: "card-head" },
-      h("b", null, `Round ${key.round_number}`),
-      bar(total / 100, "", score(total)),
-      best ? chip("best", "state-good") : null,
-      h("span", { class: "muted end" }, when(time)),
+      h("b", null, t("leaderboard.round", { round_number: key.round_number })),
+      renderBar(total / 100, "", formatScore(total)),
+      best ? renderChip(translateWord("best"), "state-good") : null,
+      h("span", { class: "muted end" }, renderTime(time)),
     ),
     h("p", { class: "text" }, text),
     metrics.length ? h("table", { class: "table" }, h("tbody", null, metrics)) : null,
-    judgement?.reasoning ? h("p", { class: "muted text" }, `Judge: ${judgement.reasoning}`) : null,
+    judgement?.reasoning
+      ? h("p", { class: "muted text" }, t("leaderboard.judge", { reasoning: judgement.reasoning }))
+      : null,
   );
 }

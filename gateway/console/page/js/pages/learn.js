@@ -4,26 +4,30 @@
  */
 
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { fill, h } from "../dom.js";
-import { learn, submitJob } from "../endpoints.js";
+import { fillElement, h } from "../dom.js";
+import { learnTrajectory, submitJob } from "../endpoints.js";
 import { Feed } from "../feed.js";
-import { count } from "../format.js";
+import { formatCount } from "../format.js";
 import { Job, Jobs } from "../jobs.js";
-import { bind } from "../keys.js";
-import { head, key } from "../parts.js";
-import { note } from "../router.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderKey } from "../parts.js";
+import { noteQuery } from "../router.js";
 import { EXAMPLE } from "../trajectories.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
-import { change, showFailure, report, toast } from "../states.js";
+import { runChange, renderFailure, reportError, showToast } from "../states.js";
+import { t } from "../texts.js";
 
-export const title = ({ dataset }) => `Learn into ${dataset}`;
+export const formatTitle = ({ dataset }) => t("learn.learn_into", { dataset });
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Learning(dataset, signal);
   if (query.job) view.showJob(query.job);
-  return [head(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, "Learn")), view.page()];
+  return [
+    renderHead(dataset, renderDatasetChoice("learn", dataset, signal), renderDatasetTabs(dataset, t("common.learn"))),
+    view.renderPage(),
+  ];
 }
 
 class Learning {
@@ -31,54 +35,49 @@ class Learning {
     Object.assign(this, { dataset, signal, job: null });
     this.sources = new Sources(dataset, signal, (trajectories) => this.update(trajectories));
     this.truth = h("input", { autocomplete: "off" });
-    this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
-    this.what = h("span", null, "Learn");
-    this.send = h("button", { class: "primary" }, this.what, key("Ctrl ↵"));
+    this.truthField = h("label", { class: "field" }, t("learn.correct_answer_if_known"), this.truth);
+    this.what = h("span", null, t("common.learn"));
+    this.send = h("button", { class: "primary" }, this.what, renderKey("Ctrl ↵"));
     this.progress = h("div", { class: "narrow" });
     this.jobs = new Jobs(dataset, signal);
-    bind(
+    bindKeys(
       [
-        { keys: "/", what: "type a trajectory", run: () => this.sources.text.focus() },
-        { keys: "f", what: "choose files", run: () => this.sources.picker.click() },
-        { keys: "c", what: "cancel the job", run: () => this.job?.cancel() },
+        { keys: "/", what: t("learn.type_a_trajectory"), run: () => this.sources.text.focus() },
+        { keys: "f", what: t("learn.choose_files_2"), run: () => this.sources.picker.click() },
+        { keys: "c", what: t("learn.cancel_the_job"), run: () => this.job?.cancel() },
       ],
       signal,
     );
   }
 
-  page() {
+  renderPage() {
     const feed = new Feed(this.dataset, this.signal);
     feed.follow();
     this.jobs.read();
     return h(
       "div",
       { class: "split learn" },
-      h("div", { class: "scroll" }, this.form(), this.progress, this.jobs.element),
-      h("section", { class: "detail", "aria-label": "Feed" }, feed.element),
+      h("div", { class: "scroll" }, this.renderForm(), this.progress, this.jobs.element),
+      h("section", { class: "detail", "aria-label": t("common.feed") }, feed.element),
     );
   }
 
-  form() {
+  renderForm() {
     const choose = h(
       "button",
       { type: "button", onclick: () => this.sources.picker.click() },
-      "Choose files… ",
-      key("f"),
+      t("learn.choose_files"),
+      renderKey("f"),
     );
     const example = h(
       "button",
       { type: "button", class: "quiet", onclick: () => this.sources.show(JSON.stringify(EXAMPLE, null, 2)) },
-      "Fill in an example",
+      t("learn.fill_in_an_example"),
     );
     const form = h(
       "form",
       { class: "narrow drop" },
-      h(
-        "p",
-        { class: "muted" },
-        "Paste trajectories of an agent, or drop files here, in their original format: OpenAI, Anthropic or LangChain " +
-          "messages, Claude Code, Codex, SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
-      ),
+      h("p", { class: "muted" }, t("learn.paste_trajectories_of_an_agent")),
       this.sources.element,
       this.truthField,
       h("div", { class: "actions" }, this.send, choose, this.sources.format, example),
@@ -107,7 +106,10 @@ class Learning {
   /** Adapts the button and the fields to the trajectories that were found. */
   update(trajectories) {
     const many = trajectories.length > 1;
-    fill(this.what, many ? `Learn from ${count(trajectories.length)} trajectories` : "Learn");
+    fillElement(
+      this.what,
+      many ? t("learn.learn_from_trajectories", { length: formatCount(trajectories.length) }) : t("common.learn"),
+    );
     this.truthField.hidden = many;
     this.truth.placeholder = trajectories.length === 1 ? trajectories[0].ground_truth : "";
   }
@@ -117,7 +119,10 @@ class Learning {
     try {
       const trajectories = await this.sources.trajectories();
       if (!trajectories?.length)
-        return toast(trajectories ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
+        return showToast(
+          trajectories ? t("learn.there_is_no_trajectory_yet") : t("learn.some_of_this_cannot_be"),
+          "bad",
+        );
       await (trajectories.length === 1 ? this.learnOne(trajectories[0]) : this.submitMany(trajectories));
     } finally {
       this.send.disabled = false;
@@ -127,28 +132,28 @@ class Learning {
   async learnOne(run) {
     const body = { ...run, dataset: this.dataset, ground_truth: this.truth.value || run.ground_truth };
     const stages = new Stages(this.dataset);
-    note({ job: "" });
-    fill(this.progress, stages.element);
+    noteQuery({ job: "" });
+    fillElement(this.progress, stages.element);
     try {
-      for await (const { data } of learn(body, this.signal)) stages.addMessage(data);
+      for await (const { data } of learnTrajectory(body, this.signal)) stages.addMessage(data);
     } catch (error) {
       if (this.signal.aborted) return;
-      report(error);
-      fill(this.progress, showFailure(error));
+      reportError(error);
+      fillElement(this.progress, renderFailure(error));
     }
   }
 
   async submitMany(trajectories) {
-    const made = await change(() => submitJob(this.dataset, trajectories, this.signal));
+    const made = await runChange(() => submitJob(this.dataset, trajectories, this.signal));
     if (!made) return;
-    note({ job: made.job.job_id });
+    noteQuery({ job: made.job.job_id });
     this.showJob(made.job.job_id);
     this.jobs.read();
   }
 
   showJob(id) {
     this.job = new Job(this.dataset, id, this.signal, () => this.jobs.read());
-    fill(this.progress, this.job.element);
+    fillElement(this.progress, this.job.element);
     this.job.follow();
   }
 }

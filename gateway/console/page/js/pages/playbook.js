@@ -1,40 +1,46 @@
 /** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
+import { renderDatasetMenu } from "../dataset_actions.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { detail } from "./bullet.js";
-import { fill, h } from "../dom.js";
-import { deleteAfterConfirmation, remember } from "../edits.js";
-import { bullets as page, readPlaybookAt } from "../endpoints.js";
-import { count, plural } from "../format.js";
-import { bind } from "../keys.js";
-import { confidence, head, state, votes } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { showEmpty, load } from "../states.js";
+import { renderBullet } from "./bullet.js";
+import { fillElement, h } from "../dom.js";
+import { addBullet } from "../edits.js";
+import { listBullets as page, readPlaybookAt } from "../endpoints.js";
+import { formatCount, formatPlural } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderConfidence, renderHead, renderState, renderVotes } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const FIRST = 200;
 const NEXT = 1000;
 
 const ORDERS = {
-  playbook: ["Playbook order", null],
-  helpful: ["Most helpful", (a, b) => b.helpful - a.helpful],
-  harmful: ["Most harmful", (a, b) => b.harmful - a.harmful],
-  confidence: ["Least confident", (a, b) => a.confidence_score - b.confidence_score],
-  changed: ["Last changed", (a, b) => b.updated_revision - a.updated_revision],
+  playbook: [t("playbook.playbook_order"), null],
+  helpful: [t("playbook.most_helpful"), (a, b) => b.helpful - a.helpful],
+  harmful: [t("playbook.most_harmful"), (a, b) => b.harmful - a.harmful],
+  confidence: [t("playbook.least_confident"), (a, b) => a.confidence_score - b.confidence_score],
+  changed: [t("playbook.last_changed"), (a, b) => b.updated_revision - a.updated_revision],
 };
 
-export const title = ({ dataset }) => dataset;
+export const formatTitle = ({ dataset }) => dataset;
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new View(dataset, query, signal);
-  load(
+  loadPart(
     view.body,
     signal,
     () => view.loadFirstPage(),
     () => view.draw(),
   );
-  return [head(dataset, view.aside, renderDatasetTabs(dataset, "Bullets")), view.notice(), view.body];
+  return [
+    renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.bullets"))),
+    view.renderNotice(),
+    view.body,
+  ];
 }
 
 class View {
@@ -42,13 +48,7 @@ class View {
     Object.assign(this, { dataset, query, signal, all: [], shown: [], revision: 0 });
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Bullet" });
-  }
-
-  renderDeleteButton() {
-    if (!this.current) return null;
-    const onclick = () => deleteAfterConfirmation(this.dataset);
-    return h("button", { type: "button", class: "danger", onclick }, "Delete dataset…");
+    this.side = h("section", { class: "detail", "aria-label": t("common.bullet") });
   }
 
   /** Returns whether the page shows the newest revision. */
@@ -56,15 +56,15 @@ class View {
     return !this.query.at && !this.query.time;
   }
 
-  notice() {
+  renderNotice() {
     if (this.current) return null;
     const { at, time } = this.query;
-    const point = at ? `revision ${at}` : new Date(time).toLocaleString();
+    const point = at ? t("playbook.revision", { at }) : new Date(time).toLocaleString();
     return h(
       "div",
       { class: "notice" },
-      `This is the playbook as of ${point}. `,
-      h("a", { href: link(["playbooks", this.dataset]) }, "Back to now"),
+      t("playbook.this_is_the_playbook_as", { point }),
+      h("a", { href: formatLink(["playbooks", this.dataset]) }, t("playbook.back_to_now")),
     );
   }
 
@@ -100,55 +100,71 @@ class View {
   draw() {
     if (!this.all.length) return this.renderEmpty();
     this.list = new VirtualList({
-      label: "Bullets",
-      row,
+      label: t("common.bullets"),
+      row: renderRow,
       onSelect: (bullet) => this.showBullet(bullet),
     });
-    this.bind();
-    const tools = this.toolbar();
+    this.list.element.classList.add("lessons");
+    this.bindKeys();
+    const tools = this.renderToolbar();
     this.filterBullets();
     this.loadOtherPages().catch(
       (error) =>
         this.signal.aborted ||
-        fill(this.aside, `Only ${count(this.all.length)} of ${count(this.total)} could be read: ${error.message}`),
+        fillElement(
+          this.aside,
+          t("playbook.only_of_could_be_read", {
+            length: formatCount(this.all.length),
+            total: formatCount(this.total),
+            message: error.message,
+          }),
+        ),
     );
     this.start();
     return h("div", null, tools, this.list.element);
   }
 
   renderEmpty() {
-    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
-    const buttons = [learn, this.renderAddButton(), this.renderDeleteButton()];
-    return showEmpty("No bullets", "Nothing has been learned here at this point.", ...buttons);
+    const learn = h(
+      "a",
+      { class: "button primary", href: formatLink(["learn", this.dataset]) },
+      t("common.learn_from_a_trajectory"),
+    );
+    const buttons = [learn, this.renderAddButton(), this.current ? renderDatasetMenu(this.dataset, this.signal) : null];
+    return renderEmptyState(t("playbook.no_bullets"), t("playbook.nothing_has_been_learned_here"), ...buttons);
   }
 
-  toolbar() {
+  renderToolbar() {
     const sections = h(
       "select",
-      { "aria-label": "Section", onchange: () => this.filterBullets() },
-      h("option", { value: "" }, "All sections"),
+      { "aria-label": t("common.section"), onchange: () => this.filterBullets() },
+      h("option", { value: "" }, t("playbook.all_sections")),
     );
     const order = h(
       "select",
-      { "aria-label": "Order", onchange: () => this.filterBullets() },
+      { "aria-label": t("common.order"), onchange: () => this.filterBullets() },
       Object.entries(ORDERS).map(([name, [text]]) => h("option", { value: name }, text)),
     );
     const filter = h("input", {
       type: "search",
       class: "grow",
-      placeholder: "Filter bullets",
-      "aria-label": "Filter bullets",
+      placeholder: t("playbook.filter_bullets"),
+      "aria-label": t("playbook.filter_bullets"),
       value: this.query.q ?? "",
       oninput: () => this.filterBullets(),
     });
     Object.assign(this, { sections, order, filter });
-    const buttons = [this.renderAddButton(), this.renderTimeChooser(), this.renderDeleteButton()];
+    const buttons = [
+      this.renderAddButton(),
+      this.renderTimeChooser(),
+      this.current ? renderDatasetMenu(this.dataset, this.signal) : null,
+    ];
     return h("div", { class: "toolbar" }, filter, sections, order, ...buttons);
   }
 
   renderAddButton() {
     if (!this.current) return null;
-    return h("button", { type: "button", onclick: () => remember(this.dataset) }, "Remember…");
+    return h("button", { type: "button", onclick: () => addBullet(this.dataset) }, t("playbook.add_a_lesson"));
   }
 
   renderTimeChooser() {
@@ -162,16 +178,16 @@ class View {
     const form = h(
       "form",
       { class: "as-of" },
-      h("label", null, "As of revision", at),
-      h("label", null, "or time", time),
-      h("button", null, "Show"),
+      h("label", null, t("playbook.as_of_revision"), at),
+      h("label", null, t("playbook.or_time"), time),
+      h("button", null, t("playbook.show")),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const point = at.value ? { at: at.value } : time.value ? { time: new Date(time.value).toISOString() } : {};
-      go(["playbooks", this.dataset], point);
+      openRoute(["playbooks", this.dataset], point);
     });
-    return h("details", { class: "more" }, h("summary", null, "As of…"), form);
+    return h("details", { class: "more" }, h("summary", null, t("playbook.as_of")), form);
   }
 
   /** Shows the bullets that pass the filter, in the order chosen. */
@@ -179,26 +195,28 @@ class View {
     this.offerSections();
     const text = this.filter.value.toLowerCase();
     const section = this.sections.value;
-    const found = this.all.filter((bullet) => (!section || bullet.section === section) && (!text || matches(bullet, text)));
+    const found = this.all.filter(
+      (bullet) => (!section || bullet.section === section) && (!text || isMatch(bullet, text)),
+    );
     const by = ORDERS[this.order.value][1];
     this.shown = by ? found.sort(by) : found;
     this.list.show(this.shown, ({ id }) => id);
     const some =
       found.length === this.total
-        ? plural(this.total, "bullet")
-        : `${count(found.length)} of ${plural(this.total, "bullet")}`;
-    fill(this.aside, `${some} · revision ${this.revision}`);
-    note({ q: this.filter.value });
+        ? formatPlural(this.total, "bullet")
+        : t("playbook.of", { length: formatCount(found.length), total: formatPlural(this.total, "bullet") });
+    fillElement(this.aside, t("playbook.revision_2", { some, revision: this.revision }));
+    noteQuery({ q: this.filter.value });
   }
 
   offerSections() {
     const names = [...new Set(this.all.map(({ section }) => section))].sort();
     if (names.length === this.sections.options.length - 1) return;
     const present = this.sections.value;
-    fill(
+    fillElement(
       this.sections,
-      h("option", { value: "" }, "All sections"),
-      names.map((name) => h("option", { value: name, selected: name === present }, name || "no section")),
+      h("option", { value: "" }, t("playbook.all_sections")),
+      names.map((name) => h("option", { value: name, selected: name === present }, name || t("playbook.no_section"))),
     );
   }
 
@@ -208,47 +226,51 @@ class View {
   }
 
   showBullet(bullet) {
-    note({ bullet: bullet.id });
+    noteQuery({ bullet: bullet.id });
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(
+    fillElement(
       this.side,
-      detail(this.dataset, bullet, this.signal, () => this.close(), this.current),
+      renderBullet(this.dataset, bullet, this.signal, () => this.close(), this.current),
     );
     this.side.scrollTop = 0;
   }
 
   close() {
-    note({ bullet: "" });
+    noteQuery({ bullet: "" });
     this.body.classList.add("alone");
     this.side.remove();
     this.list.element.focus();
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
-        { keys: "j", what: "next bullet", run: () => this.list.move(1) },
-        { keys: "k", what: "previous bullet", run: () => this.list.move(-1) },
-        { keys: "/", what: "filter bullets", run: () => this.filter.focus() },
-        { keys: "Escape", what: "close the bullet", run: () => this.side.isConnected && this.close() },
-        { keys: "h", what: "history of the playbook", run: () => go(["playbooks", this.dataset, "history"]) },
+        { keys: "j", what: t("playbook.next_bullet"), run: () => this.list.move(1) },
+        { keys: "k", what: t("playbook.previous_bullet"), run: () => this.list.move(-1) },
+        { keys: "/", what: t("playbook.filter_bullets_2"), run: () => this.filter.focus() },
+        { keys: "Escape", what: t("playbook.close_the_bullet"), run: () => this.side.isConnected && this.close() },
+        {
+          keys: "h",
+          what: t("playbook.history_of_the_playbook"),
+          run: () => openRoute(["playbooks", this.dataset, "history"]),
+        },
       ],
       this.signal,
     );
   }
 }
 
-const matches = ({ id, content, section, source_trajectory: source }, text) =>
+const isMatch = ({ id, content, section, source_trajectory: source }, text) =>
   [id, content, section, source].some((field) => field.toLowerCase().includes(text));
 
-function row(bullet) {
+function renderRow(bullet) {
   return [
-    h("span", { class: "mono muted row-id" }, bullet.id),
-    h("span", { class: "line" }, bullet.content),
-    bullet.state === "BULLET_STATE_RETIRED" ? state("retired") : null,
+    h("span", { class: "line lesson" }, bullet.content),
+    bullet.state === "BULLET_STATE_RETIRED" ? renderState("retired") : null,
     h("span", { class: "line wide-only section" }, bullet.section),
-    votes(bullet),
-    confidence(bullet.confidence_score),
+    renderVotes(bullet),
+    renderConfidence(bullet.confidence_score),
+    h("span", { class: "mono muted row-id wide-only" }, bullet.id),
   ];
 }

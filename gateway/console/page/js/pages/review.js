@@ -1,39 +1,44 @@
 /** Pending changes: the effect of each, the changes of its target since, and the decision. */
 
 import { fetchAll } from "../api.js";
-import { changes } from "../changes.js";
+import { renderChanges } from "../changes.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
+import { askPerson } from "../dialog.js";
 import { drawDiff } from "../diff.js";
-import { fill, h } from "../dom.js";
-import { bulletHistory, decide, diff, pending } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { delta as deltaChip, facts, head, key, state, when } from "../parts.js";
-import { link } from "../router.js";
-import { change, showEmpty, load } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listBulletRevisions, decideChanges, diffRevisions, listPendingChanges } from "../endpoints.js";
+import { formatPlural, formatEnum, readEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderDelta as deltaChip, renderFacts, renderHead, renderKey, renderState, renderTime } from "../parts.js";
+import { formatLink } from "../router.js";
+import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { renderSourceLinks } from "../steps.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 1000;
 const RISK = { DELTA_TYPE_DELETE: 2, DELTA_TYPE_UPDATE: 1, DELTA_TYPE_ADD: 0 };
 const SHOWN = {
-  waiting: ["Waiting", ["PENDING_STATE_WAITING"]],
+  waiting: [t("common.waiting"), ["PENDING_STATE_WAITING"]],
   decided: [
-    "Decided",
+    t("review.decided"),
     ["PENDING_STATE_APPROVED", "PENDING_STATE_REJECTED", "PENDING_STATE_EXPIRED", "PENDING_STATE_STALE"],
   ],
 };
 
-export const title = ({ dataset }) => `Review ${dataset}`;
+export const formatTitle = ({ dataset }) => t("review.review", { dataset });
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const queue = new Queue(dataset, query.show === "decided" ? "decided" : "waiting", signal);
   queue.load();
   return [
-    head(dataset, [queue.count, renderDatasetChoice("review", dataset, signal)], renderDatasetTabs(dataset, "Review")),
-    queue.toolbar(),
+    renderHead(
+      dataset,
+      [queue.count, renderDatasetChoice("review", dataset, signal)],
+      renderDatasetTabs(dataset, t("common.review")),
+    ),
+    queue.renderToolbar(),
     queue.body,
   ];
 }
@@ -43,12 +48,12 @@ class Queue {
     Object.assign(this, { dataset, showing, signal, all: [], picked: new Set() });
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    this.side = h("section", { class: "detail", "aria-label": "Change" });
-    this.bind();
+    this.side = h("section", { class: "detail", "aria-label": t("review.change") });
+    this.bindKeys();
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -59,29 +64,43 @@ class Queue {
   /** Reads the oldest first, and edits of bullets before new lessons, because edits can do more harm. */
   async read() {
     const states = SHOWN[this.showing][1];
-    const ask = (token) => pending(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
+    const ask = (token) =>
+      listPendingChanges(this.dataset, { states, page_size: PAGE, page_token: token }, this.signal);
     const all = await fetchAll(ask, "changes");
     this.all = all.sort((a, b) => RISK[b.delta.type] - RISK[a.delta.type]);
   }
 
-  toolbar() {
+  renderToolbar() {
     const views = Object.entries(SHOWN).map(([name, [text]]) =>
       h(
         "a",
-        { href: link(["review", this.dataset], { show: name }), "aria-current": name === this.showing ? "page" : null },
+        {
+          href: formatLink(["review", this.dataset], { show: name }),
+          "aria-current": name === this.showing ? "page" : null,
+        },
         text,
       ),
     );
     this.approveAll = h(
       "button",
       { type: "button", class: "primary", onclick: () => this.approve() },
-      "Approve ",
-      key("a"),
+      t("review.approve"),
+      renderKey("a"),
     );
-    this.rejectAll = h("button", { type: "button", onclick: () => this.reject() }, "Reject… ", key("x"));
+    this.rejectAll = h(
+      "button",
+      { type: "button", onclick: () => this.reject() },
+      t("review.reject_2_2"),
+      renderKey("x"),
+    );
     const decisions =
       this.showing === "waiting" ? h("span", { class: "end decisions" }, this.approveAll, this.rejectAll) : null;
-    return h("div", { class: "toolbar" }, h("nav", { class: "tabs", "aria-label": "Changes" }, views), decisions);
+    return h(
+      "div",
+      { class: "toolbar" },
+      h("nav", { class: "tabs", "aria-label": t("common.changes") }, views),
+      decisions,
+    );
   }
 
   draw() {
@@ -89,8 +108,8 @@ class Queue {
     if (!this.all.length) return this.renderEmpty();
     const onOpen = (proposal) => this.showProposal(proposal);
     this.list = new VirtualList({
-      label: "Changes",
-      row: (proposal) => this.row(proposal),
+      label: t("common.changes"),
+      row: (proposal) => this.renderRow(proposal),
       onSelect: onOpen,
       onMark: () => this.pick(),
     });
@@ -102,11 +121,11 @@ class Queue {
   renderEmpty() {
     this.list = null;
     if (this.showing === "decided")
-      return showEmpty("No decisions yet", "Approved and rejected changes appear here with their reasons.");
-    return showEmpty("No pending changes", "Changes appear here when the policy of the dataset requires a review.");
+      return renderEmptyState(t("review.no_decisions_yet"), t("review.approved_and_rejected_changes_appear"));
+    return renderEmptyState(t("review.no_pending_changes"), t("review.changes_appear_here_when_the"));
   }
 
-  row(proposal) {
+  renderRow(proposal) {
     const picked = this.picked.has(proposal.id);
     return [
       h(
@@ -115,18 +134,22 @@ class Queue {
         picked ? "✓" : "",
       ),
       deltaChip(proposal.delta.type),
-      h("span", { class: "line" }, proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id),
+      h(
+        "span",
+        { class: "line" },
+        proposal.delta.content || proposal.current_bullet?.content || proposal.delta.bullet_id,
+      ),
       this.showing === "decided"
-        ? state(word(proposal.state, "PENDING_STATE_"))
+        ? renderState(readEnum(proposal.state, "PENDING_STATE_"))
         : h("span", { class: "muted line wide-only waits" }, proposal.review_reason),
-      h("span", { class: "muted when" }, when(proposal.created_at)),
+      h("span", { class: "muted when" }, renderTime(proposal.created_at)),
     ];
   }
 
   showSelection() {
     const many = this.picked.size
-      ? `${this.picked.size} of ${this.all.length} picked`
-      : plural(this.all.length, "change");
+      ? t("review.of_picked", { size: this.picked.size, length: this.all.length })
+      : formatPlural(this.all.length, "change");
     this.count.textContent = many;
     for (const button of [this.approveAll, this.rejectAll]) button.disabled = !this.all.length;
   }
@@ -134,13 +157,13 @@ class Queue {
   showProposal(proposal) {
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
-    fill(this.side, this.panel(proposal));
+    fillElement(this.side, this.renderPanel(proposal));
     this.side.scrollTop = 0;
   }
 
-  panel(proposal) {
+  renderPanel(proposal) {
     const since = h("div", null);
-    load(
+    loadPart(
       since,
       this.signal,
       () => findChanges(this.dataset, proposal, this.signal),
@@ -152,28 +175,40 @@ class Queue {
         { class: "detail-head" },
         deltaChip(proposal.delta.type),
         proposal.delta.bullet_id ? h("span", { class: "mono" }, proposal.delta.bullet_id) : null,
-        h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, "Close"),
+        h("button", { type: "button", class: "quiet end", onclick: () => this.close() }, t("common.close")),
       ),
       renderProposal(proposal),
-      facts([
-        ["Reason for review", proposal.review_reason],
-        ["Reasoning", proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
-        ["Section", proposal.delta.section || proposal.current_bullet?.section],
-        ["By", proposal.author],
-        ["Learned from", renderSources(this.dataset, proposal)],
-        ["Proposed", h("span", null, when(proposal.created_at), ` against revision ${proposal.base_revision}`)],
-        ["Expires", when(proposal.expires_at)],
+      renderFacts([
+        [t("review.reason_for_review"), proposal.review_reason],
+        [t("common.reasoning"), proposal.delta.reasoning && h("span", { class: "text" }, proposal.delta.reasoning)],
+        [t("common.section"), proposal.delta.section || proposal.current_bullet?.section],
+        [t("common.by"), proposal.author],
+        [t("common.learned_from"), renderSources(this.dataset, proposal)],
         [
-          "Decided",
+          t("review.proposed"),
+          h(
+            "span",
+            null,
+            renderTime(proposal.created_at),
+            t("review.against_revision", { base_revision: proposal.base_revision }),
+          ),
+        ],
+        [t("review.expires"), renderTime(proposal.expires_at)],
+        [
+          t("review.decided"),
           proposal.decided_by &&
             h(
               "span",
               { class: "text" },
-              `${word(proposal.state, "PENDING_STATE_")} by ${proposal.decided_by}${proposal.decision_reason ? `: ${proposal.decision_reason}` : ""}`,
+              t("review.by", {
+                state: formatEnum(proposal.state, "PENDING_STATE_"),
+                decided_by: proposal.decided_by,
+                decision_reason: proposal.decision_reason ? `: ${proposal.decision_reason}` : "",
+              }),
             ),
         ],
       ]),
-      h("h3", null, "Changes since then"),
+      h("h2", null, t("common.changes_since_then")),
       since,
     ];
   }
@@ -213,12 +248,12 @@ class Queue {
   async reject() {
     const ids = this.targets;
     if (!ids.length) return;
-    const fields = [{ name: "reason", label: "Why", kind: "long", required: true }];
-    const answer = await ask({
-      title: `Reject ${plural(ids.length, "change")}`,
-      text: "The reason is stored with the change.",
+    const fields = [{ name: "reason", label: t("common.why"), kind: "long", required: true }];
+    const answer = await askPerson({
+      title: t("review.reject", { length: formatPlural(ids.length, "change") }),
+      text: t("review.the_reason_is_stored_with"),
       fields,
-      confirm: "Reject",
+      confirm: t("review.reject_2"),
       danger: true,
     });
     if (answer) await this.submit("DECISION_REJECT", ids, answer.reason);
@@ -226,25 +261,28 @@ class Queue {
 
   async submit(decision, ids, reason) {
     const at = this.list.selected;
-    const done = await change(() => changeInBatches(ids, (part) => decide(this.dataset, decision, part, reason)), outcome);
+    const done = await runChange(
+      () => changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason)),
+      describeOutcome,
+    );
     if (!done) return;
     const gone = new Set(ids);
     this.picked.clear();
     this.all = this.all.filter(({ id }) => !gone.has(id));
-    fill(this.body, this.draw());
+    fillElement(this.body, this.draw());
     if (this.list) requestAnimationFrame(() => this.list.select(Math.min(at, this.all.length - 1)));
   }
 
-  bind() {
-    bind(
+  bindKeys() {
+    bindKeys(
       [
-        { keys: "j", what: "next change", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous change", run: () => this.list?.move(-1) },
-        { keys: "s", what: "pick the change, for several at once", run: () => this.pick() },
-        { keys: "S", what: "pick all or none", run: () => this.pickAll() },
-        { keys: "a", what: "approve", run: () => this.showing === "waiting" && this.approve() },
-        { keys: "x", what: "reject with a reason", run: () => this.showing === "waiting" && this.reject() },
-        { keys: "Escape", what: "close the change", run: () => this.side.isConnected && this.close() },
+        { keys: "j", what: t("review.next_change"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("review.previous_change"), run: () => this.list?.move(-1) },
+        { keys: "s", what: t("review.pick_the_change_for_several"), run: () => this.pick() },
+        { keys: "S", what: t("review.pick_all_or_none"), run: () => this.pickAll() },
+        { keys: "a", what: t("review.approve_2"), run: () => this.showing === "waiting" && this.approve() },
+        { keys: "x", what: t("review.reject_with_a_reason"), run: () => this.showing === "waiting" && this.reject() },
+        { keys: "Escape", what: t("review.close_the_change"), run: () => this.side.isConnected && this.close() },
       ],
       this.signal,
     );
@@ -258,8 +296,8 @@ async function changeInBatches(ids, act) {
   return changed;
 }
 
-function outcome(list) {
-  const states = Object.groupBy(list, (proposal) => word(proposal.state, "PENDING_STATE_"));
+function describeOutcome(list) {
+  const states = Object.groupBy(list, (proposal) => formatEnum(proposal.state, "PENDING_STATE_"));
   return Object.entries(states)
     .map(([name, all]) => `${all.length} ${name}`)
     .join(", ");
@@ -277,7 +315,7 @@ function renderProposal({ delta, current_bullet: current }) {
   if (!current)
     return [
       h("p", { class: "text lead" }, delta.content),
-      h("p", { class: "bad" }, "Its bullet does not exist any more."),
+      h("p", { class: "bad" }, t("review.its_bullet_does_not_exist")),
     ];
   if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, current.content));
   return drawDiff(current.content, delta.content);
@@ -286,10 +324,10 @@ function renderProposal({ delta, current_bullet: current }) {
 /** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
 async function findChanges(dataset, { delta, base_revision: base }, signal) {
   if (delta.bullet_id) {
-    const revisions = await bulletHistory(dataset, delta.bullet_id, signal);
+    const revisions = await listBulletRevisions(dataset, delta.bullet_id, signal);
     return revisions.filter(({ revision }) => Number(revision) > Number(base)).flatMap((revision) => revision.changes);
   }
-  return diff(dataset, base, undefined, signal);
+  return diffRevisions(dataset, base, undefined, signal);
 }
 
 function renderTarget(dataset, { delta, base_revision: base }, found) {
@@ -297,14 +335,12 @@ function renderTarget(dataset, { delta, base_revision: base }, found) {
     return h(
       "p",
       { class: "muted" },
-      delta.bullet_id
-        ? "The bullet has not changed since this was proposed."
-        : "The playbook has not changed since this was proposed.",
+      delta.bullet_id ? t("review.the_bullet_has_not_changed") : t("review.the_playbook_has_not_changed"),
     );
   const all = h(
     "a",
-    { href: link(["playbooks", dataset, "history"], { from: base }) },
-    `everything since revision ${base}`,
+    { href: formatLink(["playbooks", dataset, "history"], { from: base }) },
+    t("review.everything_since_revision", { base }),
   );
-  return [changes(dataset, found), h("p", null, "See ", all, ".")];
+  return [renderChanges(dataset, found), h("p", null, t("review.see"), all, ".")];
 }

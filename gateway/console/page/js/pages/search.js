@@ -1,25 +1,30 @@
 /** Search in a playbook, with the parts of each score. */
 
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { fill, h } from "../dom.js";
-import { search } from "../endpoints.js";
-import { plural, score } from "../format.js";
-import { bind } from "../keys.js";
-import { bar, chip, confidence, head, votes } from "../parts.js";
-import { link, note } from "../router.js";
-import { showEmpty, showFailure, loading, report } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { searchBullets } from "../endpoints.js";
+import { formatPlural, formatScore } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderBar, renderChip, renderConfidence, renderHead, renderVotes } from "../parts.js";
+import { formatLink, noteQuery } from "../router.js";
+import { renderEmptyState, renderFailure, renderLoading, reportError } from "../states.js";
+import { t } from "../texts.js";
 
 const TYPING_MS = 200;
 const DEFAULTS = { k: "10", alpha: "0.5", confidence: "0.3" };
 
-export const title = ({ dataset }) => `Search ${dataset}`;
+export const formatTitle = ({ dataset }) => t("search.search", { dataset });
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Search(dataset, query, signal);
   view.scheduleSearch(0);
   return [
-    head(dataset, [view.aside, renderDatasetChoice("search", dataset, signal)], renderDatasetTabs(dataset, "Search")),
+    renderHead(
+      dataset,
+      [view.aside, renderDatasetChoice("search", dataset, signal)],
+      renderDatasetTabs(dataset, t("common.search")),
+    ),
     view.toolbar,
     view.results,
   ];
@@ -35,8 +40,8 @@ class Search {
       type: "search",
       class: "grow",
       value: query.q ?? "",
-      placeholder: "Search query",
-      "aria-label": "Query",
+      placeholder: t("search.search_query"),
+      "aria-label": t("common.query"),
       oninput: changed,
     });
     this.k = h("input", { type: "number", min: "1", max: "1000", value: query.k ?? DEFAULTS.k, oninput: changed });
@@ -46,7 +51,7 @@ class Search {
       max: "1",
       step: "0.05",
       value: query.alpha ?? DEFAULTS.alpha,
-      "aria-label": "Weight of vectors",
+      "aria-label": t("search.weight_of_vectors"),
       oninput: changed,
     });
     this.alphaText = h("output", { class: "number" });
@@ -58,26 +63,31 @@ class Search {
       value: query.confidence ?? DEFAULTS.confidence,
       oninput: changed,
     });
-    this.section = h("input", { value: query.section ?? "", placeholder: "all", oninput: changed, class: "short" });
-    this.toolbar = this.form();
-    bind(
+    this.section = h("input", {
+      value: query.section ?? "",
+      placeholder: t("search.all"),
+      oninput: changed,
+      class: "short",
+    });
+    this.toolbar = this.renderForm();
+    bindKeys(
       [
-        { keys: "/", what: "type a query", run: () => this.text.focus() },
-        { keys: "j", what: "next result", run: () => this.move(1) },
-        { keys: "k", what: "previous result", run: () => this.move(-1) },
+        { keys: "/", what: t("search.type_a_query"), run: () => this.text.focus() },
+        { keys: "j", what: t("search.next_result"), run: () => this.move(1) },
+        { keys: "k", what: t("search.previous_result"), run: () => this.move(-1) },
       ],
       signal,
     );
   }
 
-  form() {
-    const weights = h("label", null, "BM25", this.alpha, "vectors", this.alphaText);
+  renderForm() {
+    const weights = h("label", null, "BM25", this.alpha, t("search.vectors"), this.alphaText);
     const parts = [
       this.text,
       weights,
-      h("label", null, "Results", this.k),
-      h("label", null, "Minimum confidence", this.confidence),
-      h("label", null, "Section", this.section),
+      h("label", null, t("search.results"), this.k),
+      h("label", null, t("search.minimum_confidence"), this.confidence),
+      h("label", null, t("common.section"), this.section),
     ];
     const form = h("form", { class: "toolbar", role: "search" }, parts);
     form.addEventListener("submit", (event) => (event.preventDefault(), this.scheduleSearch(0)));
@@ -90,81 +100,78 @@ class Search {
   }
 
   async run() {
-    this.alphaText.value = score(this.alpha.value);
+    this.alphaText.value = formatScore(this.alpha.value);
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
     this.signal.addEventListener("abort", () => asking.abort(), { once: true });
     const { text, k, alpha, confidence, section } = this;
-    note({
+    noteQuery({
       q: text.value,
-      k: changed(k, "k"),
-      alpha: changed(alpha, "alpha"),
-      confidence: changed(confidence, "confidence"),
+      k: listChanged(k, "k"),
+      alpha: listChanged(alpha, "alpha"),
+      confidence: listChanged(confidence, "confidence"),
       section: section.value,
     });
-    if (!text.value.trim()) return this.idle();
-    if (!this.results.querySelector(".result")) fill(this.results, loading());
+    if (!text.value.trim()) return this.renderIdle();
+    if (!this.results.querySelector(".result")) fillElement(this.results, renderLoading());
     try {
-      const answer = await search(this.body(), asking.signal);
+      const answer = await searchBullets(this.createRequest(), asking.signal);
       this.draw(answer);
     } catch (error) {
       if (asking.signal.aborted) return;
-      report(error);
-      fill(
+      reportError(error);
+      fillElement(
         this.results,
-        showFailure(error, () => this.run()),
+        renderFailure(error, () => this.run()),
       );
     }
   }
 
-  body() {
+  createRequest() {
     const sections = this.section.value.trim() ? [this.section.value.trim()] : [];
     const query = {
       query_text: this.text.value,
       top_k: Number(this.k.value || 10),
       alpha: Number(this.alpha.value),
-      ...(changed(this.confidence, "confidence") && { min_confidence: Number(this.confidence.value) }),
+      ...(listChanged(this.confidence, "confidence") && { min_confidence: Number(this.confidence.value) }),
       section_filter: sections,
       explain: true,
     };
     return { dataset: this.dataset, query };
   }
 
-  idle() {
+  renderIdle() {
     this.aside.textContent = "";
-    fill(
+    fillElement(
       this.results,
-      showEmpty("Search the lessons", "Every result shows its scores by vectors and by words. Press / to type."),
+      renderEmptyState(t("search.search_the_lessons"), t("search.every_result_shows_its_scores")),
     );
   }
 
   draw({ results, revision, embedding_model: model, approximate, nothing_matched: isMiss, similarity_limit: limit }) {
-    const how = `${model}${approximate ? ", preselected" : ""}`;
-    this.aside.textContent = `${plural(results.length, "result")} · revision ${revision} · ${how}`;
+    const how = `${model}${approximate ? t("search.preselected") : ""}`;
+    this.aside.textContent = t("search.revision", { length: formatPlural(results.length, "result"), revision, how });
     if (!results.length)
-      return fill(
+      return fillElement(
         this.results,
-        showEmpty(
-          "Nothing found",
-          "No bullet passes these filters. A lower minimum confidence or another section may help.",
-        ),
+        renderEmptyState(t("search.nothing_found"), t("search.no_bullet_passes_these_filters")),
       );
     const highest = Math.max(...results.map((result) => result.raw_cosine)).toFixed(2);
     const similarity =
       limit < 1
-        ? `, and the highest similarity, ${highest}, is below ${limit.toFixed(2)}`
-        : ", whose script the embedding model does not know";
-    fill(this.results, [
-      isMiss ? h("p", { role: "status" }, `Nothing matches: no bullet has a word of the query${similarity}.`) : null,
+        ? t("search.and_the_highest_similarity_is", { highest, limit: limit.toFixed(2) })
+        : t("search.whose_script_the_embedding_model");
+    fillElement(this.results, [
+      isMiss ? h("p", { role: "status" }, t("search.nothing_matches_no_bullet_has", { similarity })) : null,
       h(
         "ol",
         { class: "results" },
-        results.map((result, i) => this.result(result, i + 1)),
+        results.map((result, i) => this.renderResult(result, i + 1)),
       ),
     ]);
   }
 
-  result(result, rank) {
+  renderResult(result, rank) {
     const { bullet } = result;
     return h(
       "li",
@@ -173,12 +180,12 @@ class Search {
         "div",
         { class: "card-head" },
         h("span", { class: "muted number" }, rank),
-        h("a", { class: "mono", href: link(["playbooks", this.dataset], { bullet: bullet.id }) }, bullet.id),
-        chip(bullet.section),
-        h("span", { class: "end" }, votes(bullet), " ", confidence(bullet.confidence_score)),
+        h("a", { class: "mono", href: formatLink(["playbooks", this.dataset], { bullet: bullet.id }) }, bullet.id),
+        renderChip(bullet.section),
+        h("span", { class: "end" }, renderVotes(bullet), " ", renderConfidence(bullet.confidence_score)),
       ),
       h("p", { class: "text" }, bullet.content),
-      breakdown(result, Number(this.alpha.value)),
+      renderBreakdown(result, Number(this.alpha.value)),
     );
   }
 
@@ -189,10 +196,10 @@ class Search {
   }
 }
 
-const changed = (input, name) => (input.value === DEFAULTS[name] ? "" : input.value);
+const listChanged = (input, name) => (input.value === DEFAULTS[name] ? "" : input.value);
 
 /** Shows the parts of the combined score and the words that matched. */
-function breakdown(result, alpha) {
+function renderBreakdown(result, alpha) {
   const {
     vector_score: vector,
     bm25_score: bm25,
@@ -202,30 +209,45 @@ function breakdown(result, alpha) {
     terms,
   } = result;
   const part = (name, value, explanation, kind) =>
-    h("div", null, h("dt", null, name), h("dd", null, bar(value, kind)), h("dd", { class: "muted" }, explanation));
+    h(
+      "div",
+      null,
+      h("dt", null, name),
+      h("dd", null, renderBar(value, kind)),
+      h("dd", { class: "muted" }, explanation),
+    );
   const matched = terms
     .toSorted((a, b) => b.score - a.score)
     .map(({ term, score: share }) =>
-      h("span", { class: "chip", title: `adds ${score(share)} to BM25` }, term, h("b", null, score(share))),
+      h(
+        "span",
+        { class: "chip", title: t("search.adds_to_bm25", { share: formatScore(share) }) },
+        term,
+        h("b", null, formatScore(share)),
+      ),
     );
   return [
     h(
       "dl",
       { class: "breakdown" },
       part(
-        "Combined",
+        t("search.combined"),
         combined,
-        `${score(alpha)} · ${score(vector)} + ${score(1 - alpha)} · ${score(bm25)}`,
+        `${formatScore(alpha)} · ${formatScore(vector)} + ${formatScore(1 - alpha)} · ${formatScore(bm25)}`,
         "combined",
       ),
-      part("Vector", vector, `similarity ${Number(cosine).toFixed(3)} (cosine), scaled over the candidates`),
-      part("BM25", bm25, `raw ${score(raw)}, scaled over the candidates`),
+      part(
+        t("search.vector"),
+        vector,
+        t("search.similarity_cosine_scaled_over_the", { cosine: Number(cosine).toFixed(3) }),
+      ),
+      part("BM25", bm25, t("search.raw_scaled_over_the_candidates", { raw: formatScore(raw) })),
     ),
     h(
       "p",
       { class: "terms" },
-      h("span", { class: "muted" }, "Matched"),
-      matched.length ? matched : h("span", { class: "muted" }, "no word of the query"),
+      h("span", { class: "muted" }, t("search.matched")),
+      matched.length ? matched : h("span", { class: "muted" }, t("search.no_word_of_the_query")),
     ),
   ];
 }

@@ -1,15 +1,16 @@
 /** One trajectory: what is known of it, and its steps. */
 
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { ask } from "../dialog.js";
-import { fill, h } from "../dom.js";
-import { bullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
-import { count, plural, shortened, word } from "../format.js";
-import { bind } from "../keys.js";
-import { facts, head, state, when } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { change, load, showEmpty } from "../states.js";
+import { askPerson } from "../dialog.js";
+import { fillElement, h } from "../dom.js";
+import { listBullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
+import { formatCount, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderFacts, renderHead, renderState, renderTime } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { runChange, loadPart, renderEmptyState } from "../states.js";
 import { drawStep, renderLongText } from "../trace.js";
+import { t } from "../texts.js";
 
 /** Steps in the document at once; buttons show the others. */
 const WINDOW = 200;
@@ -17,18 +18,18 @@ const WINDOW = 200;
 const MOST = 200;
 const LINE = 160;
 const MISSING = {
-  ARCHIVE_NOT_FOUND: "Not in the archive",
-  TRAJECTORY_NOT_FOUND: "Not in the archive",
-  TRAJECTORY_DELETED: "Deleted",
+  ARCHIVE_NOT_FOUND: t("trace.not_in_the_archive"),
+  TRAJECTORY_NOT_FOUND: t("trace.not_in_the_archive"),
+  TRAJECTORY_DELETED: t("trace.deleted"),
 };
 
-export const title = ({ id }) => `Trajectory ${id}`;
+export const formatTitle = ({ id }) => t("trace.trajectory", { id });
 
-export function open({ params: { dataset, id }, query, signal }) {
+export function openPage({ params: { dataset, id }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Trace(dataset, id, query, signal);
   view.load();
-  return [head(dataset, view.aside, renderDatasetTabs(dataset, "Trajectories")), view.body];
+  return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.trajectories"))), view.body];
 }
 
 class Trace {
@@ -38,24 +39,24 @@ class Trace {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "scroll" });
     this.list = h("ol", { class: "trace plain" });
-    this.bind();
+    this.bindKeys();
   }
 
-  bind() {
-    const back = () => go(["trajectories", this.dataset]);
-    bind(
+  bindKeys() {
+    const back = () => openRoute(["trajectories", this.dataset]);
+    bindKeys(
       [
-        { keys: "j", what: "next step", run: () => this.move(1) },
-        { keys: "k", what: "previous step", run: () => this.move(-1) },
-        { keys: "e", what: "next error", run: () => this.moveToError() },
-        { keys: "Escape", what: "back to the trajectories", run: back },
+        { keys: "j", what: t("trace.next_step"), run: () => this.move(1) },
+        { keys: "k", what: t("trace.previous_step"), run: () => this.move(-1) },
+        { keys: "e", what: t("trace.next_error"), run: () => this.moveToError() },
+        { keys: "Escape", what: t("trace.back_to_the_trajectories"), run: back },
       ],
       this.signal,
     );
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -66,7 +67,7 @@ class Trace {
   async read() {
     try {
       const found = await readTrajectory(this.dataset, this.id, { content_hash: this.content }, this.signal);
-      return { ...found, lessons: await this.lessons(found.summary) };
+      return { ...found, lessons: await this.readLessons(found.summary) };
     } catch (failure) {
       if (failure.reason in MISSING) return { missing: failure };
       throw failure;
@@ -74,11 +75,11 @@ class Trace {
   }
 
   /** Returns the bullets of the trajectory by their ids, as far as the playbook still has them. */
-  async lessons({ learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited }) {
+  async readLessons({ learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited }) {
     const ids = [...new Set([...learned, ...served, ...cited])].slice(0, MOST);
     if (!ids.length) return new Map();
     try {
-      const found = await bullets(this.dataset, { ids, page_size: MOST }, this.signal);
+      const found = await listBullets(this.dataset, { ids, page_size: MOST }, this.signal);
       return new Map(found.bullets.map((bullet) => [bullet.id, bullet]));
     } catch (failure) {
       if (failure.reason === "DATASET_NOT_FOUND") return new Map();
@@ -89,65 +90,78 @@ class Trace {
   draw({ missing, summary, trajectory, ground_truth: truth, test_report: report, lessons }) {
     if (missing) return this.renderMissing(missing);
     // A trajectory without steps has its reasoning only.
-    const thoughts = trajectory.reasoning_steps.map((content) => ({ role: "STEP_ROLE_ASSISTANT", content, tool_calls: [] }));
+    const thoughts = trajectory.reasoning_steps.map((content) => ({
+      role: "STEP_ROLE_ASSISTANT",
+      content,
+      tool_calls: [],
+    }));
     this.steps = trajectory.steps.length ? trajectory.steps : thoughts;
     this.errors = new Map(summary.errors.map((error) => [error.step, error]));
-    this.lessonsByStep = Map.groupBy(this.lessonSteps(lessons), ({ step }) => step);
+    this.lessonsByStep = Map.groupBy(this.findLessonSteps(lessons), ({ step }) => step);
     this.showWindow(Math.max(0, Math.min(this.wanted, this.steps.length - 1)));
-    fill(this.aside, plural(this.steps.length, "step"));
-    if (this.wanted >= 0 && this.wanted < this.steps.length) requestAnimationFrame(() => this.signal.aborted || this.select(this.wanted));
+    fillElement(this.aside, formatPlural(this.steps.length, "step"));
+    if (this.wanted >= 0 && this.wanted < this.steps.length)
+      requestAnimationFrame(() => this.signal.aborted || this.select(this.wanted));
     return h(
       "article",
       { class: "narrow" },
       this.renderHead(summary),
       renderLongText(trajectory.query, "text lead"),
-      this.wanted >= this.steps.length ? h("p", { class: "bad" }, `There is no step ${this.wanted}.`) : null,
+      this.wanted >= this.steps.length
+        ? h("p", { class: "bad" }, t("trace.there_is_no_step", { wanted: this.wanted }))
+        : null,
       this.renderFacts(summary, trajectory, lessons),
-      renderText("Ground truth", truth),
-      renderText("Test report", report),
-      h("h3", null, "Steps"),
+      renderText(t("trace.ground_truth"), truth),
+      renderText(t("trace.test_report"), report),
+      h("h2", null, t("common.steps")),
       this.list,
-      trajectory.generated_answer ? [h("h3", null, "Answer"), renderLongText(trajectory.generated_answer, "text card")] : null,
+      trajectory.generated_answer
+        ? [h("h2", null, t("common.answer")), renderLongText(trajectory.generated_answer, "text card")]
+        : null,
     );
   }
 
   renderMissing({ reason, message }) {
-    const all = h("a", { class: "button", href: link(["trajectories", this.dataset]) }, "Show all trajectories");
-    return showEmpty(MISSING[reason], message, all);
+    const all = h(
+      "a",
+      { class: "button", href: formatLink(["trajectories", this.dataset]) },
+      t("common.show_all_trajectories"),
+    );
+    return renderEmptyState(MISSING[reason], message, all);
   }
 
   renderHead({ status }) {
     return h(
       "div",
       { class: "detail-head" },
-      h("a", { href: link(["trajectories", this.dataset]) }, "All trajectories"),
-      state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
-      h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, "Delete…"),
+      h("a", { href: formatLink(["trajectories", this.dataset]) }, t("trace.all_trajectories")),
+      renderState(readEnum(status, "TRAJECTORY_STATUS_") || "unknown"),
+      h("button", { type: "button", class: "danger end", onclick: () => this.delete() }, t("trace.delete")),
     );
   }
 
   renderFacts(summary, trajectory, lessons) {
     const { errors, learned_bullet_ids: learned, served_bullet_ids: served, cited_bullet_ids: cited } = summary;
-    return facts([
-      ["Trajectory", h("span", { class: "mono" }, this.id)],
-      ["Task", trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
-      ["Reward", summary.reward],
-      ["Signal", word(trajectory.signal, "SIGNAL_STRENGTH_")],
-      ["Broke off with", trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
-      ["Agents", summary.agents.join(", ")],
-      ["Tools", summary.tools.join(", ")],
-      ["Ran", when(summary.created_at)],
-      ["Stored", when(summary.stored_at)],
-      ["Errors", errors.length ? this.renderErrors(errors) : null],
-      ["Learned", this.renderLessons(learned, lessons)],
-      ["Served", this.renderLessons(served, lessons)],
-      ["Cited", this.renderLessons(cited, lessons)],
+    return renderFacts([
+      [t("common.trajectory"), h("span", { class: "mono" }, this.id)],
+      [t("common.task"), trajectory.task_id && h("span", { class: "mono" }, trajectory.task_id)],
+      [t("trace.reward"), summary.reward],
+      [t("trace.signal"), formatEnum(trajectory.signal, "SIGNAL_STRENGTH_")],
+      [t("trace.broke_off_with"), trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
+      [t("common.agents"), summary.agents.join(", ")],
+      [t("trace.tools"), summary.tools.join(", ")],
+      [t("trace.ran"), renderTime(summary.created_at)],
+      [t("trace.stored"), renderTime(summary.stored_at)],
+      [t("trace.errors"), errors.length ? this.renderErrors(errors) : null],
+      [t("common.learned"), this.renderLessons(learned, lessons)],
+      [t("trace.served"), this.renderLessons(served, lessons)],
+      [t("trace.cited"), this.renderLessons(cited, lessons)],
     ]);
   }
 
   renderErrors(errors) {
     const lines = errors.map(({ step, operation, message }) =>
-      h("li", null, this.stepLink(step), h("span", { class: "bad" }, ` ${operation}: ${message}`)),
+      h("li", null, this.renderStepLink(step), h("span", { class: "bad" }, ` ${operation}: ${message}`)),
     );
     return h("ul", { class: "plain" }, lines);
   }
@@ -157,22 +171,22 @@ class Trace {
     return h(
       "ul",
       { class: "plain" },
-      ids.map((id) => h("li", null, this.lessonLink(id, lessons.get(id)))),
+      ids.map((id) => h("li", null, this.renderLessonLink(id, lessons.get(id)))),
     );
   }
 
-  lessonLink(id, bullet) {
-    const text = bullet ? shortened(bullet.content, LINE) : id;
-    return h("a", { href: link(["playbooks", this.dataset], { bullet: id }) }, text);
+  renderLessonLink(id, bullet) {
+    const text = bullet ? shortenText(bullet.content, LINE) : id;
+    return h("a", { href: formatLink(["playbooks", this.dataset], { bullet: id }) }, text);
   }
 
-  stepLink(step) {
+  renderStepLink(step) {
     const query = { content: this.content, step };
-    return h("a", { href: link(["trajectories", this.dataset, this.id], query) }, `step ${step}`);
+    return h("a", { href: formatLink(["trajectories", this.dataset, this.id], query) }, t("trace.step", { step }));
   }
 
   /** Returns the bullets that rest on single steps: `{step, id, bullet}`. */
-  lessonSteps(lessons) {
+  findLessonSteps(lessons) {
     return [...lessons].flatMap(([id, bullet]) =>
       bullet.sources
         .filter(({ trajectory_id: source }) => source === this.id)
@@ -185,19 +199,23 @@ class Trace {
     this.from = Math.floor(step / WINDOW) * WINDOW;
     const to = Math.min(this.from + WINDOW, this.steps.length);
     this.present = -1;
-    fill(
+    fillElement(
       this.list,
-      this.windowButton(this.from - WINDOW, this.from - 1),
+      this.renderWindowButton(this.from - WINDOW, this.from - 1),
       this.steps.slice(this.from, to).map((step, i) => this.renderStep(step, this.from + i)),
-      this.windowButton(to, to),
+      this.renderWindowButton(to, to),
     );
   }
 
   /** A button that shows the steps from one on, and goes to one of them. */
-  windowButton(from, step) {
+  renderWindowButton(from, step) {
     if (from < 0 || from >= this.steps.length) return null;
     const last = Math.min(from + WINDOW, this.steps.length) - 1;
-    return h("li", null, h("button", { type: "button", onclick: () => this.select(step) }, `Show steps ${from} to ${last}`));
+    return h(
+      "li",
+      null,
+      h("button", { type: "button", onclick: () => this.select(step) }, t("trace.show_steps_to", { from, last })),
+    );
   }
 
   renderStep(step, index) {
@@ -205,17 +223,17 @@ class Trace {
     return drawStep(step, {
       index,
       error: this.errors.get(index),
-      address: this.stepLink(index),
-      calls: this.calledAt(step),
-      learned: learned.map(({ id, bullet }) => this.lessonLink(id, bullet)),
+      address: this.renderStepLink(index),
+      calls: this.findCall(step),
+      learned: learned.map(({ id, bullet }) => this.renderLessonLink(id, bullet)),
     });
   }
 
   /** Returns a link to the step whose call this one answers, where the step names it. */
-  calledAt({ tool_call_id: wanted }) {
+  findCall({ tool_call_id: wanted }) {
     if (!wanted) return null;
     const index = this.steps.findIndex(({ tool_calls: calls }) => calls.some(({ id }) => id === wanted));
-    return index < 0 ? null : this.stepLink(index);
+    return index < 0 ? null : this.renderStepLink(index);
   }
 
   /** Marks a step, scrolls to it and notes it in the address. */
@@ -227,7 +245,7 @@ class Trace {
     step.scrollIntoView({ block: "start" });
     step.focus({ preventScroll: true });
     this.present = index;
-    note({ step: index });
+    noteQuery({ step: index });
   }
 
   move(by) {
@@ -242,19 +260,27 @@ class Trace {
   }
 
   async delete() {
-    const answer = await ask({
-      title: "Delete this trajectory?",
-      text: "All that is stored under its id is erased. What was learned from it stays in the playbook. This cannot be undone.",
-      confirm: "Delete",
+    const answer = await askPerson({
+      title: t("trace.delete_this_trajectory"),
+      text: t("trace.all_that_is_stored_under"),
+      confirm: t("common.delete"),
       danger: true,
     });
-    if (answer && (await change(() => deleteTrajectory(this.dataset, this.id), "The trajectory is deleted.")))
-      go(["trajectories", this.dataset]);
+    if (
+      answer &&
+      (await runChange(() => deleteTrajectory(this.dataset, this.id), t("trace.the_trajectory_is_deleted")))
+    )
+      openRoute(["trajectories", this.dataset]);
   }
 }
 
 function renderText(name, text) {
   if (!text) return null;
-  const summary = h("summary", null, name, h("span", { class: "muted" }, ` ${count(text.length)} characters`));
+  const summary = h(
+    "summary",
+    null,
+    name,
+    h("span", { class: "muted" }, t("trace.characters", { length: formatCount(text.length) })),
+  );
   return h("details", { class: "attachment" }, summary, renderLongText(text, "text mono"));
 }

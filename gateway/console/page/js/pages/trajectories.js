@@ -1,29 +1,38 @@
 /** The archive of a dataset: its trajectories by status, tool, error and bullet. */
 
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { fill, h } from "../dom.js";
-import { trajectories } from "../endpoints.js";
-import { plural, word } from "../format.js";
-import { bind } from "../keys.js";
-import { head, state, when } from "../parts.js";
-import { go, link, note } from "../router.js";
-import { load, showEmpty } from "../states.js";
+import { fillElement, h } from "../dom.js";
+import { listTrajectories } from "../endpoints.js";
+import { formatPlural, readEnum } from "../format.js";
+import { bindKeys } from "../keys.js";
+import { renderHead, renderState, renderTime } from "../parts.js";
+import { openRoute, formatLink, noteQuery } from "../router.js";
+import { loadPart, renderEmptyState } from "../states.js";
 import { VirtualList } from "../virtual.js";
+import { t } from "../texts.js";
 
 const PAGE = 100;
-const STATUSES = { success: "Success", failure: "Failure" };
+const STATUSES = { success: t("common.success"), failure: t("common.failure") };
 /** What a trajectory can have to do with the bullet of the filter. */
-const RELATIONS = { learned: "Learned bullet", served: "Served bullet", cited: "Cited bullet" };
+const RELATIONS = {
+  learned: t("trajectories.learned_bullet"),
+  served: t("trajectories.served_bullet"),
+  cited: t("trajectories.cited_bullet"),
+};
 
-export const title = ({ dataset }) => `Trajectories ${dataset}`;
+export const formatTitle = ({ dataset }) => t("trajectories.trajectories", { dataset });
 
-export function open({ params: { dataset }, query, signal }) {
+export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new Trajectories(dataset, query, signal);
-  const tools = view.toolbar();
+  const tools = view.renderToolbar();
   view.load();
   return [
-    head(dataset, [view.count, renderDatasetChoice("trajectories", dataset, signal)], renderDatasetTabs(dataset, "Trajectories")),
+    renderHead(
+      dataset,
+      [view.count, renderDatasetChoice("trajectories", dataset, signal)],
+      renderDatasetTabs(dataset, t("common.trajectories")),
+    ),
     tools,
     view.body,
   ];
@@ -34,33 +43,47 @@ class Trajectories {
     Object.assign(this, { dataset, query, signal });
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
-    bind(
+    bindKeys(
       [
-        { keys: "j", what: "next trajectory", run: () => this.list?.move(1) },
-        { keys: "k", what: "previous trajectory", run: () => this.list?.move(-1) },
-        { keys: "Enter, o", what: "open it", run: () => this.list?.open() },
-        { keys: "/", what: "find an error", run: () => this.error.focus() },
+        { keys: "j", what: t("trajectories.next_trajectory"), run: () => this.list?.move(1) },
+        { keys: "k", what: t("trajectories.previous_trajectory"), run: () => this.list?.move(-1) },
+        { keys: "Enter, o", what: t("common.open_it"), run: () => this.list?.open() },
+        { keys: "/", what: t("trajectories.find_an_error"), run: () => this.error.focus() },
       ],
       signal,
     );
   }
 
-  toolbar() {
-    this.status = this.select("Status", { "": "Any status", ...STATUSES }, this.query.status);
-    this.tool = this.input("Tool", this.query.tool, "short");
-    this.error = this.input("Error contains", this.query.error, "grow");
+  renderToolbar() {
+    this.status = this.createSelect(
+      t("common.status"),
+      { "": t("trajectories.any_status"), ...STATUSES },
+      this.query.status,
+    );
+    this.tool = this.createInput(t("trajectories.tool"), this.query.tool, "short");
+    this.agent = this.createInput(t("common.agent"), this.query.agent, "short");
+    this.error = this.createInput(t("trajectories.error_contains"), this.query.error, "grow");
     const relation = Object.keys(RELATIONS).find((name) => this.query[name]) ?? "learned";
-    this.bullet = this.input("Bullet id", this.query[relation], "short");
-    this.relation = this.select("Relation to the bullet", RELATIONS, relation);
-    return h("div", { class: "toolbar filters" }, this.status, this.tool, this.error, this.relation, this.bullet);
+    this.bullet = this.createInput(t("trajectories.bullet_id"), this.query[relation], "short");
+    this.relation = this.createSelect(t("trajectories.relation_to_the_bullet"), RELATIONS, relation);
+    return h(
+      "div",
+      { class: "toolbar filters" },
+      this.status,
+      this.agent,
+      this.tool,
+      this.error,
+      this.relation,
+      this.bullet,
+    );
   }
 
-  input(label, value = "", kind) {
+  createInput(label, value = "", kind) {
     const onchange = () => this.filter();
     return h("input", { type: "search", class: kind, placeholder: label, "aria-label": label, value, onchange });
   }
 
-  select(label, texts, present = "") {
+  createSelect(label, texts, present = "") {
     const options = Object.entries(texts).map(([value, text]) =>
       h("option", { value, selected: value === present }, text),
     );
@@ -72,18 +95,19 @@ class Trajectories {
     const relations = Object.keys(RELATIONS).map((name) => [name, ""]);
     this.query = {
       status: this.status.value,
+      agent: this.agent.value.trim(),
       tool: this.tool.value.trim(),
       error: this.error.value.trim(),
       ...Object.fromEntries(relations),
       [this.relation.value]: this.bullet.value.trim(),
       page: "",
     };
-    note(this.query);
+    noteQuery(this.query);
     return this.load();
   }
 
   load() {
-    return load(
+    return loadPart(
       this.body,
       this.signal,
       () => this.read(),
@@ -92,9 +116,10 @@ class Trajectories {
   }
 
   async read() {
-    const { status, tool, error, learned, served, cited, page } = this.query;
+    const { status, agent, tool, error, learned, served, cited, page } = this.query;
     const request = {
       status: status in STATUSES ? `TRAJECTORY_STATUS_${status.toUpperCase()}` : "",
+      agent,
       tool,
       error,
       learned_bullet_id: learned,
@@ -104,7 +129,7 @@ class Trajectories {
       page_token: page,
     };
     try {
-      return await trajectories(this.dataset, request, this.signal);
+      return await listTrajectories(this.dataset, request, this.signal);
     } catch (failure) {
       if (failure.reason === "ARCHIVE_NOT_FOUND") return { trajectories: [], next_page_token: "" };
       throw failure;
@@ -112,40 +137,55 @@ class Trajectories {
   }
 
   draw({ trajectories: found, next_page_token: next }) {
-    const rest = next || this.query.page ? " on this page" : "";
-    fill(this.count, found.length ? plural(found.length, "trajectory") + rest : "");
+    const rest = next || this.query.page ? t("trajectories.on_this_page") : "";
+    fillElement(this.count, found.length ? formatPlural(found.length, "trajectory") + rest : "");
     this.list = null;
     if (!found.length) return this.renderEmpty();
-    const onOpen = ({ trajectory_id: id, content_hash: content }) => go(["trajectories", this.dataset, id], { content });
-    this.list = new VirtualList({ label: "Trajectories", row, onOpen });
+    const onOpen = ({ trajectory_id: id, content_hash: content }) =>
+      openRoute(["trajectories", this.dataset, id], { content });
+    this.list = new VirtualList({ label: t("common.trajectories"), row: renderRow, onOpen });
     this.list.show(found, ({ content_hash: hash }) => hash);
     return h("div", null, this.list.element, this.renderPages(next));
   }
 
   renderPages(next) {
-    const address = (page) => link(["trajectories", this.dataset], { ...this.query, page });
-    const first = this.query.page ? h("a", { class: "button", href: address("") }, "First page") : null;
-    const further = next ? h("a", { class: "button", href: address(next) }, "Next page") : null;
-    return first || further ? h("nav", { class: "toolbar pages", "aria-label": "Pages of the list" }, first, further) : null;
+    const address = (page) => formatLink(["trajectories", this.dataset], { ...this.query, page });
+    const first = this.query.page ? h("a", { class: "button", href: address("") }, t("trajectories.first_page")) : null;
+    const further = next ? h("a", { class: "button", href: address(next) }, t("trajectories.next_page")) : null;
+    return first || further
+      ? h("nav", { class: "toolbar pages", "aria-label": t("trajectories.pages_of_the_list") }, first, further)
+      : null;
   }
 
   renderEmpty() {
     if (Object.values(this.query).some(Boolean)) {
-      const all = h("a", { class: "button", href: link(["trajectories", this.dataset]) }, "Show all trajectories");
-      return showEmpty("No trajectory found", "No trajectory in the archive passes all filters.", all);
+      const all = h(
+        "a",
+        { class: "button", href: formatLink(["trajectories", this.dataset]) },
+        t("common.show_all_trajectories"),
+      );
+      return renderEmptyState(
+        t("trajectories.no_trajectory_found"),
+        t("trajectories.no_trajectory_in_the_archive"),
+        all,
+      );
     }
-    const text = "Every trajectory that is learned or reported with the outcome of a session is stored here a moment later.";
-    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
-    return showEmpty("No trajectories", text, learn);
+    const text = t("trajectories.every_trajectory_that_is_learned");
+    const learn = h(
+      "a",
+      { class: "button primary", href: formatLink(["learn", this.dataset]) },
+      t("common.learn_from_a_trajectory"),
+    );
+    return renderEmptyState(t("trajectories.no_trajectories"), text, learn);
   }
 }
 
-const row = ({ trajectory_id: id, status, query, errors, steps, created_at: created }) => [
-  h("span", { class: "row-state" }, state(word(status, "TRAJECTORY_STATUS_") || "unknown")),
+const renderRow = ({ trajectory_id: id, status, query, errors, steps, created_at: created }) => [
+  h("span", { class: "row-state" }, renderState(readEnum(status, "TRAJECTORY_STATUS_") || "unknown")),
   h("span", { class: "line" }, query || h("span", { class: "mono" }, id)),
-  h("span", { class: "muted line wide-only row-error" }, errors.length ? signature(errors[0]) : ""),
-  h("span", { class: "row-count" }, plural(steps, "step")),
-  h("span", { class: "muted when" }, when(created)),
+  h("span", { class: "muted line wide-only row-error" }, errors.length ? formatSignature(errors[0]) : ""),
+  h("span", { class: "row-count" }, formatPlural(steps, "step")),
+  h("span", { class: "muted when" }, renderTime(created)),
 ];
 
-const signature = ({ operation, message }) => `${operation}: ${message}`;
+const formatSignature = ({ operation, message }) => `${operation}: ${message}`;

@@ -11,7 +11,12 @@ from rich.text import Text
 from hansei.client.cli.show.words import BAD, FAINT, count_noun, format_enum_name, make_score_table
 
 if TYPE_CHECKING:
-    from hansei.evidence.v1.guard_service_pb2 import Guard, StoreBacktestResponse
+    from hansei.evidence.v1.guard_service_pb2 import (
+        Guard,
+        GuardModeDecision,
+        StoreBacktestResponse,
+        UndoGuardDecisionResponse,
+    )
 
 MAX_LISTED_RUNS = 20
 
@@ -30,6 +35,31 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
         )
     lines = (Text(f"{guard.bullet_id}: {guard.target.expression}", FAINT) for guard in guards)
     return Group(table, *lines)
+
+
+def render_decisions(decisions: Sequence[GuardModeDecision]) -> RenderableType:
+    """Show changes of modes, one a line, each with its reason below."""
+    lines = []
+    for decision in decisions:
+        undone = " (undone)" if decision.undone else ""
+        lines += [
+            Text(f"{decision.number}  {_describe_change(decision)}{undone}"),
+            Text(f"   {decision.reason}", FAINT),
+        ]
+    return Group(*lines)
+
+
+def render_undone(response: UndoGuardDecisionResponse) -> RenderableType:
+    """Show the change that took a decision back."""
+    return Text(_describe_change(response.decision))
+
+
+def _describe_change(decision: GuardModeDecision) -> str:
+    from hansei.playbook.v1.playbook_pb2 import TargetMode
+
+    before, after = (format_enum_name(TargetMode, mode) for mode in (decision.before, decision.after))
+    where = f"in revision {decision.revision}" if decision.revision else "not in the playbook"
+    return f"{decision.bullet_id}: {before} to {after}, {where}"
 
 
 def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
@@ -61,19 +91,43 @@ def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
     return Group(table, *refused, Text(used, FAINT))
 
 
-def render_backtest(result: Mapping[str, Any]) -> RenderableType:
-    """Show the counts of a backtest, and the runs in which the target fires."""
+def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableType:
+    """Show the counts of a backtest, and the runs in which the target fires; those of an archive can be opened."""
     table = make_score_table("runs", "with a firing", "of")
     table.add_row("failing", str(result["failed_firing"]), str(result["failed"]))
     table.add_row("passing", str(result["passed_firing"]), str(result["passed"]))
-    bound = f"upper bound of the false alarms: {result['false_alarm_bound']:.3f} (95 %)"
-    lines = [
-        Text(
-            f"{'false alarm' if firing['is_success'] else 'failing'}: {firing['run_id']}, step {firing['step']}",
-            BAD if firing["is_success"] else "",
-        )
-        for firing in result["firings"][:MAX_LISTED_RUNS]
-    ]
-    if len(result["firings"]) > MAX_LISTED_RUNS:
-        lines.append(Text(f"and {count_noun(len(result['firings']) - MAX_LISTED_RUNS, 'more run')}", FAINT))
-    return Group(table, Text(bound, FAINT), *lines)
+    notes = [f"upper bound of the false alarms: {result['false_alarm_bound']:.3f} (95 %)"]
+    if result.get("skipped"):
+        notes.append(f"left out, as only the agent says how it ended: {count_noun(result['skipped'], 'trajectory')}")
+    return Group(table, *(Text(note, FAINT) for note in notes), *_list_firings(result["firings"], archive))
+
+
+def render_mined(report: Mapping[str, Any], dataset: str) -> RenderableType:
+    """Show mined guards, each with its lesson, its backtest and the steps of its firings."""
+    searched = (
+        f"{report['runs']} trajectories with an outcome, {report['failed_runs']} failed;"
+        f" {report['predicates_tried']} predicates tried, {report['tests_counted']} tests counted"
+    )
+    if not report["guards"]:
+        return Group(Text("No guard stands the tests."), Text(searched, FAINT))
+    parts: list[RenderableType] = [Text(searched, FAINT)]
+    for guard in report["guards"]:
+        parts.append(Text(f"\n{guard['target']}"))
+        if "bullet_id" in guard:
+            added = "added in SHADOW as" if guard["added"] else "is already the target of"
+            parts.append(Text(f"{added} {guard['bullet_id']}"))
+        parts.append(Text(f"p {guard['p_value']:.1g}, {guard['kind']}", FAINT))
+        parts.append(render_backtest(guard["backtest"], dataset))
+    return Group(*parts)
+
+
+def _list_firings(firings: Sequence[Mapping[str, Any]], archive: str) -> list[Text]:
+    command = f"hansei trajectories show {archive} " if archive else ""
+    lines = []
+    for firing in firings[:MAX_LISTED_RUNS]:
+        is_alarm = firing["is_success"]
+        label = "false alarm" if is_alarm else "failing"
+        lines.append(Text(f"{label}: {command}{firing['run_id']}, step {firing['step']}", BAD if is_alarm else ""))
+    if len(firings) > MAX_LISTED_RUNS:
+        lines.append(Text(f"and {count_noun(len(firings) - MAX_LISTED_RUNS, 'more run')}", FAINT))
+    return lines

@@ -66,7 +66,7 @@ def _log_tables() -> None:
         _add_text("summary"),
         _add_int("bullets_before"),
         _add_int("bullets_after"),
-        _add_text("report"),
+        sa.Column("report", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("dataset", "number"),
     )
     op.create_index("revision_committed", "revision", ["dataset", "committed"])
@@ -78,8 +78,7 @@ def _log_tables() -> None:
         _add_big("slot"),
         _add_text("bullet_id"),
         _add_int("position"),
-        sa.Column("before", sa.Text),
-        sa.Column("after", sa.Text),
+        sa.Column("after", sa.LargeBinary),
         sa.PrimaryKeyConstraint("dataset", "revision", "slot"),
     )
     op.create_index("change_bullet", "change", ["dataset", "bullet_id", "revision"])

@@ -17,5 +17,6 @@ def upgrade() -> None:
     op.add_column("dataset", sa.Column("deleted_revision", sa.BigInteger, nullable=False, server_default="0"))
     op.add_column("dataset", sa.Column("deleted_at", sa.BigInteger))
     op.add_column("dataset", sa.Column("is_erased", sa.Integer, nullable=False, server_default="1"))
+    op.add_column("dataset", sa.Column("first_revision", sa.BigInteger, nullable=False, server_default="1"))
     op.add_column("request", sa.Column("dataset", sa.Text, nullable=False, server_default=""))
     op.create_index("request_dataset", "request", ["dataset"])

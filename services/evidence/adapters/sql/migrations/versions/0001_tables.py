@@ -110,6 +110,7 @@ def _create_archive() -> None:
         sa.Column("deleted_at", sa.BigInteger),
         sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("summary", sa.Text),
+        sa.Column("repeats_error", sa.Boolean, nullable=False),
         sa.Column("object_key", sa.Text),
         sa.Column("body", sa.LargeBinary),
         *(sa.Column(name, sa.BigInteger) for name in ("pack_number", "pack_start", "pack_length")),
@@ -133,6 +134,17 @@ def _create_archive() -> None:
         sa.Column("value", sa.Text, primary_key=True),
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
         sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "archive_day",
+        sa.Column("dataset_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("has_bullets", sa.Boolean, primary_key=True),
+        sa.Column("agent", sa.Text, primary_key=True),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("trajectories", "succeeded", "failed", "with_errors", "with_repeated_errors", "steps")
+        ),
     )
     op.create_table(
         "archive_object",
@@ -169,6 +181,39 @@ def _create_guard_tables() -> None:
         "guard_dataset",
         sa.Column("dataset", sa.Text, primary_key=True),
         sa.Column("assignment_key", sa.LargeBinary, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("sessions", "passed", "evaluated")),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("trials", "decisions")),
+    )
+    op.create_table(
+        "guard_session",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("session_id", sa.Text, primary_key=True),
+        sa.Column("succeeded", sa.Boolean, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("guard_session_created_at", "guard_session", ["created_at"])
+    op.create_table(
+        "guard_trial",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("bullet_id", sa.Text, primary_key=True),
+        sa.Column("target", sa.Text, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("mode", "position")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("since", "passed_before", "alarms", "hits")),
+        sa.Column("effect", sa.Text, nullable=False),
+        sa.Column("is_proven", sa.Boolean, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("earned", "cap")),
+    )
+    op.create_table(
+        "guard_decision",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("bullet_id", "target")),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in ("before", "after")),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("reason", "author")),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("undone", sa.Boolean, nullable=False),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("published_at", sa.BigInteger),
     )
     op.create_table(
         "guard_backtest",

@@ -1,0 +1,173 @@
+"""Measure what a tenant notices of another one: `python -m bench.fairness [BULLETS]`.
+
+One process serves two tenants. *acme* sends one call after the other; *evil* first does nothing, then searches and
+learns with 200 clients of a process of its own, once without shares (`HANSEI_AUTH_TENANT_CALLS=0`) and once with the
+default, and then imports a playbook of BULLETS bullets (90,000). All runs share this machine, clients included, so that
+only comparisons within one run say anything. Learn also shows the resident memory of the server after each round.
+Writes `bench/results/fairness.json` and the table in `bench/README.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+from bench.report import machine, write
+from chassis.errors import HanseiError
+from hansei.client import AsyncClient, Client
+from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
+from tests.support import systems
+from tests.support.bulk_jobs import run
+from tests.support.tenants import ALL, key_of
+
+CLIENTS = 200
+CALLS = 200
+IMPORTED = 90_000
+LEARN_ROUNDS = 3
+LEARNS = 400
+PLAYBOOK = "".join(f"[b-{n:05}] Before call {n} of the orders API, look up page {n % 97}.\n" for n in range(1_000))
+QUERY = "look up the page before a call of the orders API"
+
+
+@contextmanager
+def two_tenants(**environment: str) -> Iterator[tuple[str, dict[str, str], int]]:
+    """Yield address, keys and process id of a server for the tenants acme and evil, each with a playbook."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        systems.one_process(
+            Path(folder), GATEWAY_API_TOKEN="root", HANSEI_LOG_LEVEL="ERROR", HANSEI_EMBEDDING_PROVIDER="hashing",
+            **environment,
+        ) as system,
+        Client(system.address, token="root") as operator,
+    ):  # fmt: skip
+        keys = {name: key_of(operator, "bench", name, *ALL) for name in ("acme", "evil")}
+        for name in keys:
+            operator.import_playbook(f"{name}--faq", PLAYBOOK.encode())
+        [process] = system.processes.values()
+        yield system.address, keys, process.pid
+
+
+def _build_delta(number: int) -> Delta:
+    return Delta(type=DELTA_TYPE_ADD, section="others", content=f"Lesson {number} of acme.")
+
+
+def flood(address: str, key: str, what: str, started: Event, ends: Event, learned: Any) -> None:
+    """Call with many clients until `ends` is set; for `learn`, until LEARNS are learned, and return the durations."""
+    durations: list[float] = []
+
+    async def call_again_and_again(client: AsyncClient, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            if ends.is_set():
+                return
+            began = time.perf_counter()
+            try:
+                if what == "learn":
+                    await client.learn(run("evil--faq", number), request_id=str(uuid.uuid4()))
+                else:
+                    await client.search("evil--faq", QUERY)
+            except HanseiError:
+                await asyncio.sleep(0.1)
+                continue
+            durations.append(time.perf_counter() - began)
+            started.set()
+
+    async def call_all() -> None:
+        numbers = iter(range(LEARNS if what == "learn" else 10**9))
+        async with AsyncClient(address, token=key) as client:
+            await asyncio.gather(*(call_again_and_again(client, numbers) for _ in range(CLIENTS)))
+
+    asyncio.run(call_all())
+    learned.put(durations)
+
+
+@contextmanager
+def run_flood(address: str, key: str, what: str) -> Iterator[Any]:
+    """Run a flood in a process of its own; yield the queue that gets its durations."""
+    context = multiprocessing.get_context("spawn")
+    started, ends, durations = context.Event(), context.Event(), context.Queue()
+    process = context.Process(target=flood, args=(address, key, what, started, ends, durations))
+    process.start()
+    started.wait(120)
+    try:
+        yield durations
+    finally:
+        ends.set()
+        durations.get() if what != "learn" else None
+        process.join(60)
+
+
+def time_calls(call: Callable[[], object], goes_on: Callable[[int], bool] = lambda done: done < CALLS) -> list[float]:
+    """Return the milliseconds of calls, for as long as `goes_on` allows with the number of those that are done."""
+    found: list[float] = []
+    while goes_on(len(found)):
+        began = time.perf_counter()
+        call()
+        found.append((time.perf_counter() - began) * 1_000)
+    return found
+
+
+def build_row(what: str, shares: str, found: list[float], memory: float | str = "") -> dict[str, Any]:
+    """Return a row with quantiles of milliseconds."""
+    found = sorted(found)
+    p50, p99 = found[len(found) // 2], found[min(len(found) - 1, int(len(found) * 0.99))]
+    return {"what": what, "shares": shares, "calls": len(found), "p50_ms": p50, "p99_ms": p99, "max_ms": found[-1],
+            "memory_mb": memory}  # fmt: skip
+
+
+def read_memory(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def measure_flood(shares: str, environment: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of acme's searches alone and beside a flood, and of evil's Learn."""
+    with two_tenants(**environment) as (address, keys, pid), Client(address, token=keys["acme"]) as acme:
+        search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731
+        time_calls(search)
+        yield build_row("acme searches, evil does nothing", shares, time_calls(search))
+        with run_flood(address, keys["evil"], "search"):
+            yield build_row(f"acme searches, {CLIENTS} clients of evil search", shares, time_calls(search))
+        for number in range(LEARN_ROUNDS):
+            with run_flood(address, keys["evil"], "learn") as durations:
+                found = [seconds * 1_000 for seconds in durations.get(timeout=600)]
+            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", shares, found, read_memory(pid))
+
+
+def measure_import(bullets: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of acme's writes alone and during an import of evil."""
+    content = "".join(f"[i-{n:06}] Lesson {n}: look up page {n % 997} first.\n" for n in range(bullets)).encode()
+    with ExitStack() as stack:
+        address, keys, _ = stack.enter_context(two_tenants())
+        acme = stack.enter_context(Client(address, token=keys["acme"]))
+        evil = stack.enter_context(Client(address, token=keys["evil"]))
+        numbers = iter(range(10**9))
+        write_one = lambda: acme.playbooks.apply_deltas(dataset="acme--faq", deltas=[_build_delta(next(numbers))])  # noqa: E731
+        yield build_row("acme writes, evil does nothing", "", time_calls(write_one))
+        importing = threading.Thread(target=evil.import_playbook, args=("evil--large", content))
+        importing.start()
+        found = time_calls(write_one, lambda done: importing.is_alive() or not done)
+        importing.join()
+        yield build_row(f"acme writes, evil imports {bullets:,}", "", found)
+
+
+def main(bullets: int) -> None:
+    """Measure and write."""
+    rows = [*measure_import(bullets)]
+    for shares, environment in (("none", {"HANSEI_AUTH_TENANT_CALLS": "0"}), ("16 calls", {})):
+        rows += measure_flood(shares, environment)
+    write("fairness", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else IMPORTED)

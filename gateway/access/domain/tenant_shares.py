@@ -1,0 +1,101 @@
+"""Fair shares of a gateway: while several tenants call, each has a limited number of calls that run; the others wait.
+
+A tenant that is alone has no limit. Calls of a tenant start in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from chassis.errors import ResourceExhausted
+from chassis.server.admission import OVERLOADED
+
+ACTIVE_SECONDS = 60.0
+"""A tenant counts as active for this time after its last call."""
+WAITING_PER_RUNNING = 32
+"""Calls that may wait for each one that may run; more of them are refused."""
+RETRY_SECONDS = 1.0
+
+_has_slot: ContextVar[bool] = ContextVar("has_slot", default=False)
+
+
+@dataclass(slots=True)
+class _Tenant:
+    running: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    last_call: float = 0.0
+
+
+class TenantShares:
+    """Limits the calls that run for each tenant to `limit` while others are active; 0 is no limit.
+
+    `seconds` is a monotonic clock. All methods run on one event loop.
+    """
+
+    def __init__(self, limit: int, seconds: Callable[[], float]) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._tenants: dict[str, _Tenant] = {}
+
+    @asynccontextmanager
+    async def enter(self, name: str) -> AsyncIterator[None]:
+        """Hold a slot of a tenant; a call within a call needs none. Raises ResourceExhausted."""
+        if not self._limit or _has_slot.get():
+            yield
+            return
+        tenant = self._tenants.setdefault(name, _Tenant())
+        tenant.last_call = self._seconds()
+        await self._wait_for_slot(tenant)
+        _has_slot.set(True)
+        try:
+            yield
+        finally:
+            _has_slot.set(False)  # not `reset`: a stream may be closed in another context
+            tenant.running -= 1
+            self._start_waiting(tenant)
+
+    async def _wait_for_slot(self, tenant: _Tenant) -> None:
+        """Count the call as running, now or as soon as a slot is free."""
+        if not tenant.waiting and self._may_start(tenant):
+            tenant.running += 1
+            return
+        if len(tenant.waiting) >= self._limit * WAITING_PER_RUNNING:
+            raise ResourceExhausted(
+                f"{len(tenant.waiting)} calls of this tenant wait, {tenant.running} run; try again later",
+                reason=OVERLOADED,
+                retry_after=RETRY_SECONDS,
+            )
+        slot = asyncio.get_running_loop().create_future()
+        tenant.waiting.append(slot)
+        try:
+            await slot
+        except asyncio.CancelledError:
+            if slot.done() and not slot.cancelled():
+                tenant.running -= 1  # the slot came together with the cancellation
+            self._start_waiting(tenant)
+            raise
+
+    def _start_waiting(self, tenant: _Tenant) -> None:
+        while tenant.waiting and self._may_start(tenant):
+            slot = tenant.waiting.popleft()
+            if not slot.done():
+                tenant.running += 1
+                slot.set_result(None)
+
+    def _may_start(self, tenant: _Tenant) -> bool:
+        return tenant.running < self._limit or not self._are_others_active(tenant)
+
+    def _are_others_active(self, tenant: _Tenant) -> bool:
+        since = self._seconds() - ACTIVE_SECONDS
+        for name, other in list(self._tenants.items()):
+            if other is tenant:
+                continue
+            if other.last_call >= since or other.running or other.waiting:
+                return True
+            del self._tenants[name]
+        return False

@@ -1,0 +1,125 @@
+"""Share a gateway between tenants: a flood of one does not occupy it for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from chassis.errors import ResourceExhausted
+from gateway.access.domain.tenant_shares import ACTIVE_SECONDS, WAITING_PER_RUNNING, TenantShares
+
+
+class Flood:
+    """Calls of one tenant, which end when `ends` is set."""
+
+    def __init__(self, shares: TenantShares, tenant: str) -> None:
+        self._shares, self._tenant = shares, tenant
+        self.running = self.finished = 0
+        self.ends = asyncio.Event()
+
+    async def call(self) -> None:
+        async with self._shares.enter(self._tenant):
+            self.running += 1
+            await self.ends.wait()
+        self.finished += 1
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def shares(now: list[float]) -> TenantShares:
+    return TenantShares(2, lambda: now[0])
+
+
+async def touch(shares: TenantShares, tenant: str) -> None:
+    async with shares.enter(tenant):
+        pass
+
+
+async def test_a_tenant_that_is_alone_has_no_limit(shares: TenantShares) -> None:
+    flood = Flood(shares, "a")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(50):
+            group.create_task(flood.call())
+        await settle()
+        assert flood.running == 50
+        flood.ends.set()
+
+
+async def test_a_flood_runs_within_its_share_and_the_other_tenant_at_once(shares: TenantShares) -> None:
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(flood.call())
+        await settle()
+        assert flood.running == 2
+        await asyncio.wait_for(touch(shares, "b"), 1)
+        flood.ends.set()
+    assert flood.finished == 20
+
+
+async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, now: list[float]) -> None:
+    await touch(shares, "b")
+    now[0] += ACTIVE_SECONDS + 1
+    flood = Flood(shares, "a")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(flood.call())
+        await settle()
+        assert flood.running == 20
+        flood.ends.set()
+
+
+async def test_calls_beyond_those_that_may_wait_are_refused(shares: TenantShares) -> None:
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2 + 2 * WAITING_PER_RUNNING)]
+    await settle()
+    with pytest.raises(ResourceExhausted, match="calls of this tenant wait"):
+        await flood.call()
+    flood.ends.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_cancelled_call_gives_its_slot_to_the_next_one(shares: TenantShares) -> None:
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(6)]
+    await settle()
+    for cancelled in (tasks[3], tasks[0]):
+        cancelled.cancel()
+    await settle()
+    assert flood.running == 3
+    flood.ends.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await touch(shares, "a")
+    assert flood.finished == 4
+
+
+async def test_a_call_within_a_call_needs_no_slot(shares: TenantShares) -> None:
+    await touch(shares, "b")
+    async with AsyncExitStack() as stack:
+        for _ in range(5):
+            await stack.enter_async_context(shares.enter("a"))
+
+
+async def test_without_a_limit_nobody_waits() -> None:
+    shares = TenantShares(0, lambda: 0.0)
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(20)]
+    await settle()
+    assert flood.running == 20
+    flood.ends.set()
+    await asyncio.gather(*tasks)

@@ -1,0 +1,292 @@
+/** The parts of the overview: totals, charts and tables, each with its numbers as text. */
+
+import { drawDayBars, drawLineChart, renderLegend } from "./chart.js";
+import { h } from "./dom.js";
+import { formatPoints, isCompared } from "./effects.js";
+import { formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
+import { renderVotes } from "./parts.js";
+import { formatLink } from "./router.js";
+import { t } from "./texts.js";
+
+const TOP = 5;
+const ARMS = [
+  ["with", t("overview.with_the_playbook"), "with_playbook"],
+  ["without", t("common.without_it"), "without_playbook"],
+];
+
+const renderPanel = (title, ...children) =>
+  h("section", { class: "card panel", "aria-label": title }, h("h2", null, title), children);
+
+const renderTotal = (name, value, text) =>
+  h(
+    "div",
+    { class: "total" },
+    h("dt", null, name),
+    h("dd", { class: "total-value" }, value),
+    h("dd", { class: "muted" }, text),
+  );
+
+/** A share with its interval as a sentence; a dash if there is nothing to divide by. */
+export function describeShare({ lower, upper, trajectories }) {
+  if (!Number(trajectories)) return t("overview.no_trajectory_with_a_known");
+  return t("overview.95_interval_to", {
+    lower: formatPercent(lower),
+    upper: formatPercent(upper),
+    trajectories: formatPlural(trajectories, "trajectory"),
+  });
+}
+
+const formatShare = ({ share, trajectories }) => (Number(trajectories) ? formatPercent(share) : "–");
+
+/** The numbers of the dataset in one row. */
+export function renderTotals(overview, lift, bullets) {
+  const active = bullets.filter(({ state }) => state !== "BULLET_STATE_RETIRED").length;
+  const arms = [
+    [t("overview.success_with_the_playbook"), "with_playbook"],
+    [t("overview.success_without_it"), "without_playbook"],
+  ].map(([name, field]) => {
+    const rate = overview?.[field].success_rate;
+    return rate ? renderTotal(name, formatShare(rate), describeShare(rate)) : null;
+  });
+  const counted = overview && sumGroups(overview, "trajectories");
+  return h(
+    "dl",
+    { class: "totals" },
+    overview ? renderTotal(t("common.trajectories"), formatCount(counted), t("overview.in_the_archive_of_the")) : null,
+    arms,
+    renderLift(lift),
+    renderTotal(t("common.bullets"), formatCount(active), t("overview.served_to_agents")),
+  );
+}
+
+function renderLift(lift) {
+  const effect = lift?.lift;
+  if (!effect || !isCompared(effect))
+    return renderTotal(t("overview.effect_of_the_playbook"), "–", t("overview.not_measured_no_trials_yet"));
+  const { difference, lower, upper } = effect;
+  const text = t("overview.95_interval_to_points_measured", { lower: formatPoints(lower), upper: formatPoints(upper) });
+  return renderTotal(
+    t("overview.effect_of_the_playbook"),
+    t("common.points", { difference: formatPoints(difference) }),
+    text,
+  );
+}
+
+const sumGroups = (overview, field) =>
+  Number(overview.with_playbook.counts[field]) + Number(overview.without_playbook.counts[field]);
+
+/** Trajectories and their success by day. */
+export function renderOutcomes(overview, lift) {
+  const title = t("overview.trajectories_and_success_by_day");
+  if (!overview) return renderPanel(title, h("p", { class: "muted" }, t("overview.the_evidence_service_cannot_be")));
+  if (!overview.days.length)
+    return renderPanel(title, h("p", { class: "muted" }, t("overview.no_trajectory_is_in_the")));
+  const days = overview.days.map(({ date, with_playbook: served, without_playbook: others }) => ({
+    at: Date.parse(date),
+    parts: [
+      { kind: "succeeded", value: Number(served.counts.succeeded) + Number(others.counts.succeeded) },
+      { kind: "failed", value: Number(served.counts.failed) + Number(others.counts.failed) },
+      { kind: "unknown", value: countUnknown(served.counts) + countUnknown(others.counts) },
+    ],
+  }));
+  const series = ARMS.map(([kind, name, field]) => ({
+    kind,
+    name,
+    points: overview.days
+      .filter((day) => Number(day[field].success_rate.trajectories))
+      .map((day) => {
+        const { share, lower, upper } = day[field].success_rate;
+        return { at: Date.parse(day.date), y: share, low: lower, high: upper };
+      }),
+  })).filter(({ points }) => points.length);
+  const sentences = ARMS.map(
+    ([, name, field]) =>
+      `${name}: ${formatShare(overview[field].success_rate)} (${describeShare(overview[field].success_rate)}).`,
+  );
+  return renderPanel(
+    title,
+    drawDayBars({
+      days,
+      label: t("overview.trajectories_by_day", {
+        overview: formatPlural(sumGroups(overview, "trajectories"), "trajectory"),
+      }),
+    }),
+    renderLegend([
+      ["succeeded", t("common.success")],
+      ["failed", t("common.failure")],
+      ["unknown", t("common.unknown")],
+    ]),
+    series.length
+      ? [
+          drawLineChart({
+            series,
+            label: t("overview.success_rate_by_day", { value: sentences.join(" ") }),
+            format: formatPercent,
+            most: 1,
+          }),
+          renderLegend(series.map(({ kind, name }) => [kind, name])),
+        ]
+      : null,
+    sentences.map((text) => h("p", { class: "muted" }, text)),
+    h("p", { class: "muted" }, lift?.conclusion || t("overview.trajectories_with_and_without_bullets")),
+  );
+}
+
+const countUnknown = ({ trajectories, succeeded, failed }) => Number(trajectories) - Number(succeeded) - Number(failed);
+
+/** The number of bullets after each revision, newest revisions only. */
+export function renderGrowth(revisions, link) {
+  const points = revisions
+    .toReversed()
+    .map(({ revision, bullets_after: bullets }) => ({ at: Number(revision), y: Number(bullets) }));
+  if (!points.length) return null;
+  const first = { at: points[0].at - 1, y: Number(revisions.at(-1).bullets_before) };
+  const last = points.at(-1);
+  const change = formatSigned(last.y - first.y);
+  const text = t("overview.now_in_the_last", {
+    y: formatPlural(last.y, "bullet"),
+    change,
+    length: formatPlural(points.length, "revision"),
+  });
+  return renderPanel(
+    t("overview.growth_of_the_playbook"),
+    drawLineChart({
+      series: [{ kind: "with", points: [first, ...points] }],
+      label: t("overview.bullets_by_revision", { text }),
+      format: formatCount,
+      span: 1,
+      formatAt: (revision) => t("common.revision_2", { revision }),
+    }),
+    h("p", { class: "muted" }, text, " ", link),
+  );
+}
+
+/** The bullets that helped and harmed most: by measured effects where there are trials, and by votes. */
+export function renderTopBullets(dataset, bullets, effects) {
+  const measured = new Map(effects.map(({ bullet_id: id, effect }) => [id, effect]));
+  const helpful = rankBullets(bullets, ({ helpful: votes }) => Number(votes));
+  const harmful = rankBullets(bullets, ({ harmful: votes }) => Number(votes));
+  const draw = (list) =>
+    h(
+      "ol",
+      { class: "plain tops" },
+      list.map((bullet) => renderTopBullet(dataset, bullet, measured.get(bullet.id))),
+    );
+  if (!helpful.length && !harmful.length)
+    return renderPanel(
+      t("overview.bullets_that_helped_and_harmed"),
+      h("p", { class: "muted" }, t("overview.no_bullet_has_votes_yet")),
+    );
+  return renderPanel(
+    t("overview.bullets_that_helped_and_harmed"),
+    helpful.length ? [h("h3", null, t("overview.most_helpful_votes")), draw(helpful)] : null,
+    harmful.length ? [h("h3", null, t("overview.most_harmful_votes")), draw(harmful)] : null,
+  );
+}
+
+const rankBullets = (bullets, count) =>
+  bullets
+    .filter((bullet) => count(bullet) > 0)
+    .toSorted((a, b) => count(b) - count(a))
+    .slice(0, TOP);
+
+function renderTopBullet(dataset, bullet, effect) {
+  const isMeasured = effect && isCompared(effect);
+  return h(
+    "li",
+    null,
+    h("a", { class: "line", href: formatLink(["playbooks", dataset], { bullet: bullet.id }) }, bullet.content),
+    isMeasured
+      ? h("span", { class: "muted number" }, t("common.points", { difference: formatPoints(effect.difference) }))
+      : null,
+    renderVotes(bullet),
+  );
+}
+
+/** Trajectories that repeat a known error, with the playbook and without it, and the estimate of prevented ones. */
+export function renderErrors(overview) {
+  const title = t("overview.repeated_and_prevented_errors");
+  if (!overview || !sumGroups(overview, "trajectories"))
+    return renderPanel(title, h("p", { class: "muted" }, t("overview.no_trajectory_is_in_the")));
+  const rows = ARMS.map(([, name, field]) => {
+    const { counts, repeated_error_rate: rate } = overview[field];
+    const cells = [counts.trajectories, counts.with_errors, counts.with_repeated_errors].map(formatCount);
+    return h(
+      "tr",
+      null,
+      h("th", { scope: "row" }, name),
+      [...cells, formatShare(rate)].map((value) => h("td", { class: "number" }, value)),
+    );
+  });
+  const names = [
+    "",
+    t("common.trajectories"),
+    t("overview.with_an_error"),
+    t("overview.repeat_a_known_error"),
+    t("overview.share"),
+  ];
+  return renderPanel(
+    title,
+    renderTable(t("overview.errors_with_and_without_the"), names, rows),
+    h("p", null, describePrevented(overview)),
+    h("p", { class: "muted" }, t("overview.a_repeated_error_has_the")),
+  );
+}
+
+/** The repeated errors that trajectories with bullets would have had at the rate of the others, less those they had. */
+export function describePrevented({ with_playbook: served, without_playbook: others }) {
+  const [ours, theirs] = [served.repeated_error_rate, others.repeated_error_rate];
+  const number = Number(ours.trajectories);
+  if (!number || !Number(theirs.trajectories)) return t("overview.prevented_errors_cannot_be_estimated");
+  const difference = theirs.share - ours.share;
+  const below = Math.hypot(theirs.share - theirs.lower, ours.upper - ours.share);
+  const above = Math.hypot(theirs.upper - theirs.share, ours.share - ours.lower);
+  const [value, low, high] = [difference, difference - below, difference + above].map((share) =>
+    formatSigned(Math.round(share * number)),
+  );
+  return t("overview.prevented_with_the_playbook_estimated", { value, low, high });
+}
+
+/** Trajectories and success of each agent; tokens and cost are not recorded. */
+export function renderAgents(dataset, overview) {
+  if (!overview?.agents.length) return null;
+  const names = [
+    t("common.agent"),
+    t("common.trajectories"),
+    t("overview.success_with_the_playbook"),
+    t("overview.success_without_it"),
+    t("common.steps"),
+  ];
+  const rows = overview.agents.map(({ agent, with_playbook: served, without_playbook: others }) => {
+    const sum = (field) => formatCount(Number(served.counts[field]) + Number(others.counts[field]));
+    const cells = [
+      sum("trajectories"),
+      formatShare(served.success_rate),
+      formatShare(others.success_rate),
+      sum("steps"),
+    ];
+    return h(
+      "tr",
+      null,
+      h("th", { scope: "row" }, h("a", { href: formatLink(["trajectories", dataset], { agent }) }, agent)),
+      cells.map((value) => h("td", { class: "number" }, value)),
+    );
+  });
+  return renderPanel(
+    t("common.agents"),
+    renderTable(t("overview.success_by_agent"), names, rows),
+    h("p", { class: "muted" }, t("overview.tokens_and_cost_of_agents")),
+  );
+}
+
+/** A table in a region that scrolls sideways; all columns but the first are numbers. */
+export function renderTable(label, names, rows) {
+  const heads = names.map((name, i) =>
+    h(i || name ? "th" : "td", { scope: i || name ? "col" : null, class: i ? "number" : "" }, name),
+  );
+  return h(
+    "div",
+    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
+    h("table", { class: "table" }, h("thead", null, h("tr", null, heads)), h("tbody", null, rows)),
+  );
+}

@@ -1,0 +1,1 @@
+"""Database and metrics of traces."""

@@ -1,0 +1,1 @@
+"""Traces in the gateway's database."""

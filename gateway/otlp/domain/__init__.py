@@ -1,0 +1,1 @@
+"""Rules of traces that arrive by OTLP: datasets, ids, completeness."""

@@ -1,0 +1,1 @@
+"""The OTLP services."""

@@ -1,0 +1,1 @@
+"""Receive traces, and learn those that have ended."""

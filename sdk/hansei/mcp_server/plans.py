@@ -1,0 +1,184 @@
+"""The MCP tools that run plans. The question of a paused plan reaches the person by elicitation.
+
+Revision 2026-07-28 returns the question as `input_required`, and the client repeats the call with the answer. Earlier
+revisions are asked within the call. A client without elicitation gets the question in the result, for
+`answer_question`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from mcp.server.elicitation import AcceptedElicitation, render_elicitation_schema
+from mcp.server.mcpserver import Context
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import is_version_at_least
+from pydantic import BaseModel, Field
+
+from hansei.client.client import AsyncClient
+from hansei.mcp_server.errors import report_errors
+from hansei.planner.v1.planner_pb2 import Execution, ExecutionStatus, InterventionRequest, InterventionResponse
+
+INPUT_REQUIRED_VERSION = "2026-07-28"
+"""The first revision that asks people by `input_required`."""
+_REPLY = "reply"
+
+Task = Annotated[str, Field(min_length=1, max_length=10_000, description="The task or question.")]
+Collection = Annotated[
+    str, Field(max_length=200, description="The playbook or document collection to search; empty for all.")
+]
+ExecutionId = Annotated[str, Field(min_length=1, max_length=160, description="The id from run_plan.")]
+Reply = Annotated[str, Field(min_length=1, max_length=10_000, description="One of the options, or free text.")]
+
+
+class PlanReply(BaseModel):
+    """The answer of a person to the question of a plan."""
+
+    answer: str = Field(min_length=1, max_length=10_000, description="One of the options, or free text.")
+
+
+class PlanAnswer(BaseModel):
+    """The state of a plan."""
+
+    execution_id: str
+    status: str = Field(description="success, partial, failed, cancelled, or paused if it waits for a person.")
+    answer: str = Field(description="The final answer; empty until there is one.")
+    confidence: float = Field(description="0 to 1.")
+    question: str = Field(description="The question of a paused plan, for answer_question; empty otherwise.")
+    options: list[str] = Field(description="The answers that the question offers; any text may be answered.")
+
+
+class _OpenQuestion(BaseModel):
+    """The question that a repeated call answers."""
+
+    execution_id: str
+    plan_version: int
+    step_id: int | None
+    answer_token: str
+
+    @classmethod
+    def from_execution(cls, execution: Execution) -> _OpenQuestion:
+        question = execution.intervention_request
+        return cls(
+            execution_id=execution.execution_id,
+            plan_version=question.plan_version,
+            step_id=question.step_id if question.HasField("step_id") else None,
+            answer_token=question.answer_token,
+        )
+
+
+class PlanTools:
+    """The tools; models read their docstrings."""
+
+    def __init__(self, choose_client: Callable[[], AsyncClient]) -> None:
+        self._choose_client = choose_client
+
+    async def run_plan(
+        self, query: Task, context: Context[Any, Any], collection: Collection = ""
+    ) -> PlanAnswer | InputRequiredResult:
+        """Make a plan for a task, run it, and return its answer. A person may be asked in between."""
+        with report_errors():
+            execution = await self._continue(query, collection, context)
+            while execution.HasField("intervention_request") and _can_elicit(context):
+                if is_version_at_least(context.protocol_version or "", INPUT_REQUIRED_VERSION):
+                    return _build_input_request(execution)
+                result = await context.elicit(_format_question(execution.intervention_request), PlanReply)
+                if not isinstance(result, AcceptedElicitation):
+                    break
+                execution = await self._resume(
+                    _OpenQuestion.from_execution(execution), _build_response(execution, result.data.answer)
+                )
+            return _build_plan_answer(execution)
+
+    async def answer_question(self, execution_id: ExecutionId, answer: Reply) -> PlanAnswer:
+        """Answer the question of a paused plan with the words of a person, and continue the plan."""
+        with report_errors():
+            execution = await self._get_execution(execution_id)
+            if execution.HasField("intervention_request"):
+                response = _build_response(execution, answer)
+                execution = await self._resume(_OpenQuestion.from_execution(execution), response)
+            return _build_plan_answer(execution)
+
+    async def _continue(self, query: str, collection: str, context: Context[Any, Any]) -> Execution:
+        """Start a plan, or answer the question to which this call is the reply. Return the execution."""
+        client = self._choose_client()
+        if context.request_state is None:
+            plan = (await client.planner.create_plan(query=query, collection=collection)).plan
+            execution_id = ""
+            async for event in client.planner.execute_plan(plan=plan):
+                execution_id = event.event.execution_id
+            return await self._get_execution(execution_id)
+        question = _OpenQuestion.model_validate_json(context.request_state)
+        execution = await self._get_execution(question.execution_id)
+        reply = (context.input_responses or {}).get(_REPLY)
+        if not isinstance(reply, ElicitResult) or reply.action != "accept":
+            return _withdraw_question(execution)
+        answer = PlanReply.model_validate(reply.content or {}).answer
+        return await self._resume(question, _build_response(execution, answer))
+
+    async def _resume(self, question: _OpenQuestion, response: InterventionResponse) -> Execution:
+        """Answer a question once, and return the execution when it pauses again or has ended."""
+        # A client may repeat a call; the same answer to the same question is given once.
+        request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, question.answer_token + response.SerializeToString().hex()))
+        events = self._choose_client().planner.resume_plan(
+            **question.model_dump(exclude_none=True), response=response, request_id=request_id
+        )
+        async for _ in events:
+            pass
+        return await self._get_execution(question.execution_id)
+
+    async def _get_execution(self, execution_id: str) -> Execution:
+        response = await self._choose_client().planner.get_execution(execution_id=execution_id)
+        execution: Execution = response.execution
+        return execution
+
+
+def _can_elicit(context: Context[Any, Any]) -> bool:
+    capabilities = context.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def _withdraw_question(execution: Execution) -> Execution:
+    """Return a paused execution whose question the person did not answer, so that nobody is asked again at once."""
+    paused = Execution()
+    paused.CopyFrom(execution)
+    paused.ClearField("intervention_request")
+    return paused
+
+
+def _build_input_request(execution: Execution) -> InputRequiredResult:
+    params = ElicitRequestFormParams(
+        message=_format_question(execution.intervention_request),
+        requested_schema=render_elicitation_schema(PlanReply),
+    )
+    state = _OpenQuestion.from_execution(execution).model_dump_json()
+    return InputRequiredResult(input_requests={_REPLY: ElicitRequest(params=params)}, request_state=state)
+
+
+def _format_question(question: InterventionRequest) -> str:
+    lines = [question.question or question.message]
+    if question.HasField("reason"):
+        lines.append(question.reason)
+    if question.options:
+        lines.append("Options: " + " | ".join(question.options))
+    return "\n".join(lines)
+
+
+def _build_response(execution: Execution, answer: str) -> InterventionResponse:
+    if answer in execution.intervention_request.options:
+        return InterventionResponse(selected_option=answer)
+    return InterventionResponse(user_input=answer)
+
+
+def _build_plan_answer(execution: Execution) -> PlanAnswer:
+    question = execution.intervention_request
+    return PlanAnswer(
+        execution_id=execution.execution_id,
+        status=ExecutionStatus.Name(execution.status).removeprefix("EXECUTION_STATUS_").lower(),
+        answer=execution.result.final_answer,
+        confidence=execution.overall_confidence,
+        question=_format_question(question) if execution.HasField("intervention_request") else "",
+        options=list(question.options),
+    )

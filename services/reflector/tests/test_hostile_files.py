@@ -1,0 +1,101 @@
+"""Each format against files that are cut off, have wrong values, or are nested too deeply (issue 24, item 1)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.reflector.adapters.importers.files import FORMATS, MAX_FILE_BYTES, read_trajectories
+from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+FILES = {file.stem: file for file in sorted((EXAMPLES / "formats").iterdir())} | {
+    "hansei": EXAMPLES / "trajectories/git-push-rebased.json"
+}
+WRONG_VALUES: tuple[Any, ...] = (5, -1e300, "x", "", True, None, [], [5], {}, {"x": 5}, [[]])
+MAX_DEPTH = 8
+PLACES = ("line ", "trajectory", "trajectories[", "file", "trace ", "session ")
+"""The beginnings of the places that errors name."""
+
+
+def load(file: Path) -> list[Any]:
+    """Return the documents of a file: its lines, or one."""
+    text = file.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if file.suffix == ".jsonl" else [json.loads(text)]
+
+
+def list_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value; of a list, those of its first two elements."""
+    if path:
+        yield path
+    if len(path) < MAX_DEPTH:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+        for name, inner in pairs:
+            yield from list_places(inner, (*path, name))
+
+
+def replace_value(documents: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
+    changed = copy.deepcopy(documents)
+    target: Any = changed
+    for name in path[:-1]:
+        target = target[name]
+    target[path[-1]] = value
+    return "\n".join(map(json.dumps, changed)).encode()
+
+
+def test_each_format_has_an_example() -> None:
+    assert set(FILES) == set(FORMATS)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_example_is_read_in_its_format(name: str) -> None:
+    assert read_trajectories(FILES[name].read_bytes(), "d").format == name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_value_of_a_wrong_type_is_read_or_refused_with_its_place(name: str) -> None:
+    documents = load(FILES[name])
+    messages = []
+    for path in list_places(documents):
+        for value in WRONG_VALUES:
+            try:
+                read_trajectories(replace_value(documents, path, value), "d")
+            except (MalformedTrajectory, UnknownFormat) as error:
+                messages.append(error.message)
+    assert messages
+    assert [message for message in messages if not message.startswith(PLACES)] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_was_cut_off_is_refused_with_its_place(name: str) -> None:
+    content = FILES[name].read_bytes().rstrip()
+    for size in {len(content) - 1, len(content) - 20, len(content) * 2 // 3}:
+        part = content[:size]
+        if FILES[name].suffix == ".jsonl" and part.endswith(b"}"):
+            continue
+        with pytest.raises((MalformedTrajectory, UnknownFormat)) as caught:
+            read_trajectories(part, "d")
+        assert "is not JSON" in caught.value.message
+        assert caught.value.message.startswith(("line ", "file"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_value_that_is_nested_too_deeply_is_refused(name: str) -> None:
+    documents = load(FILES[name])
+    deep = "[" * 100_000 + "]" * 100_000
+    marked = replace_value(documents, next(list_places(documents[0], (0,))), "deep").decode()
+    with pytest.raises((MalformedTrajectory, UnknownFormat)) as caught:
+        read_trajectories(marked.replace('"deep"', deep, 1).encode(), "d")
+    assert "is nested too deeply" in caught.value.message
+
+
+def test_a_file_of_100_megabytes_is_refused_before_it_is_parsed() -> None:
+    line = FILES["codex"].read_bytes().splitlines()[0] + b"\n"
+    content = line * (100_000_000 // len(line))
+    with pytest.raises(MalformedTrajectory, match=rf"is too large, at most {MAX_FILE_BYTES} bytes are read"):
+        read_trajectories(content, "d")

@@ -1,0 +1,81 @@
+"""The home page: its first run, its numbers, and what it leads to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.console.reader import Reader
+from tests.console.windows import Stack, reading
+from tests.support import systems
+
+FAILURE, SUCCESS = "TRAJECTORY_STATUS_FAILURE", "TRAJECTORY_STATUS_SUCCESS"
+
+
+@pytest.fixture(scope="module")
+def empty_hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a hansei without data."""
+    http = f"127.0.0.1:{systems.free_port()}"
+    with systems.one_process(tmp_path_factory.mktemp("empty"), HANSEI_HTTP_ADDRESS=http):
+        yield f"http://{http}"
+
+
+def push(number: int, status: str, served: list[str]) -> dict[str, object]:
+    """A trajectory of the agent `pusher`, which fails always with the same error."""
+    call = {"id": "1", "name": "git", "arguments": "{}"}
+    result = "pushed" if status == SUCCESS else "error: failed to push some refs to 'origin'\nexit code 1"
+    return {
+        "id": f"push-{number}",
+        "query": "Push the branch",
+        "status": status,
+        "used_bullet_ids": served,
+        "created_at": f"2026-11-{10 + number:02d}T10:00:00Z",
+        "steps": [
+            {"role": "STEP_ROLE_ASSISTANT", "name": "pusher", "tool_calls": [call]},
+            {"role": "STEP_ROLE_TOOL", "name": "git", "tool_call_id": "1", "content": result},
+        ],
+    }
+
+
+def test_a_new_user_loads_the_examples_and_sees_a_playbook(browser: Browser, empty_hansei: str) -> None:
+    with reading(browser, empty_hansei) as visitor:
+        visitor.open("")
+        visitor.sees("hansei reads what your agents did")
+        visitor.page.get_by_role("tab", name="Python").click()
+        expect(visitor.page.get_by_role("tabpanel")).to_contain_text("from hansei.client import Client")
+        visitor.page.keyboard.press("ArrowRight")
+        expect(visitor.page.get_by_role("tab", name="MCP")).to_be_focused()
+        visitor.button("Load the example trajectories").click()
+        expect(visitor.page).to_have_url(re.compile("#/overview[?]dataset=devtools"), timeout=60_000)
+        expect(visitor.main.locator(".total").filter(has_text="Bullets")).not_to_contain_text("–")
+        expect(visitor.page.get_by_role("region", name="Growth of the playbook")).to_contain_text("bullets now")
+
+
+def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Stack) -> None:
+    ids = stack.seeds.playbook("measured", 6)
+    for number in range(8):
+        served = ids[:1] if number % 2 else []
+        stack.seeds.archive("measured", push(number, SUCCESS if served or number == 0 else FAILURE, served))
+    reader.open("#/overview?dataset=measured")
+    totals = reader.main.locator(".total")
+    expect(totals.filter(has_text="Success with the playbook")).to_contain_text("100 %")
+    expect(totals.filter(has_text="Success without it")).to_contain_text("25 %")
+    expect(totals.filter(has_text="Success without it")).to_contain_text("95 % interval 5 % to 70 %, 4 trajectories")
+    errors = reader.page.get_by_role("region", name="Repeated and prevented errors")
+    expect(errors.get_by_role("row", name="Without it")).to_contain_text(re.compile("4.*3.*2.*50 %"))
+    expect(errors).to_contain_text("Prevented with the playbook, estimated: +2 repeated errors")
+    agents = reader.page.get_by_role("region", name="Agents").first
+    expect(agents).to_contain_text("pusher")
+    expect(agents).to_contain_text("Tokens and cost of agents are unknown")
+    expect(reader.main.get_by_role("img", name=re.compile("^Success rate by day"))).to_be_visible()
+    expect(reader.main.get_by_role("link", name=re.compile("^Waiting for a person"))).to_be_visible()
+
+
+def test_the_first_view_is_small(reader: Reader, stack: Stack) -> None:
+    reader.open("#/overview")
+    sizes = "performance.getEntriesByType('resource').filter(({name}) => name.includes('/console/'))"
+    transferred = reader.page.evaluate(f"{sizes}.reduce((sum, {{encodedBodySize: size}}) => sum + size, 0)")
+    assert 0 < transferred <= 300_000

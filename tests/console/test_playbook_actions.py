@@ -1,0 +1,136 @@
+"""Change playbooks and datasets in the console, manage keys, and compare revisions and submissions."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from playwright.sync_api import Locator, expect
+
+from tests.console.reader import Reader
+from tests.console.windows import Stack
+
+
+def open_menu(reader: Reader, item: str) -> Locator:
+    """Choose an item of the menu of the dataset; return the dialog that it opens."""
+    reader.page.get_by_text("Dataset…", exact=True).click()
+    reader.button(item).click()
+    return reader.page.get_by_role("dialog")
+
+
+def test_a_person_votes_on_a_bullet(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("voted", 4)
+    reader.open("#/playbooks/voted")
+    reader.rows.first.click()
+    bullet = reader.page.get_by_role("region", name="Bullet")
+    votes = bullet.locator(".votes").first
+    expect(votes).to_have_attribute("aria-label", "0 helpful, 0 harmful")
+    reader.button("It helped…").click()
+    dialog = reader.page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("it saved an hour")
+    dialog.get_by_role("button", name="Vote").click()
+    expect(votes).to_have_attribute("aria-label", "1 helpful, 0 harmful")
+    expect(bullet).to_contain_text("it saved an hour")
+
+
+def test_an_earlier_text_and_a_removed_bullet_come_back(reader: Reader, stack: Stack) -> None:
+    ids = stack.seeds.playbook("brought-back", 4)
+    dialog = reader.page.get_by_role("dialog")
+    reader.open(f"#/playbooks/brought-back?bullet={ids[0]}")
+    bullet = reader.page.get_by_role("region", name="Bullet")
+    expect(bullet.locator(".lead")).to_contain_text("Shorter")
+    bullet.get_by_role("button", name="Restore the text before this change…").click()
+    dialog.get_by_role("button", name="Restore").click()
+    expect(bullet.locator(".lead")).to_contain_text("Check the invoice before the first call")
+    reader.button("Remove…").click()
+    dialog.get_by_role("button", name="Remove").click()
+    reader.sees("3 bullets · revision 5")
+    reader.open("#/playbooks/brought-back/history?revision=5")
+    reader.button("Add again…").click()
+    dialog.get_by_role("button", name="Add again").click()
+    reader.sees("4 bullets · revision 6")
+
+
+def test_a_playbook_is_exported_and_imported(reader: Reader, stack: Stack, tmp_path: Path) -> None:
+    stack.seeds.playbook("exported", 4)
+    stack.seeds.playbook("imported", 2)
+    reader.open("#/playbooks/exported")
+    dialog = open_menu(reader, "Export…")
+    with reader.page.expect_download() as started:
+        dialog.get_by_role("button", name="Export").click()
+    file = tmp_path / started.value.suggested_filename
+    started.value.save_as(file)
+    assert file.name == "exported.json"
+    assert "Shorter: check" in json.dumps(json.loads(file.read_text(encoding="utf-8")))
+    reader.open("#/playbooks/imported")
+    dialog = open_menu(reader, "Import…")
+    dialog.get_by_label("File").set_input_files(file)
+    dialog.get_by_label("Replace the whole playbook").check()
+    dialog.get_by_role("button", name="Import").click()
+    reader.sees("4 bullets · revision")
+
+
+def test_the_policy_of_a_dataset_is_changed(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("governed", 2)
+    reader.open("#/playbooks/governed")
+    dialog = open_menu(reader, "Policy…")
+    dialog.get_by_label("Review").select_option("Every change waits")
+    dialog.get_by_label("Harmful votes that retire a bullet").fill("7")
+    dialog.get_by_role("button", name="Save").click()
+    expect(reader.page.locator("#toasts")).to_contain_text("The policy is saved.")
+    reader.button("Policy…").click()
+    expect(dialog.get_by_label("Review")).to_have_value("REVIEW_MODE_REVIEW")
+    expect(dialog.get_by_label("Harmful votes that retire a bullet")).to_have_value("7")
+    expect(dialog.get_by_label("Days after which a pending change expires")).to_have_value("30")
+    dialog.get_by_role("button", name="Back").click()
+    reader.button("Sections…").click()
+    expect(dialog).to_contain_text("Sections of governed")
+
+
+def test_two_revisions_are_compared_by_clicking(reader: Reader) -> None:
+    reader.open("#/playbooks/thousand/history")
+    reader.rows.nth(0).locator("[data-mark]").click()
+    reader.rows.nth(2).locator("[data-mark]").click()
+    expect(reader.page.get_by_role("region", name="Revision")).to_contain_text("Revision 1 → 3")
+
+
+def test_two_submissions_are_compared(reader: Reader, stack: Stack) -> None:
+    stack.seeds.rounds("rounds-2", teams=2, rounds=2, text="A **clear** submission.")
+    reader.open("#/leaderboard/rounds-2")
+    reader.page.get_by_text("Compare two submissions").click()
+    scores = reader.page.get_by_role("region", name="Scores of both")
+    expect(scores).to_contain_text("Coverage")
+    expect(reader.main.locator(".pair .card")).to_have_count(2)
+    reader.page.get_by_label("Second submission").select_option(index=0)
+    expect(reader.main.locator(".pair .card").nth(1)).to_contain_text("Team 0, round 1")
+    reader.sees("Both texts are the same.")
+
+
+def test_a_key_is_created_shown_once_and_revoked(reader: Reader) -> None:
+    dialog = reader.page.get_by_role("dialog")
+    reader.open("#/keys")
+    reader.sees("This gateway requires no credentials")
+    reader.button("Create a key…").click()
+    dialog.get_by_label("Name of its user or deployment").fill("ci-agent")
+    dialog.get_by_label("Review: decide on pending changes").check()
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.locator("pre")).to_have_text(re.compile(r"^\S{20,}$"))
+    dialog.get_by_role("button", name="I have stored it").click()
+    row = reader.page.get_by_role("row", name="ci-agent")
+    expect(row).to_contain_text(re.compile("read.*learn.*review"))
+    row.get_by_role("button", name="Revoke…").click()
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(row).to_contain_text("revoked")
+    reader.page.get_by_role("tab", name="Audit log").click()
+    expect(reader.page.get_by_role("tabpanel", name="Audit log")).to_contain_text(
+        re.compile("CreateKey|No audit records")
+    )
+
+
+def test_the_settings_show_models_and_version(reader: Reader) -> None:
+    reader.open("#/health")
+    reader.sees("none: the agents work by rules")
+    facts = reader.main.locator(".facts").first
+    expect(facts).to_contain_text(re.compile(r"Version\d+\.\d+"))
+    expect(facts).to_contain_text("hashing-v1-1536")

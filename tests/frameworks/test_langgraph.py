@@ -1,0 +1,67 @@
+"""LangChain 1 and LangGraph with LangChain's fake model: the adapter, and the messages of a state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.frameworks.scripted_runs import ANSWER, LESSON, RUNS, TASK, ScriptedMemory, check_memory, check_run
+
+pytest.importorskip("langchain.agents", reason="the frameworks are not installed: make test-frameworks")
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, messages_to_dict
+from langchain_core.tools import ToolException, tool
+
+from hansei.client.adapters import langgraph as adapter
+
+
+class Model(GenericFakeChatModel):
+    """Records the first message of each call."""
+
+    prompts: list[str] = []  # noqa: RUF012
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
+
+    def _generate(self, messages: Any, *arguments: Any, **options: Any) -> Any:
+        self.prompts.append(str(messages[0].content))
+        return super()._generate(messages, *arguments, **options)
+
+
+@tool
+def invert(x: int) -> float:
+    """Invert a number."""
+    if x == 0:
+        raise ToolException("x must not be 0")
+    return 1 / x
+
+
+invert.handle_tool_error = True
+
+
+def run_agent(replies: list[int | str], **options: Any) -> tuple[Any, list[str]]:
+    def convert(reply: int | str) -> AIMessage:
+        if isinstance(reply, str):
+            return AIMessage(reply)
+        return AIMessage("", tool_calls=[{"name": "invert", "args": {"x": reply}, "id": f"c{reply}"}])
+
+    model = Model(messages=iter(map(convert, replies)), prompts=[])
+    agent = create_agent(model, [invert], system_prompt="Be brief.", **options)
+    return agent.invoke({"messages": [("user", TASK)]}), model.prompts
+
+
+def test_an_agent_uses_the_memory() -> None:
+    memory = ScriptedMemory()
+    state, prompts = run_agent([0, 2, ANSWER], middleware=[adapter.PlaybookMiddleware(memory)])
+    adapter.report(memory, state, succeeded=True)
+    assert prompts == [f"Be brief.\n\n{LESSON}"] * 3
+    check_memory(memory, "langchain")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_its_messages_are_read(name: str) -> None:
+    state, _ = run_agent(RUNS[name])
+    check_run(json.dumps(messages_to_dict(state["messages"])).encode(), name, "langchain")
