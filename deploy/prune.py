@@ -19,6 +19,8 @@ def prune(site: Path) -> None:
     for name in INSTALLERS:
         for path in (site / name, *site.glob(f"{name}-*.dist-info")):
             shutil.rmtree(path, ignore_errors=True)
+    # It imports what was removed, at each start of Python.
+    (site / "distutils-precedence.pth").unlink(missing_ok=True)
     for path in sorted(site.rglob("*")):
         if path.is_dir() and path.name in FOLDERS:
             shutil.rmtree(path)

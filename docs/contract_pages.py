@@ -59,7 +59,7 @@ def render_pages() -> dict[str, str]:
 
 @cache
 def load_sources() -> tuple[PageSource, ...]:
-    """Return the pages of the contract with their comments."""
+    """Return every proto file of the contract with its comments."""
     protos = sorted(str(path.relative_to(ROOT / "protos")) for path in (ROOT / "protos").glob("hansei/*/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"

@@ -130,6 +130,30 @@ def test_images_are_pinned_and_run_without_rights() -> None:
     assert re.findall(r"^(?:ENTRYPOINT|CMD) (.)", DOCKERFILE, re.MULTILINE) == ["["]
 
 
+def test_the_image_with_everything_is_pinned_and_is_not_open_by_default() -> None:
+    text = (ROOT / "deploy/allinone.Dockerfile").read_text()
+    assert re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE) == re.findall(
+        r"^ARG BASE=(.*)$", DOCKERFILE, re.MULTILINE
+    )
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${BASE}", "${BASE}"]
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001:10001"]
+    assert "HANSEI_AUTH=" not in re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+    assert re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE) == ['["/opt/hansei/bin/hansei"]', '["up"]']
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "allinone.Dockerfile"])
+def test_a_build_needs_no_buildkit_and_its_context_has_what_it_copies(name: str) -> None:
+    text = (ROOT / "deploy" / name).read_text()
+    permitted = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert "--mount" not in text
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for word in line.split()]
+    scripts = re.findall(r"(?:source/)?(deploy/\w+\.py)", text)
+    files = {word for word in [*copied, *scripts] if word.startswith("deploy/")}
+    assert {file.replace("[f]", "f") for file in files} <= permitted
+    folders = {word.rstrip("/") for word in copied} - files - {"."}
+    assert all(any(pattern.startswith(folder) for pattern in permitted) for folder in folders)
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_an_image_has_the_versions_that_are_tested(name: str) -> None:
     tested = _pins("dev")

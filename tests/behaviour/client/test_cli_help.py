@@ -28,7 +28,10 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every command with its full name."""
     for name, command in (root_command() if group is None else group).commands.items():
         full = f"{prefix} {name}".strip()
-        yield from commands(command, full) if hasattr(command, "commands") else [(full, command)]
+        if hasattr(command, "commands"):
+            yield from commands(command, full)
+        else:
+            yield full, command
 
 
 def modules_after(*arguments: str) -> set[str]:

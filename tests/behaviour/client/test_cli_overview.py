@@ -37,7 +37,9 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     shown = hansei("status")
     assert shown.code == 0, shown.err
     assert "all services answer" in shown.out
-    assert f"hansei trials start {dataset}" in shown.out
+    assert "hansei trials start DATASET" in shown.out
+    (line,) = [line for line in shown.out.splitlines() if line.startswith(dataset)]
+    assert "not measured" in line
 
 
 def test_status_without_a_server_names_the_remedy(hansei: Hansei) -> None:
@@ -79,10 +81,10 @@ class TestOpen:
     def test_open_starts_a_browser(self, hansei: Hansei, console_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         opened: list[str] = []
 
-        def open_page(url: str) -> bool:
+        def open_url(url: str) -> bool:
             opened.append(url)
             return True
 
-        monkeypatch.setattr("webbrowser.open", open_page)
+        monkeypatch.setattr("webbrowser.open", open_url)
         assert hansei("open", "--url", console_url).code == 0
         assert opened == [console_url]

@@ -36,7 +36,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "hansei trajectories show git-push-forced --dataset devtools",
         "hansei trajectories show git-push-forced --dataset devtools --step 3",
     ),
-    "trajectories export": ("hansei trajectories export --dataset devtools --out failures.jsonl --status failure",),
+    "trajectories export": ("hansei trajectories export --dataset devtools --output failures.jsonl --status failure",),
     "trajectories delete": (
         "hansei trajectories delete git-push-forced --dataset devtools --yes",
         "hansei trajectories delete --all --dataset devtools --yes",
@@ -53,6 +53,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' runs.jsonl',
     ),
     "guards allow": ("hansei guards allow devtools 'call.tool == \"git\"' examples/trajectories/git-push-forced.json",),
+    "guards add": (
+        'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
+    ),
+    "guards from-policy": ("hansei guards from-policy runs.jsonl --add devtools",),
+    "guards mine": ("hansei guards mine devtools", "hansei guards mine devtools --add"),
+    "guards decisions": ("hansei guards decisions devtools",),
+    "guards undo": ("hansei guards undo devtools 4",),
     "guards set": (
         "hansei guards set devtools git-00001 --mode ask",
         'hansei guards set devtools git-00001 --mode deny --pin --reason "never rewrite main"',

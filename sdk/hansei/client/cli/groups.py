@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 from hansei.client.cli.examples import EXAMPLES
 
@@ -68,13 +68,14 @@ def _describe_range(help_text: str) -> str:
 
 
 class CommandGroup(typer.Typer):
-    """A group of commands with the help of this command line."""
+    """A group of commands that shows its help if no command is named."""
 
     def __init__(self, help: str = "") -> None:
-        super().__init__(
-            help=help, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-        )
+        super().__init__(help=help, no_args_is_help=True, rich_markup_mode=None)
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Return a decorator that registers a function as a command."""
-        return super().command(name, **({"cls": HelpCommand} | options))
+
+def build_group(app: typer.Typer) -> TyperGroup:
+    """Return the group of an app; its commands have the help of this module."""
+    for command in app.registered_commands:
+        command.cls = HelpCommand
+    return get_group(app)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pydoc
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -47,6 +46,8 @@ def print_pages(rendered: RenderableType) -> None:
     if not console.is_terminal or not sys.stdin.isatty() or text.count("\n") < console.height:
         sys.stdout.write(text)
         return
+    import pydoc  # it loads slowly, and few results are long
+
     os.environ.setdefault("LESS", "FRX")  # keep colours; end at once if the text fits one screen
     pydoc.pager(text)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_group
+
+from hansei.client.cli.groups import build_group
 
 SECTIONS = {
     "Start": {"up": "stack", "demo": "stack", "open": "overview", "status": "overview", "doctor": "doctor"},
@@ -67,10 +68,10 @@ class LazyCommands(MutableMapping[str, Any]):
     def _load(self, name: str) -> Any:
         module = import_module(f"hansei.client.cli.{self._modules[name]}")
         if hasattr(module, "commands"):
-            singles = get_group(module.commands).commands
+            singles = build_group(module.commands).commands
             if name in singles:
                 return singles[name]
-        group = get_group(module.app)
+        group = build_group(module.app)
         group.name = name
         return group
 

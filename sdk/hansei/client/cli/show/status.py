@@ -17,6 +17,9 @@ FIRST_STEPS = (
     "  hansei learn ~/.claude/projects --dataset coding",
 )
 
+MEASURE = "The effect of a playbook is measured in trials: hansei trials start DATASET"
+_DATE = len("2026-11-25")
+
 
 def render_status(overview: Mapping[str, Any]) -> RenderableType:
     """Show the health, a row for each dataset, and what waits."""
@@ -26,15 +29,18 @@ def render_status(overview: Mapping[str, Any]) -> RenderableType:
     lines += [Text(f"  {problem}", BAD) for problem in problems]
     if not overview["datasets"]:
         return Group(*lines, Text(), *(Text(line) for line in FIRST_STEPS))
-    return Group(*lines, Text(), _render_table(overview["datasets"]), Text(), *_render_waiting(overview["waiting"]))
+    lines += [Text(), _render_table(overview["datasets"]), Text()]
+    if any(row["lift"] is None for row in overview["datasets"]):
+        lines.append(Text(MEASURE, FAINT))
+    return Group(*lines, *_render_waiting(overview["waiting"]))
 
 
 def _render_table(rows: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
-    table.add_column("dataset", style=ID)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT)
+    table.add_column("dataset", style=ID, overflow="fold")
     for title in ("bullets", "trajectories"):
         table.add_column(title, justify="right")
-    for title in ("success (95 %)", "effect of the playbook (95 %)", "changed"):
+    for title in ("success (95 %)", "effect (95 %)", "changed"):
         table.add_column(title)
     for row in rows:
         dataset, trajectories = row["dataset"], row["trajectories"]
@@ -44,7 +50,7 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
             "–" if trajectories is None else f"{trajectories:,}",
             _format_success(row["success"]),
             _format_lift(row),
-            format_time(dataset.updated_at) if dataset.HasField("updated_at") else "–",
+            format_time(dataset.updated_at)[:_DATE] if dataset.HasField("updated_at") else "–",
         )
     return table
 
@@ -53,13 +59,13 @@ def _format_success(success: Mapping[str, Any] | None) -> str:
     if success is None:
         return "–"
     share = success["successes"] / success["trajectories"]
-    return f"{share:.0%} ({success['lower']:.0%} to {success['upper']:.0%})"
+    return f"{share:.0%} ({100 * success['lower']:.0f} to {100 * success['upper']:.0f})"
 
 
 def _format_lift(row: Mapping[str, Any]) -> Text:
     lift = row["lift"]
     if lift is None:
-        return Text("not measured: hansei trials start " + row["dataset"].name, FAINT)
+        return Text("not measured", FAINT)
     if not (lift.served.sessions and lift.withheld.sessions):
         return Text(f"{lift.served.sessions + lift.withheld.sessions} sessions so far", FAINT)
     style = GOOD if lift.lower > 0 else BAD if lift.upper < 0 else ""
