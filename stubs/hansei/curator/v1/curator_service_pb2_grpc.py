@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CuratorServiceStub:
-    """Decides what a playbook learns from a reflection, and commits it.
+    """Turns a reflection into edits of a playbook, and commits them.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class CuratorServiceStub:
 
 
 class CuratorServiceServicer:
-    """Decides what a playbook learns from a reflection, and commits it.
+    """Turns a reflection into edits of a playbook, and commits them.
     """
 
     def Curate(self, request, context):
@@ -109,7 +109,7 @@ def add_CuratorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CuratorService:
-    """Decides what a playbook learns from a reflection, and commits it.
+    """Turns a reflection into edits of a playbook, and commits them.
     """
 
     @staticmethod

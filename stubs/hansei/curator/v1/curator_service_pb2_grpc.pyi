@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CuratorServiceStub:
-    """Decides what a playbook learns from a reflection, and commits it."""
+    """Turns a reflection into edits of a playbook, and commits them."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -50,7 +50,7 @@ class CuratorServiceStub:
 
 @_typing.type_check_only
 class CuratorServiceAsyncStub(CuratorServiceStub):
-    """Decides what a playbook learns from a reflection, and commits it."""
+    """Turns a reflection into edits of a playbook, and commits them."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Curate: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.CurateRequest, _curator_service_pb2.CurateResponse]  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class CuratorServiceAsyncStub(CuratorServiceStub):
     """
 
 class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Decides what a playbook learns from a reflection, and commits it."""
+    """Turns a reflection into edits of a playbook, and commits them."""
 
     @_abc_1.abstractmethod
     def Curate(

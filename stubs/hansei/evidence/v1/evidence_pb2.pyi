@@ -64,7 +64,7 @@ class TrialPolicy(_message.Message):
     bullet_holdout: _builtins.float
     """Probability with which a bullet on trial is withheld from a session. Default 0.25."""
     playbook_holdout: _builtins.float
-    """Share of sessions that get no playbook at all, which shows what the whole playbook is worth. Default 0.25; 0 measures
+    """Share of sessions that get no playbook at all, which measures the effect of the whole playbook. Default 0.25; 0 measures
     no lift.
     """
     audit_holdout: _builtins.float

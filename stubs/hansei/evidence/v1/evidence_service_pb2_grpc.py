@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EvidenceServiceStub:
-    """Measures what serving a bullet changes, by withholding it from some sessions at random.
+    """Measures the effect of each bullet, by withholding it from some sessions at random.
     """
 
     def __init__(self, channel):
@@ -93,7 +93,7 @@ class EvidenceServiceStub:
 
 
 class EvidenceServiceServicer:
-    """Measures what serving a bullet changes, by withholding it from some sessions at random.
+    """Measures the effect of each bullet, by withholding it from some sessions at random.
     """
 
     def StartTrials(self, request, context):
@@ -242,7 +242,7 @@ def add_EvidenceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EvidenceService:
-    """Measures what serving a bullet changes, by withholding it from some sessions at random.
+    """Measures the effect of each bullet, by withholding it from some sessions at random.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EvidenceServiceStub:
-    """Measures what serving a bullet changes, by withholding it from some sessions at random."""
+    """Measures the effect of each bullet, by withholding it from some sessions at random."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -62,7 +62,7 @@ class EvidenceServiceStub:
 
 @_typing.type_check_only
 class EvidenceServiceAsyncStub(EvidenceServiceStub):
-    """Measures what serving a bullet changes, by withholding it from some sessions at random."""
+    """Measures the effect of each bullet, by withholding it from some sessions at random."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.StartTrialsRequest, _evidence_service_pb2.StartTrialsResponse]  # type: ignore[assignment]
@@ -93,7 +93,7 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
     """Sends the decisions of a dataset in their order: first the existing ones, then each new one within a second."""
 
 class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Measures what serving a bullet changes, by withholding it from some sessions at random."""
+    """Measures the effect of each bullet, by withholding it from some sessions at random."""
 
     @_abc_1.abstractmethod
     def StartTrials(

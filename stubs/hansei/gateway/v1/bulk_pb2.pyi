@@ -36,7 +36,7 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_INCOMPLETE: _JobState.ValueType  # 3
     """It ended, and some trajectories are dead letters."""
     JOB_STATE_CANCELLED: _JobState.ValueType  # 4
-    """It was cancelled; what had been learned by then stays."""
+    """It was cancelled; trajectories that were learned before stay learned."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
     """How far a job is."""
@@ -50,7 +50,7 @@ JOB_STATE_COMPLETED: JobState.ValueType  # 2
 JOB_STATE_INCOMPLETE: JobState.ValueType  # 3
 """It ended, and some trajectories are dead letters."""
 JOB_STATE_CANCELLED: JobState.ValueType  # 4
-"""It was cancelled; what had been learned by then stays."""
+"""It was cancelled; trajectories that were learned before stay learned."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
@@ -133,7 +133,7 @@ Global___Job: _TypeAlias = Job  # noqa: Y015
 
 @_typing.final
 class QueuedTrajectory(_message.Message):
-    """One trajectory of a job: what Learn takes besides dataset and `request_id`."""
+    """One trajectory of a job: the fields of LearnRequest without dataset and `request_id`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -94,7 +94,7 @@ class TrajectoryBatch(_message.Message):
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[_bulk_pb2.QueuedTrajectory]:
-        """In order; the message as a whole is bounded by what the server takes (16 MiB)."""
+        """In order; the whole message is limited by the largest message of the server (16 MiB)."""
 
     def __init__(
         self,

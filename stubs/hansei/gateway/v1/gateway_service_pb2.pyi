@@ -130,7 +130,7 @@ class LearnResponse(_message.Message):
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
         """What the model calls of reflector and curator used for this request. Zero with `already_learned`: a repetition calls
-        no model; `curation.usage` then still holds what the curator used the first time.
+        no model; `curation.usage` then still holds the usage of the curator in the first call.
         """
 
     def __init__(

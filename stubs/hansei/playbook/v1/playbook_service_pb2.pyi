@@ -542,7 +542,7 @@ class ApplyDeltasRequest(_message.Message):
     source_trajectory: _builtins.str
     """The trajectory the deltas were learned from; empty for none."""
     hold_for_review: _builtins.bool
-    """True: every delta waits for review, whatever the policy of the dataset is. Votes pass. Default false."""
+    """True: every delta waits for review, regardless of the policy of the dataset. Votes pass. Default false."""
     @_builtins.property
     def deltas(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Delta]:
         """At most 1,000 deltas, applied in order."""
@@ -1047,7 +1047,7 @@ class RevokeTrajectoryRequest(_message.Message):
     trajectory_id: _builtins.str
     """The trajectory to revoke."""
     dry_run: _builtins.bool
-    """True: nothing changes; the response reports what would change."""
+    """True: nothing changes; the response reports the changes that the call would make."""
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str

@@ -210,7 +210,7 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetBulletHistory(self, request, context):
-        """Lists what happened to one bullet, oldest first.
+        """Lists the changes of one bullet, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

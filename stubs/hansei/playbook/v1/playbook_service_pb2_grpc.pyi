@@ -58,7 +58,7 @@ class PlaybookServiceStub:
     GetHistory: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetHistoryRequest, _playbook_service_pb2.GetHistoryResponse]
     """Lists the revisions of a dataset, newest first."""
     GetBulletHistory: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetBulletHistoryRequest, _playbook_service_pb2.GetBulletHistoryResponse]
-    """Lists what happened to one bullet, oldest first."""
+    """Lists the changes of one bullet, oldest first."""
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DiffRevisionsRequest, _playbook_service_pb2.DiffRevisionsResponse]
     """Compares two revisions of a dataset."""
     RestoreRevision: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.RestoreRevisionRequest, _playbook_service_pb2.RestoreRevisionResponse]
@@ -115,7 +115,7 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     GetHistory: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetHistoryRequest, _playbook_service_pb2.GetHistoryResponse]  # type: ignore[assignment]
     """Lists the revisions of a dataset, newest first."""
     GetBulletHistory: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetBulletHistoryRequest, _playbook_service_pb2.GetBulletHistoryResponse]  # type: ignore[assignment]
-    """Lists what happened to one bullet, oldest first."""
+    """Lists the changes of one bullet, oldest first."""
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DiffRevisionsRequest, _playbook_service_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
     """Compares two revisions of a dataset."""
     RestoreRevision: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.RestoreRevisionRequest, _playbook_service_pb2.RestoreRevisionResponse]  # type: ignore[assignment]
@@ -229,7 +229,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.GetBulletHistoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.GetBulletHistoryResponse, _abc.Awaitable[_playbook_service_pb2.GetBulletHistoryResponse]]:
-        """Lists what happened to one bullet, oldest first."""
+        """Lists the changes of one bullet, oldest first."""
 
     @_abc_1.abstractmethod
     def DiffRevisions(

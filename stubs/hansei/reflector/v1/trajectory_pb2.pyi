@@ -580,7 +580,7 @@ class ReflectionResult(_message.Message):
 
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedCall]:
-        """The tool calls of the trajectory in order, in which the curator finds what several tasks have in common; at most 200.
+        """The tool calls of the trajectory in order, in which the curator finds common patterns of several tasks; at most 200.
         Empty when a model reflected.
         """
 

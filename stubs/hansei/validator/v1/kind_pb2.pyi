@@ -98,7 +98,7 @@ class ReportRule(_message.Message):
 
     @_builtins.property
     def count(self) -> Global___CountRule:
-        """An array must have so many elements."""
+        """An array must have a number of elements within limits."""
 
     @_builtins.property
     def wording(self) -> Global___WordingRule:

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LeaderboardServiceStub:
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution.
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class LeaderboardServiceStub:
 
 
 class LeaderboardServiceServicer:
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution.
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution.
     """
 
     def UpsertLeaderboardEntry(self, request, context):
@@ -138,7 +138,7 @@ def add_LeaderboardServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LeaderboardService:
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution.
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution.
     """
 
     @staticmethod

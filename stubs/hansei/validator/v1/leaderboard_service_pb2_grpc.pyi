@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LeaderboardServiceStub:
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution."""
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -46,7 +46,7 @@ class LeaderboardServiceStub:
 
 @_typing.type_check_only
 class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution."""
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpsertLeaderboardEntry: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.UpsertLeaderboardEntryRequest, _leaderboard_service_pb2.UpsertLeaderboardEntryResponse]  # type: ignore[assignment]
@@ -61,7 +61,7 @@ class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
     """Lists the entries of an execution by team and round, with their judgements."""
 
 class LeaderboardServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps what teams submitted in each round, how it was scored and judged, and ranks the teams of an execution."""
+    """Stores the submissions, scores and judgements of teams in each round, and ranks the teams of an execution."""
 
     @_abc_1.abstractmethod
     def UpsertLeaderboardEntry(

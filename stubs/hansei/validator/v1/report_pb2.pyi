@@ -257,7 +257,7 @@ Global___TokenUsage: _TypeAlias = TokenUsage  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):
-    """One call of a model and what came of it."""
+    """One call of a model and its result."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
