@@ -165,7 +165,7 @@ def test_broken_files_are_named_and_stay(hansei: Hansei, lessons: str, project: 
     done = hansei("playbook", "sync", "--json")
     assert (done.code, states(done)) == (5, ["refused", "refused"])
     assert "the marker" in done.lines[0]["notes"][0]
-    assert "line 7 is neither" in done.lines[1]["notes"][0]
+    assert "line 8 is neither" in done.lines[1]["notes"][0]
     assert [path.read_text(encoding="utf-8"), other.read_text(encoding="utf-8")] == before
 
 
