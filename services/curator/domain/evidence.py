@@ -170,9 +170,9 @@ def _nest(arguments: str) -> str:
 
 
 def _select_examples(examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return the examples with the shortest requests, one of each task; earlier ones first."""
+    """Return the examples with the fewest calls, one of each task; earlier ones first."""
     by_task: dict[str, Example] = {}
-    for example in sorted(examples, key=lambda example: (len(example.request), len(example.calls))):
+    for example in sorted(examples, key=lambda example: len(example.calls)):
         if len(example.calls) <= _MAX_CALLS_SHOWN:
             by_task.setdefault(example.task, example)
     return tuple(by_task.values())[:MAX_EXAMPLES]

@@ -15,10 +15,6 @@ MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more recurring values than this does not tell kinds apart."""
-MAX_TASKS = 3
-"""The tasks that an example shows beside each other."""
-MAX_CALLS_TOGETHER = 4
-"""With more calls than this together they would be too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +38,10 @@ def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
         return
     sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
     needed = _find_needed_operations(evidence)
-    for key, examples in _choose(evidence, needed).items():
-        shown = "; ".join(_show(example, needed) for example in examples)
+    for key, example in _choose(evidence).items():
+        calls = [call for call in example.calls if call.split("`")[1] in needed]
+        shown = f'"{example.request}" → {", ".join(calls)}'
         yield WorkedExample(f"Example of `{operation}`{key}", f"Example of `{operation}`: {shown}", shown, sources)
-
-
-def _show(example: Example, needed: set[str]) -> str:
-    return f'"{example.request}" → {", ".join(_select_calls(example, needed))}'
-
-
-def _select_calls(example: Example, needed: set[str]) -> list[str]:
-    return [call for call in example.calls if call.split("`")[1] in needed]
 
 
 def _find_needed_operations(evidence: Evidence) -> set[str]:
@@ -62,37 +51,24 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
     return {evidence.operation} | (set.intersection(*called) if called else set())
 
 
-def _choose(evidence: Evidence, needed: set[str]) -> dict[str, list[Example]]:
-    """Return an example of each further kind; without kinds the first few, which show together what varies."""
+def _choose(evidence: Evidence) -> dict[str, Example]:
+    """Return the shortest example, and one for each further kind."""
     values: dict[str, Mapping[str, str]] = {}
     for item in evidence.observations:
         if not item.error:
             values.setdefault(item.trajectory, item.values)
-    chosen = {"": [evidence.examples[0]]}
+    chosen = {"": evidence.examples[0]}
     for name, kinds in _find_kinds(evidence).items():
         for kind in kinds:
             if len(chosen) == MAX_SHOWN:
                 return chosen
-            if any(values.get(example.trajectory, {}).get(name) == kind for [example] in chosen.values()):
+            if any(values.get(example.trajectory, {}).get(name) == kind for example in chosen.values()):
                 continue
             fitting = (item for item in evidence.examples if values.get(item.trajectory, {}).get(name) == kind)
             example = next(fitting, None)
             if example is not None:
-                chosen[f" with `{name}` {kind}"] = [example]
-    if len(chosen) == 1:
-        chosen[""] = _list_different(evidence.examples, needed)
+                chosen[f" with `{name}` {kind}"] = example
     return chosen
-
-
-def _list_different(examples: Sequence[Example], needed: set[str]) -> list[Example]:
-    """Return the first examples whose calls differ, as many as are short enough together."""
-    shown: dict[tuple[str, ...], Example] = {}
-    for example in examples:
-        calls = tuple(_select_calls(example, needed))
-        if shown and (len(shown) == MAX_TASKS or sum(map(len, (*shown, calls))) > MAX_CALLS_TOGETHER):
-            break
-        shown.setdefault(calls, example)
-    return list(shown.values())
 
 
 def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:

@@ -131,7 +131,7 @@ def test_calls_get_the_advice_or_the_refusal_of_a_guard(claude: Claude, system: 
         target = Target(expression=expression, mode=mode, pinned=True)
         deltas.append(Delta(type=DELTA_TYPE_ADD, section="shop", content=content, target=target))
     with Client(system.address) as client:
-        client.playbooks.apply_deltas(dataset=dataset, deltas=deltas)
+        client.playbooks.apply_deltas(dataset=dataset, deltas=deltas, reason="the release rules of the shop")
     give_up = time.monotonic() + SECONDS
     while True:
         messages = claude.run("Release it.", "echo npm install zod", "echo npm publish", "echo other")[-1]
