@@ -103,21 +103,23 @@ def claude(
     return Claude(tmp_path, model)
 
 
-def test_the_lesson_of_the_first_session_is_in_the_first_request_of_the_second(
+def test_the_lesson_of_two_sessions_is_in_the_first_request_of_the_third(
     claude: Claude, hansei: Hansei, dataset: str
 ) -> None:
-    npm = "npm() { echo 'npm error This repository uses pnpm: run pnpm add' >&2; return 1; }; npm install zod"
-    pnpm = "pnpm() { echo '+ zod'; }; pnpm add zod"
-    first = claude.run("Add the package zod to the shop.", npm, pnpm)
-    assert "pnpm" not in json.dumps(first[0])
-    claude.wait_until_learned(1)
+    npm = "npm() {{ echo 'npm error This repository uses pnpm: run pnpm add' >&2; return 1; }}; npm install {}"
+    pnpm = "pnpm() {{ echo '+ {0}'; }}; pnpm add {0}"
+    # No outcome of these sessions is trusted, so a lesson that quotes a tool waits for a second one.
+    for count, package in enumerate(("zod", "yup"), 1):
+        requests = claude.run(f"Add the package {package} to the shop.", npm.format(package), pnpm.format(package))
+        assert "pnpm" not in json.dumps(requests[0])
+        claude.wait_until_learned(count)
     give_up = time.monotonic() + SECONDS
     while "pnpm" not in hansei("search", "Add a package", "-d", dataset).out:
         assert time.monotonic() < give_up, "the lesson does not appear"
         time.sleep(0.1)
-    second = claude.run("Add the package axios to the shop.", pnpm)
-    assert "pnpm" in json.dumps(second[0])
-    claude.wait_until_learned(2)
+    third = claude.run("Add the package axios to the shop.", pnpm.format("axios"))
+    assert "pnpm" in json.dumps(third[0])
+    claude.wait_until_learned(3)
 
 
 def test_calls_get_the_advice_or_the_refusal_of_a_guard(claude: Claude, system: systems.System, dataset: str) -> None:
