@@ -117,7 +117,7 @@ class Learning {
   async learn() {
     this.send.disabled = true;
     try {
-      const trajectories = await this.sources.trajectories();
+      const trajectories = await this.sources.readTrajectories();
       if (!trajectories?.length)
         return showToast(
           trajectories ? t("learn.there_is_no_trajectory_yet") : t("learn.some_of_this_cannot_be"),
