@@ -96,7 +96,6 @@ def _find_first_steps(runs: Sequence[RecordedRun], targets: Sequence[str]) -> ND
     first = np.full((len(runs), len(targets)), NEVER, dtype=np.int64)
     for row, run in enumerate(runs):
         for column, target in enumerate(compiled):
-            steps = find_firings(target, run)
-            if steps:
-                first[row, column] = steps[0]
+            if calls := find_firings(target, run):
+                _, first[row, column] = calls[0]
     return first
