@@ -197,7 +197,7 @@ def test_an_emptied_item_is_a_deletion_and_layout_is_no_edit() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("### git", "A remark.", "line 8 is neither"),
+        ("### git", "A remark.", "line 9 is neither"),
         ("- [ts-1] one", "- [ts-2] one", r"\[ts-2\] twice"),
         ("### git", "### svn", "stands under svn instead of git"),
     ],

@@ -15,7 +15,7 @@ with Client() as client:
         print(result.bullet.content)`;
 const MCP = `{"mcpServers": {"hansei": {"command": "hansei", "args": ["mcp"]}}}`;
 
-const writeCurl = () => `curl ${location.origin}/v1/search \\
+const writeHttpRequest = () => `curl ${location.origin}/v1/search \\
   --json '{"dataset": "${EXAMPLE_DATASET}", "query": {"query_text": "a push was rejected"}}'`;
 
 /** Returns the ways to connect an agent as tabs. */
@@ -24,7 +24,7 @@ export function renderSnippets() {
     [t("snippets.claude_code"), t("snippets.lessons_at_each_prompt_learning"), CLAUDE],
     ["Python", t("snippets.lessons_for_a_task_from"), PYTHON],
     ["MCP", t("snippets.an_entry_in_the_settings"), MCP],
-    ["curl", t("snippets.the_same_over_http"), writeCurl()],
+    ["curl", t("snippets.the_same_over_http"), writeHttpRequest()],
   ];
   return renderTabList(
     t("snippets.ways_to_connect_an_agent"),

@@ -94,5 +94,5 @@ async def test_the_next_page_uses_the_model_of_the_first(running: Any, remote: d
         first = await before.search("deadline", page_size=2)
     async with running(**remote) as after:
         await wait_for_model(after, OPENAI, sorted(TEXTS))
-        with pytest.raises(Exception, match="the ranking of this page_token is gone"):
+        with pytest.raises(Exception, match="the ranking of this page_token is no longer cached"):
             await after.search("deadline", page_size=2, page_token=first.next_page_token)
