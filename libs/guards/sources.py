@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chassis.targets.target import Target
 from libs.guards.evaluation import ALL, REPEATS, describe_domains, split_runs
 from libs.guards.exact_tests import find_upper_bound
-from libs.guards.firings import NEVER, build_firing_table, find_firings
+from libs.guards.firings import build_firing_table, find_firings
 from libs.guards.mining import MiningPolicy, mine_guards
 from libs.guards.recorded_run import RecordedRun
 
@@ -32,11 +32,10 @@ def evaluate_sources(
     limits = policy or MiningPolicy()
     runs = [*train, *(test or ())]
     table = build_firing_table(runs)
-    first = _find_first_steps(runs, targets)
+    is_written = _find_firing_runs(runs, targets)
     failed = np.array([not run.is_success for run in runs])
     divisions = [split_runs(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
     fires = {name: np.zeros((len(divisions), len(runs)), dtype=bool) for name in ("written", "mined", "both")}
-    is_written: NDArray[np.bool_] = np.not_equal(first, NEVER)
     accepted: Counter[str] = Counter()
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
@@ -90,12 +89,8 @@ def select_written(
     return chosen
 
 
-def _find_first_steps(runs: Sequence[RecordedRun], targets: Sequence[str]) -> NDArray[np.int64]:
-    """Return the step of the first firing of each target in each run, NEVER without one; shape (runs, targets)."""
+def _find_firing_runs(runs: Sequence[RecordedRun], targets: Sequence[str]) -> NDArray[np.bool_]:
+    """Return whether each target fires in each run; shape (runs, targets)."""
     compiled = [Target(source) for source in targets]
-    first = np.full((len(runs), len(targets)), NEVER, dtype=np.int64)
-    for row, run in enumerate(runs):
-        for column, target in enumerate(compiled):
-            if calls := find_firings(target, run):
-                _, first[row, column] = calls[0]
-    return first
+    found = [[bool(find_firings(target, run)) for target in compiled] for run in runs]
+    return np.array(found, dtype=bool).reshape(len(runs), len(targets))

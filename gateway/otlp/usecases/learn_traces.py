@@ -100,7 +100,7 @@ class TraceLearning:
     async def _process(self, trace: StoredTrace) -> TraceState:
         """Return the state of a trace after this attempt. Raises transient errors."""
         try:
-            parsed = await self._read(trace)
+            parsed = await self._read_trajectory(trace)
             if trace.state is TraceState.LEARNED:
                 await self._report_outcome(parsed)
                 self._count("evaluated")
@@ -117,7 +117,7 @@ class TraceLearning:
             return TraceState.GIVEN_UP
         return TraceState.LEARNED
 
-    async def _read(self, trace: StoredTrace) -> reflector.ParsedTrajectory:
+    async def _read_trajectory(self, trace: StoredTrace) -> reflector.ParsedTrajectory:
         """Return the trajectory of a trace. Raises HanseiError."""
         content = await asyncio.to_thread(build_document, trace.parts)
         response = await self._reader.ParseTrajectories(

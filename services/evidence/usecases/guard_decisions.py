@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 
+from cachetools import LRUCache
+
 from chassis.errors import HanseiError, NotFound
 from chassis.logging import get_logger
 from chassis.targets.guard import GuardMode
@@ -14,6 +16,8 @@ from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 from services.evidence.usecases.guard_trial_ports import GuardEvaluation, GuardTrialStore, ModeEditor, NumberedDecision
 
 MOST_AT_ONCE = 100
+CACHED_TESTS = 10_000
+"""Targets whose last backtest is remembered; a forgotten one is tested again."""
 MORE_SESSIONS = 1.1
 """The growth of the passing sessions after which a backtest that allowed too little is run again."""
 _NAMESPACE = uuid.UUID("0b4f6a34-5f5c-4a39-9be3-0d8b9f1f6c55")
@@ -37,7 +41,7 @@ class GuardDecisions:
         self._trials = trials
         self._archive = archive
         self._playbooks = playbooks
-        self._tested_at: dict[tuple[str, str], int] = {}
+        self._tested_at: LRUCache[tuple[str, str], int] = LRUCache(CACHED_TESTS)
 
     async def __call__(self) -> None:
         """Evaluate the guards of datasets with new outcomes, and carry decisions over to the playbooks.
@@ -60,8 +64,9 @@ class GuardDecisions:
 
         Raises DecisionNotFound, DecisionNotCurrent, and the errors of the curator.
         """
-        for waiting, numbered in await self._trials.list_unpublished(MOST_AT_ONCE):
-            if waiting == dataset and numbered.number == number:
+        # Earlier decisions come first: one that is published after the undoing would take effect again.
+        while waiting := await self._trials.list_unpublished(MOST_AT_ONCE, dataset):
+            for _, numbered in waiting:
                 await self._publish(dataset, numbered)
         undone = await self._trials.undo_decision(dataset, number, author)
         return undone, undone.decision.revision or await self._publish(dataset, undone)

@@ -65,8 +65,8 @@ class GuardTrialStore(Protocol):
         """Return at most `limit` decisions, the newest first, from before a number."""
         ...
 
-    async def list_unpublished(self, limit: int) -> Sequence[tuple[str, NumberedDecision]]:
-        """Return the decisions that are not in their playbooks yet, the oldest first."""
+    async def list_unpublished(self, limit: int, dataset: str = "") -> Sequence[tuple[str, NumberedDecision]]:
+        """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one."""
         ...
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
