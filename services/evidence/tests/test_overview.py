@@ -107,8 +107,9 @@ async def test_the_sums_equal_a_count_of_the_archive_after_any_changes(tmp_path:
                     )
         overview = await read_overview(evidence)
         listed = await servicer.ListTrajectories(pb.ListTrajectoriesRequest(dataset=DATASET, page_size=1000), None)
-    for group, has_bullets in ((overview.with_playbook, True), (overview.without_playbook, False)):
-        members = [found for found in listed.trajectories if bool(found.served_bullet_ids) == has_bullets]
+    groups = (overview.with_playbook, {True}), (overview.without_playbook, {False}), (overview.total, {True, False})
+    for group, has_bullets in groups:
+        members = [found for found in listed.trajectories if bool(found.served_bullet_ids) in has_bullets]
         assert group.counts.trajectories == len(members)
         assert group.counts.succeeded == sum(found.status == SUCCESS for found in members)
         assert group.counts.failed == sum(found.status == FAILURE for found in members)

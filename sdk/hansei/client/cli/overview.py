@@ -23,8 +23,8 @@ CONNECT_SECONDS = 2.0
 def status(client: Client) -> object:
     """Show what hansei has learned, whether it helps, and what waits for a person.
 
-    Lists every dataset with its archived trajectories, the share of successes among the newest 1,000 of them with a
-    95 % interval, the measured effect of the playbook if it is on trial, and the newest revision. Below: pending
+    Lists every dataset with its archived trajectories, the share of successes in the newest 90 days that have any, with
+    a 95 % interval, the measured effect of the playbook if it is on trial, and the newest revision. Below: pending
     changes, questions of executions and dead letters.
     """
     from hansei.client.cli.status import read_status

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chassis.errors import HanseiError
@@ -16,32 +14,12 @@ if TYPE_CHECKING:
     from hansei.playbook.v1.playbook_service_pb2 import Dataset
 
 T = TypeVar("T")
-NEWEST = 1000
-"""The number of trajectories from which the share of successes is computed."""
-_NORMAL_95 = 1.959964
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessShare:
-    """The successes among the newest trajectories with an outcome, with the 95 % interval of Wilson."""
-
-    successes: int
-    trajectories: int
-    lower: float
-    upper: float
-
-    @classmethod
-    def from_counts(cls, successes: int, trajectories: int) -> SuccessShare:
-        """Return the share of successes; trajectories must be positive."""
-        share, weight = successes / trajectories, _NORMAL_95**2 / trajectories
-        middle = (share + weight / 2) / (1 + weight)
-        half = _NORMAL_95 * math.sqrt(share * (1 - share) / trajectories + weight / (4 * trajectories)) / (1 + weight)
-        return cls(successes, trajectories, max(0.0, middle - half), min(1.0, middle + half))
+PAGE_SIZE = 1000
 
 
 def read_status(client: Client) -> dict[str, Any]:
     """Return the overview as JSON values and messages. Raises the error of the curator."""
-    datasets = list(iterate_items(client.playbooks.list_datasets, "datasets", page_size=NEWEST))
+    datasets = list(iterate_items(client.playbooks.list_datasets, "datasets", page_size=PAGE_SIZE))
     return {
         "address": client.address,
         "problems": [check.name + ": " + check.finding for check in check_services(client) if check.remedy],
@@ -54,26 +32,15 @@ def _read_dataset(client: Client, dataset: Dataset) -> dict[str, Any]:
     trials = _try(lambda: client.evidence.get_trials(dataset=dataset.name))
     lift = _try(lambda: client.evidence.get_lift(dataset=dataset.name))
     retention = _try(lambda: client.archive.get_retention(dataset=dataset.name))
-    success = _measure_success(client, dataset.name)
+    overview = _try(lambda: client.overview.get(dataset=dataset.name))
+    success = overview.total.success_rate if overview else None
     return {
         "dataset": dataset,
         "trajectories": retention.trajectories if retention else None,
-        "success": asdict(success) if success else None,
+        "success": success if success and success.trajectories else None,
         "trials_running": bool(trials and trials.running),
         "lift": lift.lift if lift and lift.HasField("lift") else None,
     }
-
-
-def _measure_success(client: Client, dataset: str) -> SuccessShare | None:
-    """Return the share of successes; None if no trajectory with an outcome is archived."""
-    from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS, TRAJECTORY_STATUS_UNSPECIFIED
-
-    page = _try(lambda: client.archive.list_trajectories(dataset=dataset, page_size=NEWEST))
-    statuses = [summary.status for summary in page.trajectories] if page else []
-    with_outcome = [status for status in statuses if status != TRAJECTORY_STATUS_UNSPECIFIED]
-    if not with_outcome:
-        return None
-    return SuccessShare.from_counts(with_outcome.count(TRAJECTORY_STATUS_SUCCESS), len(with_outcome))
 
 
 def _list_waiting(client: Client, datasets: list[Dataset]) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,7 @@ def encode_overview(overview: Overview) -> pb.GetOverviewResponse:
         ],
         with_playbook=_encode_group(overview.with_bullets),
         without_playbook=_encode_group(overview.without_bullets),
+        total=_encode_group(overview.with_bullets + overview.without_bullets),
     )
 
 

@@ -236,6 +236,7 @@ class GetOverviewResponse(_message.Message):
     AGENTS_FIELD_NUMBER: _builtins.int
     WITH_PLAYBOOK_FIELD_NUMBER: _builtins.int
     WITHOUT_PLAYBOOK_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___DayOverview]:
         """The days with trajectories, oldest first."""
@@ -252,6 +253,10 @@ class GetOverviewResponse(_message.Message):
     def without_playbook(self) -> Global___GroupOverview:
         """Trajectories of these days to which no bullet was served."""
 
+    @_builtins.property
+    def total(self) -> Global___GroupOverview:
+        """All trajectories of these days."""
+
     def __init__(
         self,
         *,
@@ -259,10 +264,11 @@ class GetOverviewResponse(_message.Message):
         agents: _abc.Iterable[Global___AgentOverview] | None = ...,
         with_playbook: Global___GroupOverview | None = ...,
         without_playbook: Global___GroupOverview | None = ...,
+        total: Global___GroupOverview | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["with_playbook", b"with_playbook", "without_playbook", b"without_playbook"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["total", b"total", "with_playbook", b"with_playbook", "without_playbook", b"without_playbook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "days", b"days", "with_playbook", b"with_playbook", "without_playbook", b"without_playbook"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "days", b"days", "total", b"total", "with_playbook", b"with_playbook", "without_playbook", b"without_playbook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

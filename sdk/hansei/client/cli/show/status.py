@@ -55,11 +55,10 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _format_success(success: Mapping[str, Any] | None) -> str:
+def _format_success(success: Any) -> str:
     if success is None:
         return "–"
-    share = success["successes"] / success["trajectories"]
-    return f"{share:.0%} ({100 * success['lower']:.0f} to {100 * success['upper']:.0f})"
+    return f"{success.share:.0%} ({100 * success.lower:.0f} to {100 * success.upper:.0f})"
 
 
 def _format_lift(row: Mapping[str, Any]) -> Text:
