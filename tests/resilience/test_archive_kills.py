@@ -18,7 +18,7 @@ from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
-KILLS = campaign_size(25, 4)  # test_evidence_kills has the hundred
+KILLS = campaign_size(25, 4)
 CALLERS = 4
 LEARNED_BETWEEN_KILLS = 8
 WAIT_SECONDS = 300

@@ -21,7 +21,8 @@ from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
-KILLS = campaign_size(100, 5)
+KILLS = campaign_size(50, 5)
+"""On each of the two engines, so a hundred in a full campaign."""
 CALLERS = 4
 WAIT_SECONDS = 300
 SUCCESS = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS
