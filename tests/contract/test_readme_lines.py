@@ -18,9 +18,15 @@ from tests.support.commands import runner
 # grpcurl calls the system that readers start; the other forms must respond to the same lines.
 CLIENTS = {"one process": by_buf, "separate processes": by_reflection, "replicated": by_reflection}
 BY_README = {readme: list(lines) for readme, lines in itertools.groupby(example_lines(), lambda line: line.readme)}
+# Readers of the site start everything in one process; the READMEs describe the services, in whatever form they run.
+CASES = [
+    pytest.param(form, readme, id=f"{form}-{readme.relative_to(ROOT)}")
+    for readme in sorted(BY_README)
+    for form in (["one process"] if readme in SITE else CLIENTS)
+]
 
 
-@pytest.mark.parametrize("readme", sorted(BY_README), ids=lambda path: str(Path(path).relative_to(ROOT)))
+@pytest.mark.parametrize(("system", "readme"), CASES, indirect=["system"])
 def test_the_lines_of_a_page_work(
     system: systems.System,
     readme: Path,
