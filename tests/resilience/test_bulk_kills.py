@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+import grpc
 import pytest
 
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -18,6 +21,12 @@ pytestmark = pytest.mark.long
 
 TOTAL = campaign_size(240, 100)
 KILL_AFTER = campaign_size((1, 60, 130), (20,))
+CANCELLED_AT_ONCE = 4
+CANCEL_KILLS = campaign_size(10, 2)
+"""Kills around a cancellation on each engine; each meets four jobs."""
+CANCELLED_TOTAL = 150
+"""Trajectories of a job that is cancelled: too many to be learned before."""
+LONGEST_DELAY_SECONDS = 0.1
 
 
 @pytest.fixture
@@ -36,6 +45,16 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     ended = jobs.until_ended(job_id)
     assert (ended.state, ended.learned, ended.dead) == (bulk.JOB_STATE_COMPLETED, total, 0)
     assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, total))
+
+
+def count_committed(jobs: Jobs, dataset: str) -> int:
+    """Return the number of trajectories in the log of a playbook, which may not exist yet."""
+    try:
+        return len(jobs.sources(dataset))
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return 0
 
 
 def test_a_killed_process_with_all_services_loses_no_job(tmp_path: Path, database_location: str, dataset: str) -> None:
@@ -76,6 +95,41 @@ def test_a_replica_takes_over_from_one_that_was_killed(
             ended = jobs.until_ended(job.job_id)
         assert (ended.state, ended.learned) == (bulk.JOB_STATE_COMPLETED, TOTAL)
         assert sorted(playbook.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, TOTAL))
+
+
+def test_counts_after_a_cancellation_and_a_kill_equal_the_log(
+    peers: systems.System, tmp_path: Path, database_location: str, dataset: str
+) -> None:
+    """The gateway dies before, during and after the cancellation, while trajectories are learned."""
+    shared = dict.fromkeys(systems.PEERS, peers.address) | {
+        "HANSEI_GATEWAY_DATABASE_URL": database_location,
+        "HANSEI_BULK_EXECUTOR": "same",
+        "HANSEI_BULK_LEASE_SECONDS": "1",
+    }
+    with (
+        systems.one_service(tmp_path, "gateway", **shared) as gateway,
+        jobs_at(gateway.address) as jobs,
+        ThreadPoolExecutor(CANCELLED_AT_ONCE) as threads,
+    ):
+        dropped = 0
+        for kill in range(CANCEL_KILLS):
+            datasets = [f"{dataset}-{kill}-{number}" for number in range(CANCELLED_AT_ONCE)]
+            ids = [jobs.submit(name, runs(name, CANCELLED_TOTAL)).job_id for name in datasets]
+            jobs.until_learned(ids[0], 1)
+            cancellations = {job_id: str(uuid.uuid4()) for job_id in ids}
+            calls = [threads.submit(jobs.cancel, *names) for names in cancellations.items()]
+            time.sleep(LONGEST_DELAY_SECONDS * kill / CANCEL_KILLS)
+            gateway.kill("gateway")
+            wait(calls)
+            gateway.start("gateway")
+            gateway.wait_until_started("gateway")
+            for name, (job_id, request_id) in zip(datasets, cancellations.items(), strict=True):
+                jobs.cancel(job_id, request_id)  # once more, like a caller that got no response
+                ended = jobs.until_ended(job_id)
+                assert (ended.waiting, ended.learned + ended.dropped) == (0, CANCELLED_TOTAL)
+                assert ended.learned == count_committed(jobs, name)
+                dropped += ended.dropped
+        assert dropped, "every job ended before its cancellation"
 
 
 def test_a_job_outlives_a_restart_of_its_database(

@@ -33,7 +33,8 @@ VERSION = "1"
 
 POLL_SECONDS = 0.25
 _SPARE_THREADS = 4
-_ACTIVE = ["ENQUEUED", "DELAYED", "PENDING"]
+_WAITING = ["ENQUEUED", "DELAYED"]
+_ACTIVE = [*_WAITING, "PENDING"]
 _in_use = threading.Lock()
 
 R = TypeVar("R")
@@ -134,8 +135,8 @@ class DbosQueue:
         return await self._run_in_thread(resume_workflows)
 
     async def cancel(self, prefix: str) -> None:
-        """Take batches whose id has this prefix out of the queue; running ones end by themselves."""
-        await self._run_in_thread(lambda: self._dbos.cancel_workflows(self._list_ids(prefix, _ACTIVE)))
+        """Take waiting batches whose id has this prefix out of the queue; running ones end by themselves."""
+        await self._run_in_thread(lambda: self._dbos.cancel_workflows(self._list_ids(prefix, _WAITING)))
 
     async def delete(self, prefix: str) -> None:
         """Delete the records of batches whose id has this prefix."""

@@ -16,7 +16,7 @@ from chassis.errors import InvalidArgument, RequestIdReused
 from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
 from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
 from gateway.bulk.domain.attempts import TrajectoryCommit
-from gateway.bulk.domain.batches import MAX_BATCH, split_positions
+from gateway.bulk.domain.batches import MAX_BATCH, learn_request_id, split_positions
 from gateway.bulk.domain.errors import JobNotFound, QueueFull
 from gateway.bulk.domain.job import JobState, JobTotals, NewJob, QueueCapacity
 from gateway.bulk.tests.desk import AT_ONCE, NOW, Book, Desk, item, messages
@@ -90,6 +90,24 @@ async def test_cancel_and_retry_happen_once_per_request(desk: Desk) -> None:
     assert (await desk.retry(job_id, again)).state == JobState.CANCELLED
     with pytest.raises(JobNotFound):
         await desk.cancel(str(uuid.uuid4()), cancelled)
+
+
+async def test_a_cancelled_job_finishes_what_it_had_started_after_a_crash_too(desk: Desk) -> None:
+    job_id, key = await desk.submit(4)
+    learned, book = TrajectoryCommit(1, 0, 1, changed=True), Book()
+    await desk.batches.start_trajectory(key, 0)
+    await desk.batches.save_learned(key, 0, learned)
+    await desk.batches.start_trajectory(key, 1)  # the curator commits it, and then the gateway dies
+
+    cancelled = await desk.cancel(job_id)
+    assert (cancelled.state, cancelled.waiting, cancelled.dropped) == (JobState.RUNNING, 1, 2)
+    assert await desk.batches.start_trajectory(key, 2) is None
+    assert await desk.batches.overdue() == [(key, 0)]
+    await desk.learn(key, book)
+
+    job = await desk.jobs.find(job_id)
+    assert [request.request_id for request in book.requests] == [learn_request_id(job_id, 1)]
+    assert (job.state, job.learned, job.dropped, job.ended_at) == (JobState.CANCELLED, 2, 2, NOW)
 
 
 async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(desk: Desk) -> None:

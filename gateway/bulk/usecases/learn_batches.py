@@ -90,7 +90,7 @@ class BatchLearner:
         """Try a trajectory until it is learned, given up, or does not wait any more."""
         outage = Outage()
         while True:
-            pending = await self._retry(self._store.find_pending, key, position)
+            pending = await self._retry(self._store.start_trajectory, key, position)
             if pending is None:
                 return None
             attempt, started_at = pending.attempts + 1, self._monotonic()

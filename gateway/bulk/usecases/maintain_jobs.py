@@ -112,7 +112,7 @@ class BulkLearning:
             await asyncio.sleep(WATCH_SECONDS)
 
     async def cancel(self, job_id: str, request: IdempotencyKey) -> Job:
-        """Drop the waiting trajectories of a job. Raises JobNotFound, RequestIdReused."""
+        """Drop the waiting trajectories of a job; started ones are finished. Raises JobNotFound, RequestIdReused."""
         job = await self._jobs.cancel(job_id, request)
         if self._queue.is_open:
             await self._queue.cancel(f"{job.key}/")

@@ -74,8 +74,8 @@ class ProgressStore(Protocol):
     async def start_batch(self, batch: Batch) -> list[int]:
         """Count a start of a batch, and return the positions that wait."""
 
-    async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
-        """Return the pending trajectory at a position; None if it is no longer pending."""
+    async def start_trajectory(self, key: str, position: int) -> PendingTrajectory | None:
+        """Mark a waiting trajectory as started, and return it; None if it does not wait any more."""
 
     async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
         """Count a trajectory as learned, once."""
@@ -142,7 +142,7 @@ class BatchQueue(Protocol):
         """Queue the batches of a dead replica again, and return their number."""
 
     async def cancel(self, prefix: str) -> None:
-        """Take batches whose id has this prefix out of the queue; running ones end by themselves."""
+        """Take waiting batches whose id has this prefix out of the queue; running ones end by themselves."""
 
     async def delete(self, prefix: str) -> None:
         """Delete the records of batches whose id has this prefix."""

@@ -24,6 +24,7 @@ _OVERDUE_AT_ONCE = 20
 _ONE = and_(trajectory.c.key == bindparam("of_job"), trajectory.c.position == bindparam("at_position"))
 _PENDING = (
     select(job.c.job_id, job.c.dataset, job.c.max_iterations, trajectory.c.payload, trajectory.c.attempts)
+    .add_columns(trajectory.c.starts)
     .join(trajectory, trajectory.c.key == job.c.key)
     .where(_ONE, trajectory.c.state == WAITING)
 )
@@ -105,11 +106,24 @@ class BatchRepository:
 
         return await self._database.write(count_start, batch.key)
 
-    async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
-        """Return a trajectory to learn; None if it does not wait any more."""
+    async def start_trajectory(self, key: str, position: int) -> PendingTrajectory | None:
+        """Mark a waiting trajectory as started, and return it; None if it does not wait any more.
+
+        A cancellation leaves started trajectories waiting: the curator may have committed them.
+        """
         parameters = {"of_job": key, "at_position": position}
-        row = await self._database.read(lambda connection: connection.execute(_PENDING, parameters).one_or_none())
-        return None if row is None else PendingTrajectory(*row)
+
+        def mark_started(connection: Connection) -> PendingTrajectory | None:
+            queries.lock_job(connection, key)
+            row = connection.execute(_PENDING, parameters).one_or_none()
+            if row is None:
+                return None
+            *pending, starts = row
+            if not starts:
+                connection.execute(_UPDATE_ONE, {**parameters, "starts": 1})
+            return PendingTrajectory(*pending)
+
+        return await self._database.write(mark_started, key)
 
     async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
         """Count a trajectory as learned, once, also one that was dropped meanwhile."""

@@ -101,15 +101,23 @@ class JobRepository:
         return await self._database.read(lambda connection: [queries.to_job(row) for row in connection.execute(query)])
 
     async def cancel(self, job_id: str, request: IdempotencyKey) -> Job:
-        """Drop the waiting trajectories of a job. Raises JobNotFound, RequestIdReused."""
+        """Drop the waiting trajectories of a job that were not started. Raises JobNotFound, RequestIdReused.
+
+        The curator may have committed the others, so they are finished, after a crash as well.
+        """
 
         def drop(connection: Connection, row: Any) -> None:
             if not row.waiting:
                 return
             waiting = and_(trajectory.c.key == row.key, trajectory.c.state == WAITING)
-            connection.execute(update(trajectory).where(waiting).values(state=DROPPED, payload=None))
-            counts = {"waiting": 0, "waiting_bytes": 0, "dropped": row.dropped + row.waiting}
-            queries.update_job(connection, row.key, cancelled=True, ended_at=self._clock(), **counts)
+            not_started = and_(waiting, trajectory.c.starts == 0)
+            dropped = connection.execute(update(trajectory).where(not_started).values(state=DROPPED, payload=None))
+            started = select(func.count(), func.coalesce(func.sum(trajectory.c.bytes), 0)).where(waiting)
+            count, size = connection.execute(started).one()
+            now = self._clock()
+            counts = {"waiting": count, "waiting_bytes": int(size), "dropped": row.dropped + dropped.rowcount}
+            ended_at = None if count else now
+            queries.update_job(connection, row.key, cancelled=True, ended_at=ended_at, requeue_at=now, **counts)
 
         return await self._change(job_id, request, drop)
 

@@ -56,7 +56,8 @@ trajectory = Table(
     Column("payload", LargeBinary),
     Column("bytes", Integer, nullable=False),
     Column("attempts", Integer, nullable=False),
-    # The number of times a batch started with this one: it identifies a trajectory that ends its process.
+    # How often its learning was started, at most once by each start of a batch: 0 if the curator cannot have committed
+    # it, many for a trajectory that ends its process.
     Column("starts", Integer, nullable=False),
     Column("code", Text, nullable=False),
     Column("reason", Text, nullable=False),

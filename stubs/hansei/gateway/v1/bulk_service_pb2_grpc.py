@@ -106,7 +106,8 @@ class BulkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Cancels the waiting trajectories. Running ones finish; learned ones stay (PlaybookService can revoke them).
+        """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
+        (PlaybookService can revoke them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,7 +44,9 @@ class BulkServiceStub:
     WatchJob: _grpc.UnaryStreamMultiCallable[_bulk_service_pb2.WatchJobRequest, _bulk_service_pb2.WatchJobResponse]
     """One job now and whenever it changes, until it has ended."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.CancelJobRequest, _bulk_service_pb2.CancelJobResponse]
-    """Cancels the waiting trajectories. Running ones finish; learned ones stay (PlaybookService can revoke them)."""
+    """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
+    (PlaybookService can revoke them).
+    """
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]
     """What could not be learned, and why, in the order of the job."""
     RetryDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]
@@ -66,7 +68,9 @@ class BulkServiceAsyncStub(BulkServiceStub):
     WatchJob: _aio.UnaryStreamMultiCallable[_bulk_service_pb2.WatchJobRequest, _bulk_service_pb2.WatchJobResponse]  # type: ignore[assignment]
     """One job now and whenever it changes, until it has ended."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.CancelJobRequest, _bulk_service_pb2.CancelJobResponse]  # type: ignore[assignment]
-    """Cancels the waiting trajectories. Running ones finish; learned ones stay (PlaybookService can revoke them)."""
+    """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
+    (PlaybookService can revoke them).
+    """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
     """What could not be learned, and why, in the order of the job."""
     RetryDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]  # type: ignore[assignment]
@@ -115,7 +119,9 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.CancelJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.CancelJobResponse, _abc.Awaitable[_bulk_service_pb2.CancelJobResponse]]:
-        """Cancels the waiting trajectories. Running ones finish; learned ones stay (PlaybookService can revoke them)."""
+        """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
+        (PlaybookService can revoke them).
+        """
 
     @_abc_1.abstractmethod
     def ListDeadLetters(
