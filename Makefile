@@ -78,7 +78,7 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 CAMPAIGNS ?= $(HANSEI_CAMPAIGNS)
 # Processes of 0.6 GB; four also with fewer cores, because tests wait as long as they work.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cores : 4)))
-test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
+test: $(STAMP)  ## Run every test; campaigns are short, with CAMPAIGNS=full as long as the issues ask, with share:N a sixth of them
 	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Agent frameworks contradict each other and the services, and are large: they have an environment of their own.
