@@ -108,7 +108,7 @@ def test_a_change_that_waits_is_listed_and_decided(
         rejected = [argument for change_id in rest for argument in ("--reject", change_id)]
         assert hansei("playbook", "review", "-d", dataset, *rejected, "--reason", "not now").code == 0
     assert len(bullets(hansei, dataset)) == 1
-    assert "no changes are pending" in hansei("playbook", "review", "-d", dataset).out
+    assert "No changes are pending" in hansei("playbook", "review", "-d", dataset).out
 
 
 def test_plans_are_made_run_and_answered(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:

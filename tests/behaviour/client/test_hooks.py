@@ -22,6 +22,8 @@ from tests.support.commands import hansei as hansei
 SECONDS = 60
 TRANSCRIPTS = Path(__file__).parents[3] / "examples/transcripts/claude-code"
 HOOK = [sys.executable, "-c", "from hansei.client.entry import main; main()", "hook", "claude"]
+TESTS = "pnpm test"
+"""What every session ends with: tests that pass are trusted, unlike the agent's own word."""
 SECRET = "ghp_0123456789abcdefghij0123456789abcdef"
 
 
@@ -49,7 +51,7 @@ class ScriptedAgent:
         context = json.dumps(self.hook("UserPromptSubmit", session, prompt=prompt))
         knows = "pnpm" in context
         commands = [f"pnpm add {package}"] if knows else [f"npm install {package}", f"pnpm add {package}"]
-        self._write_transcript(session, prompt, commands)
+        self._write_transcript(session, prompt, [*commands, TESTS])
         assert self.hook("SessionEnd", session, reason="other") == {}
         self._wait_until_learned(session)
         return commands
@@ -61,7 +63,7 @@ class ScriptedAgent:
                 ("assistant", [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": command}}])
             )
             is_error = command.startswith("npm")
-            text = "Exit code 1\nnpm error This repository uses pnpm: run pnpm add" if is_error else "+ added"
+            text = "Exit code 1\nnpm error This repository uses pnpm: run pnpm add" if is_error else "+ done"
             result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": text, "is_error": is_error}
             messages.append(("user", [result]))
         messages.append(("assistant", [{"type": "text", "text": "Done."}]))

@@ -65,7 +65,9 @@ async def add_guard(peers: chassis.Peers, mode: str, target: str) -> None:
     delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
     stub: Any = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
     await stub.ApplyDeltas(
-        playbook_service_pb2.ApplyDeltasRequest(request_id=str(uuid4()), dataset=DATASET, deltas=[delta])
+        playbook_service_pb2.ApplyDeltasRequest(
+            request_id=str(uuid4()), dataset=DATASET, deltas=[delta], reason="The mode is tested."
+        )
     )
 
 

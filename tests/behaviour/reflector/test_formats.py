@@ -31,7 +31,7 @@ def git(command: str) -> str:
     return "exit code 128\nfatal: unable to auto-detect email address"
 
 
-def conversation(server: OpenAIServer) -> list[BaseMessage]:
+def conversation(server: OpenAIServer, request: str = "Commit the log.") -> list[BaseMessage]:
     """Return the conversation of a LangChain agent with a scripted model, over HTTP."""
     server.script(
         chat(tool_calls=[("git", {"command": "git commit -m Log"})]),
@@ -39,7 +39,7 @@ def conversation(server: OpenAIServer) -> list[BaseMessage]:
         chat("I could not commit."),
     )
     model = ChatOpenAI(model="scripted", base_url=server.base_url, api_key="none", max_retries=0).bind_tools([git])
-    messages: list[BaseMessage] = [HumanMessage("Commit the log.")]
+    messages: list[BaseMessage] = [HumanMessage(request)]
     for _ in range(3):
         reply = model.invoke(messages)
         messages.append(reply)
@@ -51,9 +51,9 @@ def conversation(server: OpenAIServer) -> list[BaseMessage]:
 
 
 @pytest.fixture(scope="module")
-def messages() -> list[BaseMessage]:
+def conversations() -> list[list[BaseMessage]]:
     with OpenAIServer() as server:
-        return conversation(server)
+        return [conversation(server, request) for request in ("Commit the log.", "Commit the notes.")]
 
 
 def encode(form: str, messages: list[BaseMessage]) -> str:
@@ -64,14 +64,18 @@ def encode(form: str, messages: list[BaseMessage]) -> str:
 
 @pytest.mark.parametrize("form", ["dumps", "messages_to_dict", "state"])
 def test_langchain_messages_are_learned(
-    hansei: Hansei, dataset: str, messages: list[BaseMessage], form: str, tmp_path: Path
+    hansei: Hansei, dataset: str, conversations: list[list[BaseMessage]], form: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "conversation.json"
-    file.write_text(encode(form, messages), encoding="utf-8")
+    file, second = tmp_path / "conversation.json", tmp_path / "second.json"
+    file.write_text(encode(form, conversations[0]), encoding="utf-8")
     learned = hansei("learn", file, "--dataset", dataset, "--json")
     assert learned.code == 0, learned.err
     (insight, *_) = learned.lines[0]["response"]["reflection"]["insights"]
     assert "unable to auto-detect email address" in insight["error_identification"]
+    # Nothing but the agent's own word says how it ended, so the quoted message waits for a second conversation.
+    assert not any("auto-detect email" in bullet["content"] for bullet in bullets(hansei, dataset))
+    second.write_text(encode(form, conversations[1]), encoding="utf-8")
+    assert hansei("learn", second, "--dataset", dataset, "--json").code == 0
     assert any("auto-detect email" in bullet["content"] for bullet in bullets(hansei, dataset))
     # The id is derived from the content, so the same trajectory is learned once.
     (first,) = learned.lines

@@ -29,6 +29,7 @@ NEEDED = frozenset(
         "curator.v1.CurateResponse.revision",
         "reflector.v1.Trajectory.id",
         "reflector.v1.Trajectory.generated_answer",
+        "reflector.v1.Trajectory.reward",
         "reflector.v1.Trajectory.steps",
         "reflector.v1.Step.content",
         "reflector.v1.Step.name",
@@ -82,6 +83,7 @@ def go_through_the_loop(contract: Contract, channel: grpc.Channel) -> None:
         query="Push",
         status="TRAJECTORY_STATUS_FAILURE",
         generated_answer="No.",
+        reward=0.0,
         steps=steps,
     )
     learned = call(

@@ -62,7 +62,8 @@ def _fail_if_unreachable(address: str) -> None:
     except urllib.error.HTTPError:
         return  # a server answered, for example with the request to sign in
     except (OSError, ValueError) as error:
-        reason: Any = getattr(error, "reason", error)
+        cause: Any = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
         fail(
             f"the console does not answer at {address} ({reason}); start it with `hansei up`, or name it with --url",
             Exit.UNREACHABLE,
