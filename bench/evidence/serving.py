@@ -22,6 +22,7 @@ from sqlalchemy import Connection, func, insert, select
 from bench.evidence.tables import write_tables
 from hansei.client import Client
 from hansei.client.cli.embedded_stack import build_temp_settings
+from hansei.client.errors import DeadlineExceeded
 from hansei.evidence.v1 import evidence_service_pb2 as pb
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
 from libs.storage.idempotency import IdempotencyKey
@@ -37,6 +38,7 @@ BULLETS, WORDS, QUERY_WORDS = 1_000, 20, 6
 ROUNDS, CALLS = 9, 60
 REAL_SERVINGS, COPIES = 2_000, 499
 TRIAL_BULLETS = 30
+INDEX_SECONDS = 120
 
 
 def measure_recall() -> list[dict[str, Any]]:
@@ -51,7 +53,7 @@ def measure_recall() -> list[dict[str, Any]]:
         for _ in range(0, BULLETS, 100):
             deltas = [Delta(type=DELTA_TYPE_ADD, section="bench", content=choose_words(WORDS)) for _ in range(100)]
             revision = client.playbooks.apply_deltas(dataset=DATASET, deltas=deltas).revision
-        client.search(DATASET, choose_words(QUERY_WORDS), min_revision=revision)
+        _wait_until_indexed(client, revision)
         rows = []
         for trials, is_new in (("none", True), ("none", False), ("running", True), ("running", False)):
             if trials == "running":
@@ -78,6 +80,18 @@ def measure_recall() -> list[dict[str, Any]]:
                 }
             )
         return rows
+
+
+def _wait_until_indexed(client: Client, revision: int) -> None:
+    """Wait until search holds the revision; on a busy machine that takes longer than one call may."""
+    give_up = time.monotonic() + INDEX_SECONDS
+    while True:
+        try:
+            client.search(DATASET, "word", min_revision=revision)
+            return
+        except DeadlineExceeded:
+            if time.monotonic() > give_up:
+                raise
 
 
 def _time(queries: list[str], call: Callable[[str], object]) -> float:
