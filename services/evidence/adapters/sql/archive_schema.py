@@ -91,6 +91,7 @@ archive_day = Table(
     Column("with_errors", BigInteger, nullable=False),
     Column("with_repeated_errors", BigInteger, nullable=False),
     Column("steps", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 archive_object = Table(

@@ -145,6 +145,7 @@ def _create_archive() -> None:
             sa.Column(name, sa.BigInteger, nullable=False)
             for name in ("trajectories", "succeeded", "failed", "with_errors", "with_repeated_errors", "steps")
         ),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "archive_object",
