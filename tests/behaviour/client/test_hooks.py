@@ -22,8 +22,7 @@ from tests.support.commands import hansei as hansei
 SECONDS = 60
 TRANSCRIPTS = Path(__file__).parents[3] / "examples/transcripts/claude-code"
 HOOK = [sys.executable, "-c", "from hansei.client.entry import main; main()", "hook", "claude"]
-TESTS = "pnpm test"
-"""What every session ends with: tests that pass are trusted, unlike the agent's own word."""
+TESTS = "pnpm test"  # ends each session: tests that pass are trusted, unlike the word of the agent
 SECRET = "ghp_0123456789abcdefghij0123456789abcdef"
 
 
