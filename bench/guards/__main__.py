@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_run
 from bench.report import machine
-from chassis.targets.guard import CallGuard, GuardIndex, GuardMode, find_matches
+from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.exact_tests import find_interval
@@ -24,6 +24,7 @@ EARLIER = 2
 """Runs of a kind from which guards are learned; the others are checked."""
 GUARDS = 200
 EARLIER_CALLS = 200
+HOSTILE = "call.args.l.exists(x, call.args.t.contains('b') || call.args.l.exists(y, x + y == -1))"
 
 
 def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
@@ -87,6 +88,15 @@ def measure_speed() -> dict[str, float]:
         CallGuard(f"j-{n}", Target(f"count(call.tool) >= 1 && !succeeded('tool_{n % 40}')"), GuardMode.ADVISE, "x")
         for n in range(GUARDS)
     )
+    distinct = GuardIndex(
+        CallGuard(
+            f"d-{n}",
+            Target(f"succeeded('tool_{n % 40}') && call.args.amount > {n + 1000}"),
+            GuardMode.ADVISE,
+            "x",
+        )
+        for n in range(GUARDS)
+    )
     return {
         "check_us": 1e6 * _measure(lambda: [find_matches(index, call, session) for call in calls]) / len(calls),
         "check_of_guards_of_every_tool_us": 1e6
@@ -95,7 +105,30 @@ def measure_speed() -> dict[str, float]:
         "check_of_joined_conditions_us": 1e6
         * _measure(lambda: [find_matches(joined, call, session) for call in calls])
         / len(calls),
+        "check_of_different_joined_conditions_us": 1e6
+        * _measure(lambda: [find_matches(distinct, call, session) for call in calls])
+        / len(calls),
         "compile_1000_s": _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3),
+    }
+
+
+def measure_hostile_target() -> dict[str, float]:
+    """Measure checks with a target that takes all its steps beside 200 guards: until it is suspended, and after."""
+    guards = [
+        CallGuard(f"e-{n}", Target(f"count(call.tool) > {n + 1000}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
+    ]
+    hostile = CallGuard("hostile", Target(HOSTILE), GuardMode.DENY, "x")
+    call = ToolCallRequest("refund", {"l": list(range(5_000)), "t": "a" * 1_000_000})
+    index, session, times = GuardIndex([hostile, *guards]), SessionHistory(), []
+    for _ in range(10 * MAX_EXHAUSTIONS):
+        began = time.process_time()
+        find_matches(index, call, session)
+        times.append(1e3 * (time.process_time() - began))
+    return {
+        "suspended_after_checks": hostile.failures.exhaustions,
+        "check_before_ms": statistics.median(times[:MAX_EXHAUSTIONS]),
+        "longest_check_before_ms": max(times[:MAX_EXHAUSTIONS]),
+        "check_after_ms": statistics.median(times[MAX_EXHAUSTIONS:]),
     }
 
 
@@ -114,6 +147,7 @@ def main() -> None:
         "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
         "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
         "speed": measure_speed(),
+        "hostile_target": measure_hostile_target(),
         "machine": machine(),
     }
     RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")

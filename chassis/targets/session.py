@@ -150,7 +150,8 @@ class SessionHistory:
         """Add a call that was made, with its result: a value of JSON, or a text, that of a JSON document is parsed."""
         value = _parse_result(result)
         self.counts[call.tool] += 1
-        self.successes[call.tool] += is_success
+        if is_success:
+            self.successes[call.tool] += 1
         if len(self.repeats) < MAX_CALL_KEYS and not call.is_large:
             self.repeats[call.key] += 1
             self.failures[call.key] += not is_success

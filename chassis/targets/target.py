@@ -15,12 +15,12 @@ A target is true for a call that repeats the mistake of its lesson. Its vocabula
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from chassis.errors import shorten
 from chassis.targets.errors import EvaluationFailed, InvalidTarget
-from chassis.targets.evaluation import CHARS_PER_STEP, MAX_STEPS, Evaluate, TargetEvaluation
+from chassis.targets.evaluation import CHARS_PER_STEP, Evaluate, TargetEvaluation
 from chassis.targets.operations import (
     BINARY,
     COMPARISONS,
@@ -54,18 +54,34 @@ from chassis.targets.syntax import (
     parse,
 )
 
+FAILURES = (
+    EvaluationFailed,
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""The errors with which the evaluation of a target fails."""
+
 
 class Target:
-    """A compiled target. `tools` are the tools whose calls alone can match it; None if every call can."""
+    """A compiled target.
 
-    __slots__ = ("_evaluate", "source", "tools")
+    `tools` are the tools whose calls alone can match it; None if every call can. `evaluate` is the compiled condition:
+    it is true or false, or fails with one of FAILURES.
+    """
+
+    __slots__ = ("evaluate", "source", "tools")
 
     def __init__(self, source: str) -> None:
         """Compile a target. Raises InvalidTarget."""
         tree = parse(source)
         self.source = source
         self.tools = _find_tools(tree)
-        self._evaluate = _Compiler(source).compile(tree, frozenset())
+        self.evaluate = _Compiler(source).compile(tree, frozenset())
 
     def matches(self, call: ToolCallRequest, session: SessionHistory) -> bool:
         """Return whether a call, after the earlier calls of its session, repeats the mistake.
@@ -73,25 +89,19 @@ class Target:
         Raises:
             EvaluationFailed: a field is missing, a type is wrong, or the evaluation takes too many steps.
         """
-        return (self.tools is None or call.tool in self.tools) and self.evaluate(TargetEvaluation(call, session))
-
-    def evaluate(self, evaluation: TargetEvaluation) -> bool:
-        """Return whether the target matches; many targets may share the evaluation of a call, one after another.
-
-        Raises EvaluationFailed, as `matches` does.
-        """
-        evaluation.steps = MAX_STEPS
+        if self.tools is not None and call.tool not in self.tools:
+            return False
         try:
-            value = self._evaluate(evaluation)
-        except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
-            raise EvaluationFailed(_describe_failure(error)) from error
-        if value is not True and value is not False:
-            raise EvaluationFailed(f"results in {describe_kind(value)}, must be true or false")
-        return value
+            return require_bool(self.evaluate(TargetEvaluation(call, session)))
+        except FAILURES as error:
+            raise EvaluationFailed(describe_failure(error)) from error
 
 
-def _describe_failure(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
+    """Return the reason for which a target cannot be evaluated, one of FAILURES."""
     match error:
+        case EvaluationFailed():
+            return str(error)
         case KeyError():
             return f"reads the missing field {shorten(repr(error.args[0]))}"
         case IndexError():
@@ -144,6 +154,8 @@ class _Compiler:
                 return lambda evaluation: evaluation.variables[name]
             case Field(Name("call"), name, is_test) if "call" not in variables:
                 return self._compile_call_field(name, is_test)
+            case Field(Field(Name("call"), "args", False), name, False) if "call" not in variables:
+                return lambda evaluation: evaluation.call.args[name]
             case Field(operand, name, is_test):
                 return _compile_field(self.compile(operand, variables), name, is_test)
             case Index(operand, index):
@@ -154,10 +166,18 @@ class _Compiler:
                 inner = self.compile(condition, variables | {variable})
                 cost = 3 + count_nodes(condition)
                 return _compile_macro(self.compile(operand, variables), variable, inner, is_all, cost)
+            case Unary("!", FunctionCall("called", (Literal(str(tool)),), _, None)):
+                return lambda evaluation: tool not in evaluation.session.counts
+            case Unary("!", FunctionCall("succeeded", (Literal(str(tool)),), _, None)):
+                return lambda evaluation: tool not in evaluation.session.successes
             case Unary(operator, operand):
                 return UNARY[operator](self.compile(operand, variables))
             case Logic(operator, conditions):
                 return _compile_logic(operator, [self.compile(condition, variables) for condition in conditions])
+            case Binary(
+                operator, FunctionCall("count", (Field(Name("call"), "tool"),), _, None), Literal(int(value))
+            ) if operator in COMPARISONS and "call" not in variables and is_number(value):
+                return _compile_count_limit(operator, value)
             case Binary(operator, left, Literal(int() | float() as value)) if operator in COMPARISONS and is_number(
                 value
             ):
@@ -244,28 +264,32 @@ def _compile_macro(operand: Evaluate, variable: str, condition: Evaluate, is_all
     return evaluate
 
 
-def _compile_logic(operator: str, conditions: list[Evaluate]) -> Evaluate:
+def _compile_logic(operator: str, conditions: Sequence[Evaluate]) -> Evaluate:
+    """Compile joined conditions as pairs of halves, so that a check passes through few functions."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    first, second = _compile_logic(operator, conditions[:middle]), _compile_logic(operator, conditions[middle:])
     decisive: bool = operator == "||"
     other: bool = not decisive
-    failures = (EvaluationFailed, KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 
     def evaluate(evaluation: TargetEvaluation) -> bool:
-        # A decisive condition counts even if another one cannot be evaluated, as in CEL.
-        failure: Exception | None = None
-        for condition in conditions:
-            try:
-                value = condition(evaluation)
-                if value is decisive:
-                    return bool(decisive)
-                if value is not other:
-                    require_bool(value)
-            except failures as error:
-                if evaluation.steps < 0:
-                    raise
-                failure = error
-        if failure is not None:
-            raise failure
-        return other
+        value: object
+        try:
+            value = first(evaluation)
+            if value is decisive:
+                return decisive
+            if value is not other:
+                require_bool(value)
+        except FAILURES:
+            # A decisive condition counts even if another one cannot be evaluated, as in CEL.
+            if evaluation.steps >= 0 and second(evaluation) is decisive:
+                return not other
+            raise
+        value = second(evaluation)
+        if value is decisive or value is other:
+            return value is True
+        return require_bool(value)
 
     return evaluate
 
@@ -294,6 +318,12 @@ def _compile_text_test(left: Evaluate, text: str) -> Evaluate:
         return are_equal(evaluation, value, text)
 
     return evaluate
+
+
+def _compile_count_limit(operator: str, limit: int) -> Evaluate:
+    """Compile the comparison of `count(call.tool)` with a number in one function, because most checks evaluate it."""
+    compare = COMPARISONS[operator]
+    return lambda evaluation: compare(evaluation.session.counts.get(evaluation.call.tool, 0), limit)
 
 
 def _compile_tool_fact(function: str, argument: Node, operand: Evaluate, variables: frozenset[str]) -> Evaluate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.targets.guard import CallGuard, GuardIndex, GuardMode, find_matches
+from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 
@@ -46,6 +46,29 @@ def test_a_guard_that_cannot_be_evaluated_does_not_match_and_is_reported() -> No
     assert [(guard.bullet_id, reason) for guard, reason in found.failures] == [
         ("other", "reads the missing field 'nothing'")
     ]
+
+
+def test_a_guard_whose_target_costs_too_much_is_suspended() -> None:
+    hostile = create_guard("hostile", "call.args.l.exists(x, call.args.l.exists(y, x + y == -1))", GuardMode.DENY)
+    guards = GuardIndex([hostile, create_guard("long", "size(call.args.l) > 100")])
+    long, short = (ToolCallRequest("refund", {"l": list(range(size))}) for size in (200, 2))
+    for _ in range(MAX_EXHAUSTIONS):
+        assert not hostile.failures.is_suspended
+        assert [guard.bullet_id for guard, _ in find_matches(guards, long, SessionHistory()).failures] == ["hostile"]
+        assert find_matches(guards, short, SessionHistory()).failures == ()
+    assert (hostile.failures.count, hostile.failures.is_suspended) == (MAX_EXHAUSTIONS, True)
+    for index in (guards, GuardIndex([hostile])):
+        assert hostile not in index.select("refund")
+    found = find_matches(guards, long, SessionHistory())
+    assert ([guard.bullet_id for guard in found.matches], found.failures) == (["long"], ())
+
+
+def test_failures_that_are_cheap_suspend_no_guard() -> None:
+    guard = create_guard("field", "call.args.missing == 1")
+    guards = GuardIndex([guard])
+    for _ in range(2 * MAX_EXHAUSTIONS):
+        find_matches(guards, ToolCallRequest("refund"), SessionHistory())
+    assert (guard.failures.count, guard.failures.is_suspended) == (2 * MAX_EXHAUSTIONS, False)
 
 
 def test_only_the_guards_of_a_tool_are_selected() -> None:

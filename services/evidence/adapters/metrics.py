@@ -32,6 +32,11 @@ _checks = meter.create_counter(
 _firings = meter.create_counter(
     "hansei.evidence.firings", unit="{firing}", description="Guards that matched a checked tool call."
 )
+_guard_failures = meter.create_counter(
+    "hansei.evidence.guard.failures",
+    unit="{evaluation}",
+    description="Guards that could not be evaluated for a checked tool call, which they allowed.",
+)
 
 
 def report_failed_checks(datasets: int) -> None:
@@ -39,11 +44,13 @@ def report_failed_checks(datasets: int) -> None:
     _failed_checks.set(datasets)
 
 
-def count_check(decision: str, firings: int) -> None:
-    """Count one check of a tool call and the guards that matched it."""
+def count_check(decision: str, firings: int, failures: int) -> None:
+    """Count one check of a tool call, the guards that matched it, and those that could not be evaluated."""
     _checks.add(1, {"decision": decision})
     if firings:
         _firings.add(firings)
+    if failures:
+        _guard_failures.add(failures)
 
 
 def count_serving(is_randomized: bool) -> None:

@@ -32,6 +32,8 @@ class CheckedCall:
     matches: tuple[DecidedMatch, ...] = ()
     revision: int = 0
     note: str = ""
+    failures: int = 0
+    """Guards that could not be evaluated."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class _CachedSession:
 class CheckCall:
     """Checks calls. Without guards or without the store, a call is allowed and counted as unchecked."""
 
-    def __init__(self, source: GuardSource, store: GuardStore, count_check: Callable[[str, int], None]) -> None:
+    def __init__(self, source: GuardSource, store: GuardStore, count_check: Callable[[str, int, int], None]) -> None:
         self._source = source
         self._store = store
         self._count_check = count_check
@@ -62,7 +64,7 @@ class CheckCall:
             _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
             checked = CheckedCall(note=f"{UNAVAILABLE} ({error})")
         decision = "unchecked" if checked.note else checked.mode.name.lower() if checked.mode else "allow"
-        self._count_check(decision, len(checked.matches))
+        self._count_check(decision, len(checked.matches), checked.failures)
         return checked
 
     async def report(self, key: IdempotencyKey, dataset: str, session_id: str, events: Sequence[SessionEvent]) -> int:
@@ -92,13 +94,16 @@ class CheckCall:
         found = find_matches(guards.index, call, session.history)
         for guard, reason in found.failures:
             _log.info("guard could not be evaluated; it allows the call", bullet=guard.bullet_id, reason=reason)
+            if guard.failures.is_suspended:
+                _log.warning("guard is suspended; its target costs too much", dataset=dataset, bullet=guard.bullet_id)
+        failures = len(found.failures)
         if not found.matches:
-            return CheckedCall(revision=guards.revision)
+            return CheckedCall(revision=guards.revision, failures=failures)
         in_effect = await limit_modes(self._store, dataset, found.matches, guards.pinned)
         in_effect.sort(key=lambda guard: -guard.mode)
         matches = decide_matches(await self._store.find_key(dataset), session_id, in_effect)
         await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
-        return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision)
+        return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision, failures=failures)
 
     async def _load(self, dataset: str, session_id: str, min_events: int) -> _CachedSession:
         """Return the session with the events that any replica stored, or with those that the caller knows of."""

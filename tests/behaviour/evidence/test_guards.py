@@ -15,6 +15,7 @@ import pytest
 import chassis
 from chassis.errors import HanseiError, RequestIdReused
 from chassis.targets.errors import InvalidTarget
+from chassis.targets.guard import MAX_EXHAUSTIONS
 from hansei.evidence.v1 import archive_service_pb2, archive_service_pb2_grpc, guard_service_pb2_grpc
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
@@ -117,6 +118,22 @@ async def test_a_call_that_repeats_a_mistake_is_refused_until_the_session_did_be
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
         [guard] = (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).guards
         assert (guard.bullet_id, guard.target.expression, guard.firings) == ("gene-00001", COMMIT, 2)
+
+
+async def test_a_guard_that_costs_too_much_is_suspended_until_it_is_edited(
+    playbooks: Any, curator: str, tmp_path: Path
+) -> None:
+    hostile = "call.args.l.exists(x, call.args.l.exists(y, x + y == -1))"
+    await apply(playbooks, aim(add("Never."), hostile, "DENY"), aim(add("Set user.name first."), COMMIT, "DENY"))
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        for _ in range(MAX_EXHAUSTIONS + 3):
+            assert (await check(guards, "git_commit", l=list(range(200)))).decision == pb.GUARD_DECISION_DENY
+        listed = {guard.target.expression: guard for guard in (await list_guards(guards)).values()}
+        assert (listed[hostile].suspended, listed[hostile].failures) == (True, MAX_EXHAUSTIONS)
+        assert (listed[COMMIT].suspended, listed[COMMIT].failures) == (False, 0)
+        edited = await apply(playbooks, aim(update(listed[hostile].bullet_id, "Never."), "repeats() > 9", "DENY"))
+        await wait_for_revision(guards, edited.revision)
+        assert not any(guard.suspended for guard in (await list_guards(guards)).values())
 
 
 async def test_guards_follow_the_playbook(playbooks: Any, curator: str, tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def encode_guard(
         withheld=counts.withheld,
         requested_mode=encode_mode(requested_mode),
         evidence=evidence,
+        failures=guard.failures.count,
+        suspended=guard.failures.is_suspended,
     )
 
 

@@ -552,6 +552,8 @@ class Guard(_message.Message):
     WITHHELD_FIELD_NUMBER: _builtins.int
     REQUESTED_MODE_FIELD_NUMBER: _builtins.int
     EVIDENCE_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     bullet_id: _builtins.str
     """The bullet."""
     text: _builtins.str
@@ -562,6 +564,12 @@ class Guard(_message.Message):
     """The firings whose advice was withheld at random."""
     requested_mode: _playbook_pb2.TargetMode.ValueType
     """The mode that the bullet asks for."""
+    failures: _builtins.int
+    """The evaluations that failed, each of which allowed the call, in this replica since it read the target."""
+    suspended: _builtins.bool
+    """Whether this replica no longer evaluates the target, because ten evaluations took more than 5,000 steps. An edit of the
+    bullet or a restart ends it.
+    """
     @_builtins.property
     def target(self) -> _playbook_pb2.Target:
         """Its target, with the mode in effect: without a stored backtest that allows more, and without a pin, it is SHADOW."""
@@ -580,10 +588,12 @@ class Guard(_message.Message):
         withheld: _builtins.int = ...,
         requested_mode: _playbook_pb2.TargetMode.ValueType = ...,
         evidence: Global___GuardEvidence | None = ...,
+        failures: _builtins.int = ...,
+        suspended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "evidence", b"evidence", "firings", b"firings", "requested_mode", b"requested_mode", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_id", b"bullet_id", "evidence", b"evidence", "failures", b"failures", "firings", b"firings", "requested_mode", b"requested_mode", "suspended", b"suspended", "target", b"target", "text", b"text", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,9 +30,11 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
         mode = format_enum_name(TargetMode, guard.target.mode)
         if guard.requested_mode > guard.target.mode:
             mode += f" ({format_enum_name(TargetMode, guard.requested_mode)} needs a backtest or a pin)"
-        table.add_row(
-            guard.bullet_id, f"{mode}, pinned" if guard.target.pinned else mode, str(guard.firings), str(guard.withheld)
-        )
+        if guard.target.pinned:
+            mode += ", pinned"
+        if guard.suspended:
+            mode += ", suspended: its target takes too many steps"
+        table.add_row(guard.bullet_id, mode, str(guard.firings), str(guard.withheld))
     lines = (Text(f"{guard.bullet_id}: {guard.target.expression}", FAINT) for guard in guards)
     return Group(table, *lines)
 
