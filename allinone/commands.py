@@ -125,8 +125,20 @@ def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> d
 def write_policy_targets(file: Path) -> dict[str, Any]:
     """Return the targets that the configured model writes from the policies in a file of runs, with backtests."""
     from allinone.policy_targets import write_policy_targets
+    from allinone.recorded_runs import read_runs
 
-    return write_policy_targets(file)
+    return write_policy_targets(read_runs(file))
+
+
+def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
+    """Return the targets that the configured model writes from the policies in archived trajectories, with backtests.
+
+    Trajectories without an outcome are left out.
+    """
+    from allinone.policy_targets import write_policy_targets
+    from allinone.recorded_runs import read_archived_runs
+
+    return write_policy_targets(read_archived_runs(archived))
 
 
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:

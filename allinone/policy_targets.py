@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from allinone.recorded_runs import read_runs
 from chassis.errors import BadSetting, shorten
 from chassis.settings import read_settings
 from chassis.targets.errors import InvalidTarget
@@ -74,15 +73,17 @@ def find_fault(source: str) -> str:
     return "" if target.tools else "must name its tool: begin with call.tool == '...'"
 
 
-def write_policy_targets(file: Path, connect: Callable[[LLMSettings], LLMClient] = connect_chat) -> dict[str, Any]:
-    """Return the targets that the configured model writes from the policies in a file of runs, with their backtests.
+def write_policy_targets(
+    runs: Sequence[RecordedRun], connect: Callable[[LLMSettings], LLMClient] = connect_chat
+) -> dict[str, Any]:
+    """Return the targets that the configured model writes from the policies in recorded runs, with their backtests.
 
-    Raises BadSetting without a model, ModelUnavailable, and the errors of reading the file.
+    Raises BadSetting without a model, and ModelUnavailable.
     """
     settings = read_settings(LLMSettings)
     if settings.is_offline:
         raise BadSetting("no model is configured: set LLM_PROVIDER and LLM_MODEL")
-    return asyncio.run(_write_policy_targets(read_runs(file), settings, connect))
+    return asyncio.run(_write_policy_targets(runs, settings, connect))
 
 
 async def _write_policy_targets(

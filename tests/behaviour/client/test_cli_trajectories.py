@@ -14,6 +14,7 @@ from hansei.client.trajectories import TrajectoryRecord, read_trajectories
 from hansei.playbook.v1.playbook_pb2 import TARGET_MODE_SHADOW
 from hansei.reflector.v1.trajectory_pb2 import (
     STEP_ROLE_ASSISTANT,
+    STEP_ROLE_SYSTEM,
     STEP_ROLE_TOOL,
     STEP_ROLE_USER,
     TRAJECTORY_STATUS_FAILURE,
@@ -21,6 +22,8 @@ from hansei.reflector.v1.trajectory_pb2 import (
     ToolCall,
     Trajectory,
 )
+from tests.fakes.openai_answers import chat
+from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import Hansei, copy_runs, dataset, hansei
 
@@ -125,6 +128,7 @@ def _build_refund(dataset: str, number: int) -> Trajectory:
     is_success = number % 9 > 0
     status = TRAJECTORY_STATUS_SUCCESS if is_success else TRAJECTORY_STATUS_FAILURE
     trajectory = Trajectory(id=f"r{number}", query="Refund A-1.", dataset=dataset, status=status, reward=is_success)
+    trajectory.steps.add(role=STEP_ROLE_SYSTEM, content="Look an order up before you refund it.")
     trajectory.steps.add(role=STEP_ROLE_USER, content="Refund A-1.")
     for tool in ("get_order", "refund") if is_success else ("refund",):
         trajectory.steps.add(role=STEP_ROLE_ASSISTANT, tool_calls=[ToolCall(name=tool, arguments='{"id": "A-1"}')])
@@ -132,7 +136,9 @@ def _build_refund(dataset: str, number: int) -> Trajectory:
     return trajectory
 
 
-def test_guards_are_mined_from_the_archive(client: Client, hansei: Hansei, dataset: str) -> None:
+def test_guards_are_mined_from_the_archive(
+    client: Client, hansei: Hansei, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(90):
         client.archive.store_trajectory(dataset=dataset, trajectory=_build_refund(dataset, number))
     target = "call.tool == 'refund' && !succeeded('get_order')"
@@ -143,7 +149,7 @@ def test_guards_are_mined_from_the_archive(client: Client, hansei: Hansei, datas
     [added] = client.guards.list_all(dataset=dataset).guards
     assert (added.target.expression, added.target.mode) == (target, TARGET_MODE_SHADOW)
     [bullet] = client.playbooks.get(dataset=dataset).playbook.bullets
-    assert [list(source.steps) for source in bullet.sources] == [[1]] * 10
+    assert [list(source.steps) for source in bullet.sources] == [[2]] * 10
     shown = hansei("guards", "mine", dataset, "--add").out
     assert f"is already the target of {added.bullet_id}" in shown
     assert f"hansei trajectories show {dataset}" in shown
@@ -152,3 +158,13 @@ def test_guards_are_mined_from_the_archive(client: Client, hansei: Hansei, datas
     assert hansei("eval", "guards", "--archive", dataset, "--json").document["coverage"] == 1.0
     assert "highest mode without a pin: shadow" in hansei("guards", "allow", dataset, target).out
     assert hansei("guards", "backtest", target).code == 2
+    assert "name a FILE or --archive DATASET" in hansei("guards", "from-policy").err
+    with OpenAIServer() as model:
+        for name, value in {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "OPENAI_API_KEY": "k"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        model.script(chat(json.dumps({"targets": [{"lesson": "Look it up.", "target": target}]})))
+        written = hansei("guards", "from-policy", "--archive", dataset, "--json")
+        assert "Look an order up before you refund it." in model.requests[0].messages[1][1]
+    assert written.code == 0, written.err
+    assert [(item["failed_firing"], item["passed_firing"]) for item in written.document["targets"]] == [(10, 0)]

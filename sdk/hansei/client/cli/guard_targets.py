@@ -13,7 +13,7 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.guards import Dataset, app
-from hansei.client.cli.options import Address, AsJson, connect
+from hansei.client.cli.options import Address, AsJson, Exit, connect, fail
 from hansei.client.cli.output import say
 
 if TYPE_CHECKING:
@@ -43,9 +43,15 @@ def add(
 @app.command(name="from-policy")
 def from_policy(
     file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
-    ],
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
+    ] = None,
+    archive: Annotated[
+        str,
+        typer.Option(
+            metavar="DATASET", help="Read the archived trajectories of this dataset instead.", show_default=False
+        ),
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(help="A file for the targets and their backtests, as JSON.", dir_okay=False)
     ] = None,
@@ -57,13 +63,25 @@ def from_policy(
 ) -> None:
     """Let a model write targets from the policy that the agent of recorded runs was given.
 
+    The runs are those of FILE, or with --archive the archived trajectories of a dataset whose outcome does not rest on
+    the agent's own word alone.
+
     The policy are the instructions of the runs and the results that are the same in several tasks. Each target is
     tested on the runs. The model is that of LLM_PROVIDER and LLM_MODEL.
     """
+    from hansei.client.archive import read_archive
     from hansei.client.edits import accept
     from hansei.client.server import load_server
 
-    result = load_server().write_policy_targets(file)
+    if (file is None) == (not archive):
+        fail("name a FILE or --archive DATASET", Exit.USAGE)
+    if file is not None:
+        source, result = file.name, load_server().write_policy_targets(file)
+    else:
+        source = f"the archive of {archive}"
+        with connect(addr, False, reads=True) as client:
+            archived = list(read_archive(client, archive))
+        result = load_server().write_archived_policy_targets(archived)
     if out is not None:
         out.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         say(f"wrote {out}")
@@ -71,7 +89,7 @@ def from_policy(
     if add_to and result["targets"]:
         deltas = [build_delta(item["lesson"], item["target"], SECTION) for item in result["targets"]]
         with connect(addr, False) as client:
-            response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=f"policy in {file.name}")
+            response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=f"policy in {source}")
             say(f"added {len(deltas)} lessons to {add_to} at revision {accept(response, add_to).revision}")
 
 
