@@ -146,11 +146,16 @@ class TestOpenAI:
         stack.evidence.start_trials(dataset=memory)
         for number, has_verdict in enumerate((True, True, False)):
             model.script(chat("Set user.email first."))
-            with AgentSession(openai, stack, memory, session_id=f"session-{number}") as session:
+            with AgentSession(openai, stack, memory, guard=stack.guard(memory, f"session-{number}")) as session:
                 session.chat.completions.create(model="scripted", messages=messages_for())
                 if has_verdict:
                     session.mark_success()
         _wait_for_outcomes(stack, memory, sessions=3, without=1)
+        reports = [
+            stack.guards.report_session(dataset=memory, session_id=f"session-{number}", succeeded=True)
+            for number in (1, 2)
+        ]
+        assert [report.counted for report in reports] == [False, True]  # without a verdict, nothing was reported
 
     def test_a_stream_is_recorded_whole_and_when_it_is_left(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer

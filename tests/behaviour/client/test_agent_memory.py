@@ -11,6 +11,7 @@ import pytest
 from hansei.client import Client
 from hansei.client.adapters.agent_memory import INTRO, AgentMemory, ToolVerdict
 from hansei.client.errors import InvalidArgument, Unavailable
+from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_UPDATE, TARGET_MODE_DENY, Delta, Target
 from tests.support import systems
 
 TASK = "Install the package zod."
@@ -71,6 +72,20 @@ def test_a_check_gets_session_tool_and_arguments(client: Client, dataset: str) -
     memory = AgentMemory(client, dataset, session_id="s-1", tool_check=refuse)
     assert memory.check("npm", {"add": "zod"}) == ToolVerdict(is_allowed=False, text="use pnpm")
     assert calls == [("s-1", "npm", {"add": "zod"})]
+
+
+def test_a_guard_decides_and_gets_the_outcome(client: Client, dataset: str) -> None:
+    target = Target(expression="call.tool == 'npm'", mode=TARGET_MODE_DENY, pinned=True)
+    lesson = Delta(type=DELTA_TYPE_UPDATE, bullet_id="a-00001", target=target)
+    client.playbooks.apply_deltas(dataset=dataset, deltas=[lesson], reason="agreed")
+    while not client.guards.list_all(dataset=dataset).guards:
+        pass
+    guard = client.guard(dataset, "s-2")
+    memory = AgentMemory(client, dataset, guard=guard)
+    assert memory.check("npm", {"add": "zod"}) == ToolVerdict(False, "Install packages with pnpm, not with npm.")
+    assert memory.check("pnpm", {"add": "zod"}) == ToolVerdict()
+    memory.report({"messages": MESSAGES}, succeeded=False)
+    assert not client.guards.report_session(dataset=dataset, session_id="s-2", succeeded=True).counted
 
 
 def test_a_document_without_a_trajectory_is_refused(client: Client, dataset: str) -> None:

@@ -12,7 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansei.client.client import Client
 from hansei.client.outages import OnError, skip_outage
@@ -20,6 +20,9 @@ from hansei.client.serving import Serving
 from hansei.client.trajectories import TrajectoryRecord
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.reflector.v1 import trajectory_pb2
+
+if TYPE_CHECKING:
+    from hansei.client.guards import SessionGuard
 
 INTRO = "Lessons from earlier tasks. Follow those that fit:"
 
@@ -44,7 +47,9 @@ def allow_every_call(session_id: str, tool: str, arguments: Mapping[str, Any]) -
 class AgentMemory:
     """The memory of an agent for one task: one session, which ends in one outcome.
 
-    While hansei is unavailable the agent continues without it, unless `on_error="raise"`.
+    A `guard`, `client.guard(dataset, session_id)`, decides about tool calls and gets the outcome of the task; the calls
+    that are made must be reported to it. While hansei is unavailable the agent continues without it, unless
+    `on_error="raise"`.
     """
 
     def __init__(
@@ -55,13 +60,15 @@ class AgentMemory:
         session_id: str = "",
         top_k: int | None = None,
         tool_check: ToolCheck = allow_every_call,
+        guard: SessionGuard | None = None,
         on_error: OnError = "skip",
     ) -> None:
         self.client = client
         self.dataset = dataset
-        self.session_id = session_id or str(uuid.uuid4())
+        self.session_id = session_id or (guard.session_id if guard else str(uuid.uuid4()))
         self._top_k = top_k
         self._tool_check = tool_check
+        self._guard = guard
         self._on_error: OnError = on_error
         self._tasks: dict[str, str] = {}
         self._serving: Serving | None = None
@@ -80,7 +87,10 @@ class AgentMemory:
         return self._tasks.get(task, "")
 
     def check(self, tool: str, arguments: Mapping[str, Any]) -> ToolVerdict:
-        """Return whether the agent may make a tool call."""
+        """Return whether the agent may make a tool call; a person who must decide has not allowed it yet."""
+        verdict = self._guard.check(tool, arguments) if self._guard else None
+        if verdict is not None and verdict.decision != "allow":
+            return ToolVerdict(verdict.decision == "advise", verdict.text)
         with skip_outage(self._on_error, self.dataset):
             return self._tool_check(self.session_id, tool, arguments)
         return ToolVerdict()
@@ -91,6 +101,8 @@ class AgentMemory:
         If the document has several trajectories, because agents called others, the first one is learned.
         Returns None while hansei is unavailable. Raises InvalidArgument for a document without a trajectory.
         """
+        if self._guard is not None:
+            self._guard.report_outcome(succeeded)
         with skip_outage(self._on_error, self.dataset):
             if self._serving is not None:
                 self._serving.report(**({"succeeded": succeeded} if reward is None else {"reward": reward}))

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from openai import AsyncOpenAI, OpenAI
 
@@ -22,6 +22,9 @@ from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 from hansei.search.v1.search_service_pb2 import SearchResponse
 
+if TYPE_CHECKING:
+    from hansei.client.guards import AsyncSessionGuard, SessionGuard
+
 PREAMBLE = (
     "Lessons from earlier trajectories follow, one a line, each after its id. When you act on a lesson, cite it: write "
     "its id in brackets, exactly as given."
@@ -30,6 +33,7 @@ _INSTRUCTIONS = ("system", "developer")
 
 OpenAIClient = TypeVar("OpenAIClient", bound=OpenAI | AsyncOpenAI)
 HanseiClient = TypeVar("HanseiClient", bound=Client | AsyncClient)
+Guard = TypeVar("Guard", bound="SessionGuard | AsyncSessionGuard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class _Verdict:
             )
 
 
-class _Session(Generic[OpenAIClient, HanseiClient]):
+class _Session(Generic[OpenAIClient, HanseiClient, Guard]):
     """The parts that both kinds of sessions share."""
 
     _completions: Callable[[Any, Any], Wrapper]
@@ -69,6 +73,7 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         session_id: str = "",
         preamble: str = PREAMBLE,
         task_id: str = "",
+        guard: Guard | None = None,
         on_error: OnError = "skip",
     ) -> None:
         self.recording = Recording(dataset, task_id)
@@ -79,7 +84,8 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
         # The first session of an agent asks for bullets before its trajectory creates the dataset.
         self._options: dict[str, Any] = {"top_k": top_k, "allow_missing": True}
         self._min_confidence = min_confidence
-        self._session_id = session_id or uuid.uuid4().hex
+        self._session_id = session_id or (guard.session_id if guard else uuid.uuid4().hex)
+        self._guard: Guard | None = guard
         self._preamble = preamble
         self._on_error = on_error
         self._last_query = ""
@@ -223,13 +229,14 @@ class _AsyncCompletions(Wrapper):
         return reply
 
 
-class AgentSession(_Session[OpenAI, Client]):
+class AgentSession(_Session[OpenAI, Client, "SessionGuard"]):
     """One session of an agent on OpenAI's blocking client; hansei learns from it when the block ends.
 
     `chat.completions.create` (also with `stream=True`) and `.parse` get bullets and are recorded; other attributes are
     those of OpenAI's client and are not recorded, and `responses` is refused. An exception that leaves the block makes
     the trajectory a failure. While hansei is unavailable, the agent gets no bullets and nothing is learned, unless
-    `on_error="raise"`; other errors of `hansei.client.errors` are always raised.
+    `on_error="raise"`; other errors of `hansei.client.errors` are always raised. A `guard` of the session gets
+    the outcome that `mark_success` or `mark_failure` reports.
     """
 
     _completions = _Completions
@@ -246,6 +253,8 @@ class AgentSession(_Session[OpenAI, Client]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._guard is not None and self._verdict is not None:
+            self._guard.report_outcome(self._verdict.is_success)
         arguments = self._learn_arguments(error)
         if arguments is None:
             return
@@ -258,7 +267,7 @@ class AgentSession(_Session[OpenAI, Client]):
             error.add_note(f"and nothing was learned from it: {failure}")
 
 
-class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient]):
+class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient, "AsyncSessionGuard"]):
     """One session of an agent on OpenAI's async client; see `AgentSession`."""
 
     _completions = _AsyncCompletions
@@ -275,6 +284,8 @@ class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient]):
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._guard is not None and self._verdict is not None:
+            await self._guard.report_outcome(self._verdict.is_success)
         arguments = self._learn_arguments(error)
         if arguments is None:
             return
