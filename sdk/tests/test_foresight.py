@@ -75,10 +75,12 @@ def test_a_memory_tells_how_to_avoid_an_error_by_a_value_or_call_that_worked() -
 def test_simple_memories_hold_only_earlier_trajectories() -> None:
     avoidance = Avoidance()
     call = FailedToolCall("", "pay", "{}", "E41", remedies=("4500",))
-    avoidance.count(call, [])
+    avoidance.count(call, [], is_new_task=True)
     avoidance.learn([call], [("pay", '{"amount": "4500"}')])
-    avoidance.count(call, ["pay 4500"])
+    avoidance.count(call, ["pay 4500"], is_new_task=False)
     assert avoidance.shares() == {PLAYBOOK: 0.5, JOINED_ERRORS: 0.0, COMMONEST_ERRORS: 0.0, WORKING_CALLS: 0.5}
+    assert set(avoidance.shares_of_new_tasks().values()) == {0.0}  # the values of a task are no foresight in its repeat
+    assert (avoidance.repaired, avoidance.repaired_in_new_tasks) == (2, 1)
     assert Avoidance().shares()[PLAYBOOK] == 0
 
 

@@ -1,7 +1,8 @@
 """Measure how often the served text shows how to avoid an error: the value or the call that worked afterwards.
 
 Each operation's first failing call in a trajectory is a test, if a later call repaired it. The query has only what
-happened before. Simple memories of the same earlier trajectories are measured for comparison.
+happened before. Simple memories of the same earlier trajectories are measured for comparison. The tests in the first
+trajectory of a task are counted apart: in a later one, a memory may know the values of that very task.
 """
 
 from __future__ import annotations
@@ -34,27 +35,37 @@ def _holds(text: str, part: str) -> bool:
     return len(part) >= MIN_CHARS and re.search(pattern, text.casefold()) is not None
 
 
+def _divide(passed: Counter[str], tests: int) -> dict[str, float]:
+    names = (PLAYBOOK, JOINED_ERRORS, COMMONEST_ERRORS, WORKING_CALLS)
+    return {name: round(passed[name] / tests, 4) if tests else 0.0 for name in names}
+
+
 @dataclass(slots=True)
 class Avoidance:
-    """The tests so far, and how many each memory passed; `working_calls` is fed with all trajectories."""
+    """The tests so far, and how many each memory passed: all tests, and those in the first trajectory of a task."""
 
     repaired: int = 0
+    repaired_in_new_tasks: int = 0
     passed: Counter[str] = field(default_factory=Counter)
+    passed_in_new_tasks: Counter[str] = field(default_factory=Counter)
     _errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     _working_calls: defaultdict[str, deque[str]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=SHOWN))
     )
 
-    def count(self, call: FailedToolCall, served: Sequence[str]) -> None:
+    def count(self, call: FailedToolCall, served: Sequence[str], *, is_new_task: bool) -> None:
         """Test the served texts and the simple memories on a failing call that was repaired."""
         self.repaired += 1
+        self.repaired_in_new_tasks += is_new_task
         memories: Mapping[str, Sequence[str]] = {
             PLAYBOOK: served,
             JOINED_ERRORS: [self._join_errors(call.operation)],
             COMMONEST_ERRORS: [f"{name}: {error}" for (name, error), _ in self._errors.most_common(SHOWN)],
             WORKING_CALLS: self._working_calls[call.operation],
         }
-        self.passed.update(name for name, texts in memories.items() if tells_how(list(texts), call))
+        passed = [name for name, texts in memories.items() if tells_how(list(texts), call)]
+        self.passed.update(passed)
+        self.passed_in_new_tasks.update(passed if is_new_task else ())
 
     def learn(self, calls: Sequence[FailedToolCall], working_calls: Sequence[tuple[str, str]]) -> None:
         """Add the errors and the working calls (operation, arguments) of a trajectory to the simple memories."""
@@ -64,8 +75,11 @@ class Avoidance:
 
     def shares(self) -> dict[str, float]:
         """Return the share of the tests that each memory passed; 0 without tests."""
-        names = (PLAYBOOK, JOINED_ERRORS, COMMONEST_ERRORS, WORKING_CALLS)
-        return {name: round(self.passed[name] / self.repaired, 4) if self.repaired else 0.0 for name in names}
+        return _divide(self.passed, self.repaired)
+
+    def shares_of_new_tasks(self) -> dict[str, float]:
+        """Return the share of the tests in first trajectories of tasks that each memory passed; 0 without tests."""
+        return _divide(self.passed_in_new_tasks, self.repaired_in_new_tasks)
 
     def _join_errors(self, operation: str) -> str:
         return f"{operation}: {'; '.join(error for name, error in self._errors if name == operation)}"

@@ -90,6 +90,9 @@ class ForesightCounts:
     repaired: int = 0
     avoided: Mapping[str, float] = field(default_factory=dict)
     """The share of the repaired errors that each memory tells how to avoid."""
+    repaired_in_new_tasks: int = 0
+    avoided_in_new_tasks: Mapping[str, float] = field(default_factory=dict)
+    """The same, of the errors in the first trajectory of each task."""
 
     def document(self) -> dict[str, object]:
         """Return counts and shares as JSON."""
@@ -99,6 +102,8 @@ class ForesightCounts:
             "errors_seen_before": self.seen,
             "errors_repaired": self.repaired,
             "tells_how_to_avoid": dict(self.avoided),
+            "errors_repaired_in_new_tasks": self.repaired_in_new_tasks,
+            "tells_how_to_avoid_in_new_tasks": dict(self.avoided_in_new_tasks),
             "bullets": self.bullets,
             "duplicates": self.duplicates,
             "foreseen": self.playbook.of_all,
@@ -133,7 +138,7 @@ class ForesightMeter:
             self.client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(max_bullets=MAX_BULLETS))
         for record in records:
             calls = [FailedToolCall(**call) for call in load_server().find_failed_calls(record.trajectory)]
-            counts = self._count_warnings(counts, record.trajectory.dataset, calls)
+            counts = self._count_warnings(counts, record.trajectory, calls)
             self.avoidance.learn(calls, load_server().find_working_calls(record.trajectory))
             self._learn(record)
             self.kinds.update((call.error_kind, call) for call in calls)
@@ -142,21 +147,25 @@ class ForesightMeter:
                 trajectories=counts.trajectories + 1,
                 repaired=self.avoidance.repaired,
                 avoided=self.avoidance.shares(),
+                repaired_in_new_tasks=self.avoidance.repaired_in_new_tasks,
+                avoided_in_new_tasks=self.avoidance.shares_of_new_tasks(),
                 bullets=len(self.bullets),
                 duplicates=count_duplicates(self.bullets, self.kinds.values()),
             )
             yield counts
 
     def _count_warnings(
-        self, counts: ForesightCounts, dataset: str, calls: Sequence[FailedToolCall]
+        self, counts: ForesightCounts, trajectory: Trajectory, calls: Sequence[FailedToolCall]
     ) -> ForesightCounts:
         queries = [query_before(call) for call in calls]
-        results = self._search(dataset, queries)
+        results = self._search(trajectory.dataset, queries)
+        task = trajectory.task_id
+        is_new_task = not task or all(earlier.task_id != task for earlier in self.earlier)
         counts = replace(counts, errors=counts.errors + len(calls))
         first_calls: set[str] = set()
         for call, query, bullets in zip(calls, queries, results, strict=True):
             if call.remedies and call.operation not in first_calls:
-                self.avoidance.count(call, [bullet.content for bullet in bullets])
+                self.avoidance.count(call, [bullet.content for bullet in bullets], is_new_task=is_new_task)
             first_calls.add(call.operation)
             is_seen = call.error_kind in self.kinds
             counts = replace(
