@@ -1,8 +1,9 @@
 """Channels to peers: one for each, for the life of the process; every call has a deadline, a trace and a policy.
 
-A failed call raises the peer's own error (`chassis.errors`), not gRPC's. The channel's service config holds the retry
-policy: idempotent methods are retried, on UNAVAILABLE only. A service can refuse retries in its trailers, see
-`chassis.status`.
+A call whose policy has `routed_by` goes to an owner of that value among the peer's replicas (`chassis.replicas`), every
+other call to the next healthy replica. A failed call raises the peer's own error (`chassis.errors`), not gRPC's. The
+channel's service config holds the retry policy: idempotent methods are retried, on UNAVAILABLE only. A service can
+refuse retries in its trailers, see `chassis.status`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status, telemetry
@@ -21,6 +26,7 @@ from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, OWN_CREDENTIAL
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
+from chassis.replicas import Replica, ReplicaAddress, Replicas, parse_static_list, split_host_and_port
 
 if TYPE_CHECKING:
     from chassis.settings import ServiceSettings
@@ -32,6 +38,8 @@ OWN = "self"
 _MS = 1000
 SHARE_OF_SERVED_CALL = 0.6
 """The share of the remaining time of a served call that one call to a peer may take, if its policy allows longer."""
+SILENCE_SECONDS = 1.0
+"""A replica that answers no call while one of this length ends by its deadline gets no routed calls for some time."""
 _RENEWAL_GRACE_SECONDS = 60.0
 _SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
 _RETRY = {
@@ -60,8 +68,11 @@ class Peers:
         plaintext: Sequence[str] = ("grpc",),
         credential: str = "",
         tls: grpc.ChannelCredentials | None = None,
+        routed: bool = False,
     ) -> None:
         """Take the addresses of peers by name. Calls send `credential` as `authorization`.
+
+        With `routed`, calls about one resource go to the replicas that own it; otherwise to any replica.
 
         Calls use TLS with `certificates`, or with `tls`, which are credentials that never change. Without both, calls
         leave this machine only if `plaintext` contains grpc.
@@ -74,6 +85,7 @@ class Peers:
         self._certificates = certificates
         self._plaintext = plaintext
         self._tls = tls
+        self._routed = routed
         self._metadata = ((AUTHORIZATION, credential),) if credential else ()
         self._channels: dict[str, PeerChannel] = {}
 
@@ -86,6 +98,7 @@ class Peers:
             max_message_bytes=settings.max_message_bytes,
             certificates=certificates,
             plaintext=settings.plaintext_kinds,
+            routed=True,
         )
 
     def channel(self, peer: str) -> PeerChannel:
@@ -103,13 +116,29 @@ class Peers:
                 require_plaintext_allowed("grpc", address, f"{peer.upper()}_ADDR", self._plaintext)
             connection = Connection(lambda bundle: self._dial(address, bundle), self._certificates)
             metadata = _OWN_METADATA if address == OWN else self._metadata
-            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata)
+            replicas = self._find_replicas(peer, address) if self._routed and address != OWN else None
+            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, replicas)
         return self._channels[peer]
 
-    def _dial(self, address: str, bundle: Bundle | None) -> grpc.aio.Channel:
+    def _find_replicas(self, peer: str, address: str) -> Replicas | None:
+        """Return the replicas behind an address; None for an address that cannot have several."""
+        static = parse_static_list(address)
+        if static is not None and len(static) < 2:
+            return None
+        # The certificates of replicas are issued for the name of the service, not for their addresses.
+        name = split_host_and_port(address)[0] if static is None else ""
+
+        def connect(replica: ReplicaAddress) -> Connection:
+            return Connection(lambda bundle: self._dial(replica.target, bundle, name), self._certificates)
+
+        return Replicas(peer, address, connect)
+
+    def _dial(self, address: str, bundle: Bundle | None, tls_name: str = "") -> grpc.aio.Channel:
         own = address == OWN
         options = build_channel_options(self._policies, self._max_message_bytes, follow_health=not own)
         name = build_target(self.own_address if own else address)
+        if tls_name:
+            options.append(("grpc.ssl_target_name_override", tls_name))
         if self._tls is not None:
             return grpc.aio.secure_channel(name, self._tls, options=options)
         if bundle is None:
@@ -186,6 +215,10 @@ class Connection:
             self._bundle, self.channel = bundle, self._dial(bundle)
         return self.channel
 
+    async def retire(self) -> None:
+        """Close the channel after its calls in progress, which get a minute."""
+        await self.close(_RENEWAL_GRACE_SECONDS)
+
     async def close(self, grace: float | None) -> None:
         """Close the channel; calls in progress get `grace` seconds."""
         for closing in list(self._delayed_closes):
@@ -209,21 +242,112 @@ class _Method:
         return self._call(*args, **kwargs)
 
 
+class _RoutedMethod:
+    """A method with one request and one response, on an owner of the value of one field of the request.
+
+    If the first owner cannot be reached, the second one serves the call, and then any replica (`unrouted`).
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        read_key: Callable[[Any], str],
+        bind: Callable[[Connection], _Method],
+        unrouted: _Method,
+    ) -> None:
+        self._replicas = replicas
+        self._read_key = read_key
+        self._bind = bind
+        self._unrouted = unrouted
+
+    async def __call__(self, request: Any, *, timeout: float | None, metadata: Metadata) -> Any:  # noqa: ASYNC109
+        replicas, key = self._replicas, self._read_key(request)
+        until = None if timeout is None else time.monotonic() + timeout
+        for replica in replicas.choose(key):
+            method = replica.methods.get(self)
+            if method is None:
+                method = replica.methods[self] = self._bind(replica.connection)
+            replicas.count(key, replica)
+            answers = replica.answers
+            replicas.begin_call(replica)
+            try:
+                response = await method(request, timeout=timeout, metadata=metadata)
+                replica.answers += 1
+                return response
+            except grpc.aio.AioRpcError as failure:
+                if not status.is_unreachable(failure):
+                    self._note_failure(replica, failure, answers, timeout)
+                    raise
+                replica.suspend()
+            finally:
+                replicas.end_call(replica)
+            timeout = None if until is None else until - time.monotonic()
+        replicas.count(key, None)
+        return await self._unrouted(request, timeout=timeout, metadata=metadata)
+
+    @staticmethod
+    def _note_failure(replica: Replica, failure: grpc.aio.AioRpcError, answers: int, timeout: float | None) -> None:
+        """Suspend a replica that answered nothing during a call of a second or more; an error is an answer too."""
+        if failure.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            replica.answers += 1
+        elif replica.answers == answers and timeout is not None and timeout >= SILENCE_SECONDS:
+            replica.suspend()
+
+
+def build_key_reader(path: str, field: str) -> Callable[[Any], str]:
+    """Return a function of the requests of a method, messages or bytes, that returns the value of a field."""
+
+    @cache
+    def get_request_class() -> Any:
+        service, _, method = path.lstrip("/").partition("/")
+        descriptor = descriptor_pool.Default().FindServiceByName(service).FindMethodByName(method)
+        return GetMessageClass(descriptor.input_type)
+
+    def read_key(request: Any) -> str:
+        if type(request) is bytes:
+            try:
+                request = get_request_class().FromString(request)
+            except DecodeError:
+                return ""  # the peer refuses it
+        value: str = getattr(request, field)
+        return value
+
+    return read_key
+
+
 class PeerChannel(grpc.aio.Channel):
     """A channel whose calls carry deadline, correlation id and trace, and raise the peer's own errors.
 
     It wraps the calls rather than using ``grpc.aio`` interceptors, which cost a task for each call.
     """
 
-    def __init__(self, peer: str, connection: Connection, policies: Policies, metadata: Metadata = ()) -> None:
+    def __init__(
+        self,
+        peer: str,
+        connection: Connection,
+        policies: Policies,
+        metadata: Metadata = (),
+        replicas: Replicas | None = None,
+    ) -> None:
         self._peer = peer
+        self.replicas = replicas
+        """The replicas of the peer if calls are routed, or None."""
         self._connection = connection
         self._policies = policies
         self._metadata = metadata
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one response."""
-        return self._get_method(method).single(self._bind_method("unary_unary", method, *args, **kwargs))
+        peer_method = self._get_method(method)
+        unrouted = self._bind_method("unary_unary", method, *args, **kwargs)
+        field = self._policies[method].routed_by
+        if self.replicas is None or not field:
+            return peer_method.single(unrouted)
+
+        def bind(connection: Connection) -> _Method:
+            return _Method(connection, lambda channel: channel.unary_unary(method, *args, **kwargs))
+
+        return peer_method.single(_RoutedMethod(self.replicas, build_key_reader(method, field), bind, unrouted))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and one response."""
@@ -253,7 +377,9 @@ class PeerChannel(grpc.aio.Channel):
         await self.close(None)
 
     async def close(self, grace: float | None = None) -> None:
-        """Close the connection; calls in progress get `grace` seconds."""
+        """Close the connections; calls in progress get `grace` seconds."""
+        if self.replicas is not None:
+            await self.replicas.close()
         await self._connection.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:

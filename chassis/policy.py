@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 CONTRACT_ROOT = "hansei"
 SUFFIX = "_policy.json"
 _REQUIRED = {"timeout_seconds", "idempotency", "retry"}
-_OPTIONAL = ("scope", "shared", "creates", "longest_seconds")
+_OPTIONAL = ("scope", "shared", "creates", "longest_seconds", "routed_by")
 Idempotency = Literal["read", "request_id", "natural", "none"]
 """`natural`: a repeated call finds the stored result of the first call, and changes nothing."""
 
@@ -29,6 +29,9 @@ class MethodPolicy:
 
     ``longest_seconds`` is the longest deadline that a caller may set for a method whose work depends on a model,
     instead of the timeout (None: the timeout).
+
+    ``routed_by`` is the request field, such as `dataset`, whose value chooses the replica that serves the call (empty:
+    any replica serves it), see `chassis.replicas`.
 
     For a guard: the ``scope`` that a caller needs (empty: none), whether the method acts on data ``shared`` by all
     tenants, and the response field with the name of a resource that the method ``creates``.
@@ -41,6 +44,7 @@ class MethodPolicy:
     shared: bool = False
     creates: str = ""
     longest_seconds: float | None = None
+    routed_by: str = ""
 
 
 Policies = Mapping[str, MethodPolicy]
@@ -76,6 +80,8 @@ def _build_method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
         raise ValueError(f"policy of {name}: longest_seconds must be above timeout_seconds, not {longest!r}")
     if idempotency not in get_args(Idempotency):
         raise ValueError(f"policy of {name}: idempotency must be one of {get_args(Idempotency)}, not {idempotency!r}")
+    if entry.get("routed_by") and not retry:
+        raise ValueError(f"policy of {name}: only methods that are retried may have routed_by")
     if not isinstance(retry, bool) or (retry and idempotency == "none"):
         raise ValueError(f"policy of {name}: only idempotent methods may be retried")
     return MethodPolicy(timeout, idempotency, retry, **{name: entry[name] for name in _OPTIONAL if name in entry})

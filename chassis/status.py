@@ -109,6 +109,11 @@ def _truncate_message(message: str) -> str:
     return text
 
 
+def is_unreachable(failure: grpc.aio.AioRpcError) -> bool:
+    """Return whether gRPC could not reach the peer; an UNAVAILABLE with details is an answer of the peer."""
+    return failure.code() is grpc.StatusCode.UNAVAILABLE and _decode_details(failure) is None
+
+
 def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
     """Return the error of a failed call to `peer`: of the class that the peer raised, or that of gRPC's code."""
     status = _decode_details(failure)

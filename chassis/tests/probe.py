@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,8 @@ def policies(
     *, timeout: float | None = 30, retry: bool = True, longest: float | None = None
 ) -> dict[str, MethodPolicy]:
     policy = MethodPolicy(timeout, "read", retry, longest_seconds=longest)
-    return {f"/{SERVICE}/{method}": policy for method in METHODS}
+    routed = {f"/{SERVICE}/Echo": replace(policy, routed_by="dataset" if retry else "")}
+    return {f"/{SERVICE}/{method}": policy for method in METHODS} | routed
 
 
 def service(probe: Probe, **more: Any) -> Service:

@@ -28,6 +28,7 @@ def test_a_method_may_be_unbounded() -> None:
         ({"idempotency": "maybe"}, "idempotency must be one of"),
         ({"idempotency": "none"}, "only idempotent methods may be retried"),
         ({"retry": "yes"}, "only idempotent methods may be retried"),
+        ({"retry": False, "routed_by": "dataset"}, "only methods that are retried may have routed_by"),
         ({"more": 1}, "must have timeout_seconds, idempotency and retry"),
     ],
 )

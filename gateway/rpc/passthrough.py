@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import grpc
@@ -49,8 +50,12 @@ class Passthrough:
         """Return the handler of a method; requests and responses are bytes."""
         kind = get_kind(method)
 
+        @cache
+        def bind() -> Any:
+            return getattr(self.channel_of(self.peer), kind)(get_path(method))
+
         def start_call(request: Any) -> Any:
-            return getattr(self.channel_of(self.peer), kind)(get_path(method))(request)
+            return bind()(request)
 
         async def forward_unary(request: Any, context: Any) -> bytes:
             response: bytes = await start_call(request)
