@@ -21,7 +21,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     listen_address: str = "127.0.0.1:50051"
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
-    max_concurrent_streams: int = Field(2048, ge=1)
+    max_concurrent_streams: int = Field(16_384, ge=1)
     """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""
 
     playbook_data_dir: str = create_plain_field("data/playbooks", min_length=1)

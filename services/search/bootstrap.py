@@ -116,9 +116,9 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
                 former_generations[dataset] = former, former_snapshots
 
     indexes = PlaybookIndexes(
-        lambda dataset: create_follower(dataset, embedder, snapshots), settings.search_max_datasets, create_former
+        lambda dataset: create_follower(dataset, embedder, snapshots), settings.search_memory_bytes, create_former
     )
-    metrics.observe_indexes(indexes.list_current)
+    metrics.observe_indexes(indexes)
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
     rank = RankEntries(embedder, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool)
     servicer = SearchServicer(
@@ -199,6 +199,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
                 scoring_pool,
                 settings.search_snapshot_seconds,
             ).__call__,
+            "eviction of indexes": indexes.run_eviction,
             "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
             "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
         },

@@ -75,8 +75,9 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_threads: int = Field(2, ge=1, le=64)
     """Threads that score large indexes."""
 
-    search_max_datasets: int = Field(128, ge=1, le=10_000)
-    """Playbooks followed at once. Beyond, the least recently used one is no longer followed."""
+    search_memory_mb: int = Field(1024, ge=1, le=1_048_576)
+    """Memory of the indexes of playbooks, in MiB by estimate. Beyond, the least recently used ones are saved to their
+    snapshots and dropped until they are used again."""
 
     search_qdrant: str = ""
     """Qdrant for document collections with the backend QDRANT: a URL, or a folder for the small engine of the library,
@@ -87,6 +88,11 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
 
     search_max_collections: int = Field(32, ge=1, le=10_000)
     """Document collections indexed in memory at once. Beyond, the least recently used index is closed."""
+
+    @property
+    def search_memory_bytes(self) -> int:
+        """Return the limit of memory in bytes."""
+        return self.search_memory_mb * 1024 * 1024
 
     @property
     def sentence_weight(self) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from chassis.telemetry import meter
-from services.search.usecases.playbook_follower import PlaybookFollower
+from services.search.usecases.playbook_indexes import PlaybookIndexes
 
 # Counted here and collected with the metrics: a counter of OpenTelemetry takes a tenth of the time of a search.
 _hits: Counter[str] = Counter()
@@ -35,8 +35,9 @@ meter.create_observable_counter(
 )
 
 
-def observe_indexes(list_indexes: Callable[[], Sequence[PlaybookFollower]]) -> None:
-    """Report the size of the playbook indexes and their lag behind the feed."""
+def observe_indexes(indexes: PlaybookIndexes) -> None:
+    """Report the size of the playbook indexes, their lag behind the feed, and how often a search found its index."""
+    list_indexes = indexes.list_current
 
     def observe_bullets(_: CallbackOptions) -> Iterable[Observation]:
         yield Observation(sum(index.bullets for index in list_indexes()))
@@ -49,6 +50,34 @@ def observe_indexes(list_indexes: Callable[[], Sequence[PlaybookFollower]]) -> N
         last_events = [index.last_event_at for index in list_indexes() if index.last_event_at is not None]
         yield Observation(max(((now - moment).total_seconds() for moment in last_events), default=0.0))
 
+    def observe_memory(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(indexes.count_memory())
+
+    def observe_lookups(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(indexes.hits, {"cache": "hit"})
+        yield Observation(indexes.misses, {"cache": "miss"})
+
+    def observe_evictions(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(indexes.evictions)
+
+    meter.create_observable_gauge(
+        "hansei.search.index.memory",
+        [observe_memory],
+        unit="By",
+        description="Memory of the indexes of playbooks, by estimate.",
+    )
+    meter.create_observable_counter(
+        "hansei.search.index.lookups",
+        [observe_lookups],
+        unit="{lookup}",
+        description="Uses of playbook indexes by `cache`: hit, or miss where the index had to be loaded.",
+    )
+    meter.create_observable_counter(
+        "hansei.search.index.evictions",
+        [observe_evictions],
+        unit="{playbook}",
+        description="Indexes that were dropped because of the limit of memory.",
+    )
     meter.create_observable_gauge(
         "hansei.search.index.size", [observe_bullets], unit="{bullet}", description="Bullets in all indexes."
     )

@@ -16,8 +16,9 @@ from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.bm25 import Variant
 from services.search.domain.entry import Entry
 from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Floats, Fusion, add_best_sentences, fuse
-from services.search.domain.items import Items
+from services.search.domain.items import ITEM_BYTES, Items
 from services.search.domain.loops import SENTENCE_BITS
+from services.search.domain.postings import TERM_BYTES
 from services.search.domain.query import CandidateFilter, ItemT, Ranking, Results, TermScore
 from services.search.domain.sentences import EntryTerms, choose_refined_count, tokenize_entry
 from services.search.domain.snapshot import IndexState
@@ -170,6 +171,12 @@ class ReferenceIndex(Generic[ItemT]):
     def build_neighbours(self) -> bool:
         """Return False: every entry is always scored."""
         return False
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Return an estimate from the numbers of entries, vectors and terms."""
+        terms = sum(len(row.tokenized.terms) for row in self._rows.values())
+        return len(self._rows) * (ITEM_BYTES + 4 * self.view.dimension) + TERM_BYTES * terms
 
     def export_state(self) -> IndexState[ItemT]:
         """Return a state with the revision only; it is never stored (`NoSnapshots`)."""

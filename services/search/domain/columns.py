@@ -43,6 +43,11 @@ class Column:
             self._array = grow(self._array, self._used, self._used + count)
 
     @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes of the array, with its spare rows."""
+        return self._array.nbytes
+
+    @property
     def rows(self) -> NDArray[Any]:
         """Return the rows written so far, as a view."""
         return self._array[: self._used]

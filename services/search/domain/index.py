@@ -121,6 +121,13 @@ class HybridIndex(Generic[ItemT]):
             self.view = self._publish(self.view.revision)
         return True
 
+    @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes that the index takes in memory, by estimate where it has objects instead of arrays."""
+        columns = sum(column.allocated_bytes for column in self._columns.values())
+        postings = self._words.allocated_bytes + self._facets.allocated_bytes
+        return columns + postings + self._vectors.allocated_bytes + self._items.allocated_bytes
+
     def export_state(self) -> IndexState[ItemT]:
         """Return the newest state as plain arrays. Writers wait meanwhile, readers do not."""
         with self._write_lock:

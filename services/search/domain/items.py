@@ -10,6 +10,9 @@ from typing import Any, Generic, Protocol, cast
 
 from services.search.domain.query import ItemT
 
+ITEM_BYTES = 700
+"""Bytes of a parsed item and of its entry without the lengths of its texts."""
+
 
 class StoredItem(Protocol):
     """An item of an index with snapshots: it can be parsed from its bytes."""
@@ -36,6 +39,7 @@ class Items(Generic[ItemT]):
         self, values: Sequence[ItemT | SerializedItem] = (), parse: Callable[[bytes], ItemT] | None = None
     ) -> None:
         self._values: list[Any] = list(values)
+        self._serialized_bytes = sum(map(_count_bytes, self._values))
         self._parse = parse
 
     def __len__(self) -> int:
@@ -59,7 +63,14 @@ class Items(Generic[ItemT]):
 
     def extend(self, items: Iterable[ItemT]) -> None:
         """Write the items of the next rows."""
+        first = len(self._values)
         self._values.extend(items)
+        self._serialized_bytes += sum(map(_count_bytes, self._values[first:]))
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes of the items by estimate: a parsed one holds its texts beside its serialized form."""
+        return ITEM_BYTES * len(self._values) + 3 * self._serialized_bytes
 
     def has_at(self, row: int, item: ItemT) -> bool:
         """Return whether the row has an equal item."""
@@ -73,3 +84,7 @@ class Items(Generic[ItemT]):
     def serialized_items(self) -> list[bytes]:
         """Return every item, serialized; all must be `StoredItem`s."""
         return [value if type(value) is SerializedItem else value.serialized_form for value in self._values]
+
+
+def _count_bytes(item: object) -> int:
+    return len(item if isinstance(item, SerializedItem) else getattr(item, "serialized_form", b""))

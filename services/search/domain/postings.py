@@ -22,6 +22,8 @@ Uint32s = NDArray[np.uint32]
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+TERM_BYTES = 150
+"""Bytes of a term: a text of about ten characters, its number and its place in a dictionary."""
 _ROW_BITS = 32
 _SENTENCE_BITS = 5
 _SENTENCES = 1 << _SENTENCE_BITS
@@ -176,6 +178,12 @@ class Postings:
                 grow(column, self._used, used) for column in (self._rows, self._counts, self._sentences)
             )
         self._used = used
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes of the lists and, by estimate, of the terms."""
+        arrays = (self._rows, self._counts, self._sentences, self._regions, self._capacities)
+        return sum(array.nbytes for array in arrays) + TERM_BYTES * len(self._ids)
 
     def export(self, alive: Mask | None, name: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """Return the terms and, by names that begin with `name`, arrays of the lists without spare capacity.

@@ -72,6 +72,11 @@ class Vectors:
         """Return a table without rows."""
         return cls(Column(np.float32, width), Column(np.int8, width), Column(np.float32, 2))
 
+    @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes of the table."""
+        return sum(column.allocated_bytes for column in (self.units, self.codes, self.bounds))
+
     def append(self, vectors: Floats | Float32s) -> None:
         """Write finite vectors of any length as unit vectors, zero ones unchanged, with their codes."""
         for column in (self.units, self.codes, self.bounds):

@@ -39,6 +39,8 @@ from services.search.usecases.ports import IndexFactory, SearchIndex, SearchView
 log = get_logger(__name__)
 
 FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
+FOLLOWER_BYTES = 100_000
+"""Bytes of a followed playbook besides its index: the stream of its changes, its tasks and its order."""
 # To write so few entries takes less time than a thread hand-over.
 INLINE_ENTRIES = 16
 
@@ -92,6 +94,7 @@ class PlaybookFollower:
         self._saved_revision = 0
         self._state_changed = asyncio.Event()
         self._write_lock = asyncio.Lock()
+        self._waiting = 0
 
     @property
     def revision(self) -> int:
@@ -109,6 +112,16 @@ class PlaybookFollower:
         """Return the number of bullets in the index."""
         return len(self._index) if self._index else 0
 
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that this playbook takes in memory, by estimate."""
+        return FOLLOWER_BYTES + (0 if self._index is None else self._index.allocated_bytes)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a call waits for a revision of this index."""
+        return self._waiting > 0
+
     async def require_dataset(self) -> None:
         """Raise `NotFound`, with similar names, if the dataset does not exist.
 
@@ -123,9 +136,17 @@ class PlaybookFollower:
         A broken feed gets a short time to recover. Raises `PlaybookUnreachable`, `EmbeddingFailed` or
         `RevisionNotReached`.
         """
+        self._waiting += 1
+        try:
+            await self._wait_for_revision(max(revision, 0), seconds)
+        finally:
+            self._waiting -= 1
+        return self.view
+
+    async def _wait_for_revision(self, revision: int, seconds: float | None) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        while self._revision < max(revision, 0):
+        while self._revision < revision:
             state_changed = self._state_changed
             limits = [seconds, self._feed_grace_seconds if self.error else None]
             left = [limit - (clock() - began) for limit in limits if limit is not None]
@@ -133,9 +154,8 @@ class PlaybookFollower:
                 async with asyncio.timeout(min(left) if left else None):
                     await state_changed.wait()
             except TimeoutError:
-                if self._revision < max(revision, 0):
+                if self._revision < revision:
                     raise self._describe_delay(revision) from None
-        return self.view
 
     async def run(self) -> None:
         """Load the last snapshot, then follow the feed without end.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 
-from services.search.usecases.evicting_cache import EvictingCache
+from chassis.logging import get_logger
 from services.search.usecases.playbook_follower import PlaybookFollower
+
+log = get_logger(__name__)
 
 CreateFollower = Callable[[str], PlaybookFollower]
 
@@ -17,6 +20,7 @@ class _Generations:
 
     def __init__(self, followers: list[PlaybookFollower]) -> None:
         self._followers = followers
+        self.uses = 0
         self._tasks = [
             # They outlive the call that starts them, so they must not run under its deadline.
             asyncio.get_running_loop().create_task(follower.run(), name=f"follow {follower.dataset}", context=Context())
@@ -27,6 +31,16 @@ class _Generations:
     def current(self) -> PlaybookFollower:
         """Return the index that is searched now."""
         return self._followers[0]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that the indexes take in memory, by estimate."""
+        return sum(follower.memory_bytes for follower in self._followers)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a call waits for one of the indexes."""
+        return any(follower.is_awaited for follower in self._followers)
 
     def cut_over(self) -> PlaybookFollower:
         """Drop the former generation when the next one has reached its revision; return the current index."""
@@ -44,7 +58,11 @@ class _Generations:
 
 
 class PlaybookIndexes:
-    """Follows a playbook from its first use on; beyond the capacity, stops following the least recently used one.
+    """Follows a playbook from its first use on; beyond the limit of memory, evicts the least recently used ones.
+
+    An evicted index is saved first, so that its next use begins with the snapshot. The limit is enforced when a
+    playbook is opened, and with each maintenance. One playbook is always followed, and none is evicted while a call
+    waits for it.
 
     ``create_former`` returns the index of a playbook that another embedding model left behind, or None. That index
     is searched until the new one has reached its revision. No index ever holds vectors of both models.
@@ -53,42 +71,82 @@ class PlaybookIndexes:
     def __init__(
         self,
         create: CreateFollower,
-        capacity: int,
+        memory_limit: int,
         create_former: Callable[[str], PlaybookFollower | None] = lambda dataset: None,
     ) -> None:
         self._create = create
         self._create_former = create_former
-        self._playbooks = EvictingCache[_Generations](capacity, lambda generations: generations.stop())
+        self._memory_limit = memory_limit
+        self._playbooks: OrderedDict[str, _Generations] = OrderedDict()
+        self._opened = asyncio.Event()
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
 
     def get_index(self, dataset: str) -> PlaybookFollower:
         """Return the current index of the dataset; start to follow the playbook if nobody did."""
         generations = self._playbooks.get(dataset)
-        if generations is None:
+        if generations is not None:
+            self.hits += 1
+            self._playbooks.move_to_end(dataset)
+        else:
+            self.misses += 1
             next_index, former = self._create(dataset), self._create_former(dataset)
             generations = _Generations([next_index] if former is None else [former, next_index])
             self._playbooks[dataset] = generations
+            self._opened.set()
+        generations.uses += 1
         return generations.cut_over()
 
     def list_current(self) -> list[PlaybookFollower]:
         """Return the indexes that are searched now. Safe in any thread."""
-        return [generations.current for generations in self._playbooks.peek_values()]
+        return [generations.current for generations in list(self._playbooks.values())]
+
+    def count_memory(self) -> int:
+        """Return the bytes that all indexes take in memory, by estimate. Safe in any thread."""
+        return sum(generations.memory_bytes for generations in list(self._playbooks.values()))
+
+    async def run_eviction(self) -> None:
+        """Enforce the limit of memory whenever a playbook was opened, without end."""
+        while True:
+            await self._opened.wait()
+            self._opened.clear()
+            await self.evict()
+
+    async def evict(self) -> None:
+        """Save and drop the least recently used indexes until the others fit into the limit of memory."""
+        excess = self.count_memory() - self._memory_limit
+        for dataset, generations in list(self._playbooks.items())[:-1]:
+            if excess <= 0:
+                return
+            if generations.is_awaited:
+                continue
+            uses = generations.uses
+            await generations.cut_over().save()
+            if generations.uses == uses and not generations.is_awaited:
+                del self._playbooks[dataset]
+                generations.stop()
+                self.evictions += 1
+                excess -= generations.memory_bytes
+                log.debug("index evicted", dataset=dataset)
 
     async def run_maintenance(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Save changed indexes and build neighbours of grown ones, without end, with pauses."""
         while True:
             await sleep(seconds)
             await self.save()
-            for generations in self._playbooks.peek_values():
+            await self.evict()
+            for generations in list(self._playbooks.values()):
                 await generations.cut_over().build_neighbours()
 
     async def save(self) -> None:
         """Save snapshots of the changed indexes."""
-        for generations in self._playbooks.peek_values():
+        for generations in list(self._playbooks.values()):
             await generations.cut_over().save()
 
     async def close(self) -> None:
         """Stop following all playbooks."""
-        tasks = [task for generations in self._playbooks.peek_values() for task in generations.stop()]
+        tasks = [task for generations in self._playbooks.values() for task in generations.stop()]
         self._playbooks.clear()
         # The tasks log their own failures.
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -91,6 +91,10 @@ class SearchIndex(Protocol[ItemT]):
     def build_neighbours(self) -> bool:
         """Build the neighbour index if there are enough entries for it; return whether it was built."""
 
+    @property
+    def allocated_bytes(self) -> int:
+        """Return the bytes that the index takes in memory, at least by estimate."""
+
     def export_state(self) -> IndexState[ItemT]:
         """Return the newest state as plain arrays."""
 

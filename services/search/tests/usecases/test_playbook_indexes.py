@@ -1,12 +1,12 @@
-"""Playbook indexes: the capacity, and the cut-over to the index of another model."""
+"""Playbook indexes: the limit of memory, and the cut-over to the index of another model."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
-from services.search.tests.usecases.world import world
-from services.search.usecases.playbook_follower import PlaybookFollower
+from services.search.tests.usecases.world import bullet, world
+from services.search.usecases.playbook_follower import FOLLOWER_BYTES, PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 
 
@@ -50,12 +50,48 @@ async def test_an_empty_former_index_is_dropped_at_once() -> None:
     await indexes.close()
 
 
-async def test_the_least_recently_used_playbook_is_evicted() -> None:
-    async with world(capacity=2) as w:
-        first = w.indexes.get_index("a")
+async def test_the_least_recently_used_playbooks_are_evicted_beyond_the_limit_of_memory() -> None:
+    async with world(memory_limit=int(3.5 * FOLLOWER_BYTES)) as w:
+        w.feed.add(bullet("b1", "some text"))
+        opened = {dataset: w.indexes.get_index(dataset) for dataset in "abc"}
+        for index in opened.values():
+            await index.wait_for_revision(1, None)
+        await w.indexes.evict()
+        assert w.indexes.evictions == 0  # they fit
+        assert w.indexes.count_memory() > 3 * FOLLOWER_BYTES
+        assert w.indexes.get_index("a") is opened["a"]
+        opened["d"] = w.indexes.get_index("d")
+        await w.indexes.evict()
+        assert w.indexes.evictions == 1
+        assert [index.dataset for index in w.indexes.list_current()] == ["c", "a", "d"]
+        assert (w.indexes.hits, w.indexes.misses) == (1, 4)
+
+        restored = w.indexes.get_index("b")
+        assert restored is not opened["b"]
+        w.feed.failures.append(ConnectionError("the feed is away"))
+        await restored.wait_for_revision(1, None)
+        assert restored.bullets == 1  # from its snapshot
+
+
+async def test_an_index_that_a_call_waits_for_is_not_evicted_and_one_is_always_followed() -> None:
+    async with world(memory_limit=1) as w:
+        waiting = asyncio.create_task(w.indexes.get_index("a").wait_for_revision(1, None))
         w.indexes.get_index("b")
-        assert w.indexes.get_index("a") is first
-        w.indexes.get_index("c")
-        assert w.indexes.get_index("a") is first
-        w.indexes.get_index("b")
-        assert w.indexes.get_index("a") is first
+        await asyncio.sleep(0)
+        last = w.indexes.get_index("c")
+        await w.indexes.evict()
+        assert [index.dataset for index in w.indexes.list_current()] == ["a", "c"]
+        w.feed.add(bullet("b1", "some text"))
+        await waiting
+        await w.indexes.evict()
+        assert w.indexes.list_current() == [last]
+
+
+async def test_the_limit_is_enforced_when_a_playbook_is_opened() -> None:
+    async with world(memory_limit=1) as w:
+        evicting = asyncio.create_task(w.indexes.run_eviction())
+        for dataset in "abcdef":
+            w.indexes.get_index(dataset)
+            await asyncio.sleep(0.01)
+        evicting.cancel()
+        assert [index.dataset for index in w.indexes.list_current()] == ["f"]

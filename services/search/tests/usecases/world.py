@@ -139,14 +139,14 @@ class MemorySnapshots:
 class World:
     """Playbooks, an embedder, and a search of both. Pauses end at once."""
 
-    def __init__(self, capacity: int = 10) -> None:
+    def __init__(self, memory_limit: int = 1 << 30) -> None:
         self.feed = Playbooks()
         self.model = LengthModel()
         self.embedder = TextEmbedder(self.model, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []
         self.snapshots = MemorySnapshots()
-        self.indexes = PlaybookIndexes(self.follow, capacity)
+        self.indexes = PlaybookIndexes(self.follow, memory_limit)
         rank = RankEntries(self.embedder, tokenize_whitespace, VectorWeight(0.5), "minmax", self.pool)
         self.search = SearchPlaybook(self.indexes, rank, lambda: self.remaining)
         self.remaining: float | None = None
@@ -176,8 +176,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(capacity: int = 10) -> AsyncIterator[World]:
-    made = World(capacity)
+async def world(memory_limit: int = 1 << 30) -> AsyncIterator[World]:
+    made = World(memory_limit)
     try:
         yield made
     finally:
