@@ -133,15 +133,15 @@ def free_port() -> int:
 def one_process(data: Path, **environment: str) -> Iterator[System]:
     """Run every service in one process on one port."""
     address = f"127.0.0.1:{free_port()}"
-    programs = {"allinone": _program("allinone", address, data, environment)}
-    with _running(System("one process", dict.fromkeys(SERVICES, address), data, programs)) as system:
+    programs = {"allinone": create_program("allinone", address, data, environment)}
+    with run_system(System("one process", dict.fromkeys(SERVICES, address), data, programs)) as system:
         yield system
 
 
 @contextmanager
 def separate_processes(data: Path, **environment: str) -> Iterator[System]:
     """Run each service in a process of its own, as on a cluster."""
-    with _running(plan_system("separate processes", data, {}, environment)) as system:
+    with run_system(plan_system("separate processes", data, {}, environment)) as system:
         yield system
 
 
@@ -153,7 +153,7 @@ def replicated_processes(data: Path, **environment: str) -> Iterator[System]:
     """
     with (
         postgres_server(binaries_or_skip()) as server,
-        _running(plan_system("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
+        run_system(plan_system("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
     ):
         yield system
 
@@ -170,7 +170,7 @@ def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> It
             name: program if name in SERVICES else replace(program, environment={**program.environment, **newer})
             for name, program in planned.programs.items()
         }
-        with _running(replace(planned, programs=programs), SERVICES) as system:
+        with run_system(replace(planned, programs=programs), SERVICES) as system:
             yield system
 
 
@@ -178,8 +178,8 @@ def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> It
 def one_service(data: Path, name: str, **environment: str) -> Iterator[System]:
     """Run one service; `environment` has the addresses of its peers. A test may kill it before the block ends."""
     address = f"127.0.0.1:{free_port()}"
-    programs = {name: _program(_module(name), address, data, environment)}
-    with _running(System("one service", {name: address}, data, programs)) as system:
+    programs = {name: create_program(_module(name), address, data, environment)}
+    with run_system(System("one service", {name: address}, data, programs)) as system:
         yield system
 
 
@@ -199,12 +199,12 @@ def plan_system(form: str, data: Path, replicas: Mapping[str, int], environment:
     for name, group in names.items():
         for process in group:
             own = {"HANSEI_BULK_EXECUTOR": process, "HANSEI_SEARCH_SNAPSHOT_DIR": str(data / "snapshots" / process)}
-            programs[process] = _program(_module(name), local[process], data, own | shared)
+            programs[process] = create_program(_module(name), local[process], data, own | shared)
     return System(form, addresses, data, programs)
 
 
 @contextmanager
-def _running(system: System, names: Iterable[str] = ()) -> Iterator[System]:
+def run_system(system: System, names: Iterable[str] = ()) -> Iterator[System]:
     """Start the processes of these names, or all; end all processes that run at the end."""
     first = list(names) or list(system.programs)
     try:
@@ -217,7 +217,8 @@ def _running(system: System, names: Iterable[str] = ()) -> Iterator[System]:
         system.end()
 
 
-def _program(module: str, address: str, data: Path, own: Mapping[str, str]) -> Program:
+def create_program(module: str, address: str, data: Path, own: Mapping[str, str]) -> Program:
+    """Return the command of a process with these variables and those of all tests."""
     return Program(module, address, _environment(data, **{"HANSEI_LISTEN_ADDRESS": address, **own}))
 
 
