@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,8 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.ya
 REPLICAS = {"curator": 2, "planner": 2, "evidence": 2, "gateway": 2, "search": 3}
 PEERS = tuple(f"{name.upper()}_ADDR" for name in SERVICES if name != "gateway")
 """The variables of the gateway with the addresses of the services behind it."""
+METRICS = {"HANSEI_METRICS_ADDRESS": "127.0.0.1:0"}
+"""The variable with which a process serves metrics, at an address that its log has."""
 START_SECONDS = 240
 LOOK_SECONDS = 5
 STOP_SECONDS = 30
@@ -80,6 +84,14 @@ class System:
     def log(self, name: str) -> str:
         """Return the log of a process."""
         return (self.data / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def read_metric(self, metric: str, process: str) -> dict[str, float]:
+        """Return the values of a Prometheus metric of a process started with `METRICS`, by their labels as text."""
+        *_, address = re.findall(r'"metrics_address": ?"([^"]+)"', self.log(process))
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=LOOK_SECONDS) as response:
+            text = response.read().decode()
+        found = re.findall(rf"^{metric}(?:{{(.*)}})? (\S+)$", text, re.MULTILINE)
+        return {labels: float(value) for labels, value in found}
 
     def start(self, name: str) -> None:
         """Start a process, for the first time or after its end."""
@@ -153,7 +165,9 @@ def replicated_processes(data: Path, **environment: str) -> Iterator[System]:
     """
     with (
         postgres_server(binaries_or_skip()) as server,
-        run_system(plan_system("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
+        run_system(
+            plan_system("replicated", data, REPLICAS, METRICS | server_databases(server) | environment)
+        ) as system,
     ):
         yield system
 

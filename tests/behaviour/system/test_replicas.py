@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from hansei.evidence.v1 import evidence_service_pb2, evidence_service_pb2_grpc
 from hansei.gateway.v1 import bulk_pb2, gateway_service_pb2_grpc
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.planner.v1 import planner_pb2, planner_service_pb2, planner_service_pb2_grpc
@@ -82,6 +83,35 @@ async def test_every_search_replica_reaches_the_same_index(stubs: Stubs, dataset
     assert found[1:] == [found[0]] * (len(found) - 1)
     status = search_service_pb2.GetIndexStatusRequest(dataset=dataset)
     assert {(await replica.GetIndexStatus(status, timeout=SECONDS)).revision for replica in replicas} == {revision}
+
+
+async def test_searches_go_to_the_replicas_that_own_the_dataset(
+    system: systems.System, stubs: Stubs, dataset: str
+) -> None:
+    """Directly through a gateway, and for `Recall` from the evidence service; other tests add to the counts."""
+
+    def count_owned(service: str) -> float:
+        processes = [name for name in system.programs if name.partition("-")[0] == service]
+        counts = [system.read_metric("hansei_routing_calls_total", name) for name in processes]
+        return sum(value for count in counts for labels, value in count.items() if 'replica="any"' not in labels)
+
+    revision = await learn(stubs, dataset)
+    before = {service: count_owned(service) for service in ("gateway", "evidence")}
+    gateway_address = system.replicas("gateway")[0]
+    async with grpc.aio.insecure_channel(gateway_address) as channel:
+        search: Any = search_service_pb2_grpc.SearchServiceStub(channel)
+        evidence: Any = evidence_service_pb2_grpc.EvidenceServiceStub(channel)
+        query = search_pb2.SearchQuery(query_text="tool3 fails", top_k=5)
+        for number in range(RUNS):
+            request = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=revision)
+            assert (await search.Search(request, timeout=SECONDS)).revision >= revision
+            recall = evidence_service_pb2.RecallRequest(
+                dataset=dataset, session_id=f"{dataset}-{number}", query_text="tool3 fails"
+            )
+            await evidence.Recall(recall, timeout=SECONDS)
+
+    for service, count in before.items():
+        assert count_owned(service) >= count + RUNS, service
 
 
 async def test_a_watcher_of_one_curator_sees_what_the_other_committed(stubs: Stubs, dataset: str) -> None:
