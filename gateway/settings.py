@@ -41,7 +41,7 @@ class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings
     """Address of the reflector, `host:port`."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of search, `host:port`."""
+    """Address of search, `host:port`; several replicas as the name of all, or as `ipv4:HOST:PORT,HOST:PORT`."""
 
     planner_addr: str = create_plain_field("127.0.0.1:50054")
     """Address of the planner and the generator, `host:port`."""

@@ -21,7 +21,7 @@ class EvidenceSettings(ServiceSettings):
     """Address of the curator, `host:port`."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of search, `host:port`."""
+    """Address of search, `host:port`; several replicas as the name of all, or as `ipv4:HOST:PORT,HOST:PORT`."""
 
     evidence_database_url: str = Field("data/evidence.db", min_length=1)
     """Database of trials, servings, outcomes and trajectories: a file name for SQLite, or a PostgreSQL URL."""

@@ -19,7 +19,8 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of the search service, `host:port`: search steps call it."""
+    """Address of the search service, which search steps call: `host:port`; several replicas as the name of all, or as
+    `ipv4:HOST:PORT,HOST:PORT`."""
 
     curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`: it lists the datasets."""

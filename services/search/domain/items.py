@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, cast
 
 from services.search.domain.query import ItemT
 
-ITEM_BYTES = 700
+ITEM_BYTES = 1_400
 """Bytes of a parsed item and of its entry without the lengths of its texts."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from hansei.playbook.v1 import playbook_pb2
 from libs.embedding.errors import EmbeddingFailed
+from services.search.adapters.peers import decode_bullet
 from services.search.adapters.reference import ReferenceIndex
 from services.search.domain.bm25 import LUCENE, OKAPI, Variant
 from services.search.domain.bullet import IndexedBullet
@@ -363,3 +366,23 @@ def test_neighbours_survive_a_compaction() -> None:
     assert [result.item for result in after.results] == [result.item for result in before.results]
     assert after.results.scores == pytest.approx(before.results.scores, abs=1e-6)
     assert all(result.item % 3 for result in after.results)
+
+
+@pytest.mark.parametrize("words", [12, 60])
+def test_the_estimate_of_memory_is_near_what_an_index_of_bullets_takes(words: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((400, 384)).astype(np.float32)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        index: HybridIndex[IndexedBullet] = HybridIndex(384, tokenize_whitespace)
+        bullets = []
+        for number in range(len(vectors)):
+            text = " ".join(f"word{word}" for word in rng.integers(0, 5000, words))
+            bullets.append(decode_bullet(playbook_pb2.Bullet(id=f"b-{number:05}", section="s", content=text)))
+        index.apply([create_bullet_entry(bullet) for bullet in bullets], vectors)
+        del bullets
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.75 * taken < index.allocated_bytes < 1.5 * taken
