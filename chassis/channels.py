@@ -254,19 +254,21 @@ class _RoutedMethod:
         read_key: Callable[[Any], str],
         bind: Callable[[Connection], _Method],
         unrouted: _Method,
+        cache_key: tuple[object, ...],
     ) -> None:
         self._replicas = replicas
         self._read_key = read_key
         self._bind = bind
         self._unrouted = unrouted
+        self._cache_key = cache_key  # of the bound methods: a stub may be made for each call
 
     async def __call__(self, request: Any, *, timeout: float | None, metadata: Metadata) -> Any:  # noqa: ASYNC109
         replicas, key = self._replicas, self._read_key(request)
         until = None if timeout is None else time.monotonic() + timeout
         for replica in replicas.choose(key):
-            method = replica.methods.get(self)
+            method = replica.methods.get(self._cache_key)
             if method is None:
-                method = replica.methods[self] = self._bind(replica.connection)
+                method = replica.methods[self._cache_key] = self._bind(replica.connection)
             replicas.count(key, replica)
             answers = replica.answers
             replicas.begin_call(replica)
@@ -347,7 +349,9 @@ class PeerChannel(grpc.aio.Channel):
         def bind(connection: Connection) -> _Method:
             return _Method(connection, lambda channel: channel.unary_unary(method, *args, **kwargs))
 
-        return peer_method.single(_RoutedMethod(self.replicas, build_key_reader(method, field), bind, unrouted))
+        cache_key = (method, *args, *kwargs.values())
+        read_key = build_key_reader(method, field)
+        return peer_method.single(_RoutedMethod(self.replicas, read_key, bind, unrouted, cache_key))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and one response."""

@@ -15,7 +15,7 @@ from chassis import Peers, ServiceSettings, errors, replicas, serve
 from chassis.channels import OWN, Connection
 from chassis.replicas import ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
 from chassis.tests.conftest import Connect, Serve, ServedProbe, wait_until
-from chassis.tests.probe import SERVICE, Probe, pb, service
+from chassis.tests.probe import SERVICE, Probe, pb, policies, service, stub
 from chassis.tests.process import probe_process
 
 DATASETS = [f"d{number}" for number in range(40)]
@@ -45,14 +45,23 @@ async def test_every_caller_sends_a_dataset_to_the_same_replica(start_probe: Ser
     assert min(once) > 0
 
 
+async def test_a_stub_for_each_call_uses_the_same_bound_methods(start_probe: Serve, stack: AsyncExitStack) -> None:
+    probes = [await start_probe() for _ in range(2)]
+    peers = Peers({"probe": join(probes)}, policies=policies(), routed=True)
+    stack.push_async_callback(peers.close)
+    for dataset in DATASETS:
+        await stub(peers).Echo(pb.EchoRequest(dataset=dataset))
+    found = peers.channel("probe").replicas
+    assert found is not None
+    assert [len(replica.methods) for replica in found.choose(DATASETS[0])] == [1, 1]
+
+
 async def test_a_serialized_request_is_routed_like_its_message(
     start_probe: Serve, connect_probe: Connect, stack: AsyncExitStack
 ) -> None:
     probes = [await start_probe() for _ in range(3)]
     await ask_all(connect_probe(join(probes), routed=True))
     once = [probe.probe.calls for probe in probes]
-    from chassis.tests.probe import policies
-
     peers = Peers({"probe": join(probes)}, policies=policies(), routed=True)
     stack.push_async_callback(peers.close)
     forward = peers.channel("probe").unary_unary(f"/{SERVICE}/Echo")
