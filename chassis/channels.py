@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -116,11 +116,12 @@ class Peers:
                 require_plaintext_allowed("grpc", address, f"{peer.upper()}_ADDR", self._plaintext)
             connection = Connection(lambda bundle: self._dial(address, bundle), self._certificates)
             metadata = _OWN_METADATA if address == OWN else self._metadata
-            replicas = self._find_replicas(peer, address) if self._routed and address != OWN else None
-            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, replicas)
+            routed = self._routed and address != OWN
+            create_replicas = partial(self._create_replicas, peer, address) if routed else None
+            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, create_replicas)
         return self._channels[peer]
 
-    def _find_replicas(self, peer: str, address: str) -> Replicas | None:
+    def _create_replicas(self, peer: str, address: str) -> Replicas | None:
         """Return the replicas behind an address; None for an address that cannot have several."""
         static = parse_static_list(address)
         if static is not None and len(static) < 2:
@@ -329,11 +330,12 @@ class PeerChannel(grpc.aio.Channel):
         connection: Connection,
         policies: Policies,
         metadata: Metadata = (),
-        replicas: Replicas | None = None,
+        create_replicas: Callable[[], Replicas | None] | None = None,
     ) -> None:
         self._peer = peer
-        self.replicas = replicas
-        """The replicas of the peer if calls are routed, or None."""
+        self.replicas: Replicas | None = None
+        """The replicas of the peer, from the first stub with a routed method on."""
+        self._create_replicas = create_replicas
         self._connection = connection
         self._policies = policies
         self._metadata = metadata
@@ -343,6 +345,8 @@ class PeerChannel(grpc.aio.Channel):
         peer_method = self._get_method(method)
         unrouted = self._bind_method("unary_unary", method, *args, **kwargs)
         field = self._policies[method].routed_by
+        if field and self._create_replicas is not None:
+            self.replicas, self._create_replicas = self._create_replicas(), None
         if self.replicas is None or not field:
             return peer_method.single(unrouted)
 

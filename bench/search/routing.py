@@ -206,6 +206,7 @@ def _scrape(addresses: Any) -> dict[str, list[float]]:
 async def _measure_routing(target: str) -> dict[str, float]:
     """Return the microseconds of processor time that the choice of a replica takes, for messages and for bytes."""
     peers = Peers({"search": target}, routed=True)
+    search_service_pb2_grpc.SearchServiceStub(peers.channel("search"))
     replicas: Replicas = peers.channel("search").replicas  # type: ignore[assignment]
     read_key = build_key_reader(PATH, "dataset")
     query = search_pb2.SearchQuery(query_text=" ".join(WORDS[:8]), top_k=5)

@@ -150,6 +150,10 @@ async def test_services_route_to_a_peer_with_several_replicas(stack: AsyncExitSt
 
     peers = Peers.from_settings(Caller(), "127.0.0.1:3", None)
     stack.push_async_callback(peers.close)
+    for peer in ("search", "curator", "planner"):
+        peers.channel(peer).unary_unary("/hansei.search.v1.SearchService/Embed")
+        assert peers.channel(peer).replicas is None  # no method is routed: nothing is resolved
+        peers.channel(peer).unary_unary("/hansei.search.v1.SearchService/Search")
     found = peers.channel("search").replicas
     assert found is not None
     assert found.names == ["127.0.0.1:1", "127.0.0.1:2"]
