@@ -1,18 +1,21 @@
-"""Measure what a tenant notices of another one: `python -m bench.fairness [BULLETS]`.
+"""Measure what a tenant notices of another one: `python -m bench.fairness [import] [search] [learn]`.
 
-One process serves two tenants. *acme* sends one call after the other; *evil* first does nothing, then searches and
-learns with 200 clients of a process of its own, once without shares (`HANSEI_AUTH_TENANT_CALLS=0`) and once with the
-default, and then imports a playbook of BULLETS bullets (90,000). All runs share this machine, clients included, so that
-only comparisons within one run say anything. Learn also shows the resident memory of the server after each round.
-Writes `bench/results/fairness.json` and the table in `bench/README.md`.
+One process serves two tenants. *acme* sends one call after the other; *evil* first does nothing, then
+- `import`: imports a playbook of 90,000 bullets (`--bullets`),
+- `search`: searches with 200 clients of a process of its own, by turns without shares (`HANSEI_AUTH_TENANT_CALLS=0`)
+  and with the default, twice each,
+- `learn`: learns with 200 clients, with the resident memory of the server after each round.
+
+All runs share this machine, clients included, so that only comparisons within one run say anything. With all parts it
+writes `bench/results/fairness.json` and the table in `bench/README.md`; otherwise it prints.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import multiprocessing
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -33,6 +36,8 @@ from tests.support.tenants import ALL, key_of
 
 CLIENTS = 200
 CALLS = 200
+FLOOD_SECONDS = 30.0
+"""The longest time for which acme's calls beside a flood are measured."""
 IMPORTED = 90_000
 LEARN_ROUNDS = 3
 LEARNS = 400
@@ -130,18 +135,27 @@ def read_memory(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def measure_flood(shares: str, environment: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of acme's searches alone and beside a flood, and of evil's Learn."""
-    with two_tenants(**environment) as (address, keys, pid), Client(address, token=keys["acme"]) as acme:
-        search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731
-        time_calls(search)
-        yield build_row("acme searches, evil does nothing", shares, time_calls(search))
-        with run_flood(address, keys["evil"], "search"):
-            yield build_row(f"acme searches, {CLIENTS} clients of evil search", shares, time_calls(search))
+def measure_searches() -> Iterator[dict[str, Any]]:
+    """Yield the rows of acme's searches alone and beside a flood, by turns without and with shares."""
+    for shares in ("none", "default") * 2:
+        environment = {"HANSEI_AUTH_TENANT_CALLS": "0"} if shares == "none" else {}
+        with two_tenants(**environment) as (address, keys, _), Client(address, token=keys["acme"]) as acme:
+            search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731  called in this turn only
+            time_calls(search)
+            yield build_row("acme searches, evil does nothing", shares, time_calls(search))
+            with run_flood(address, keys["evil"], "search"):
+                ends = time.perf_counter() + FLOOD_SECONDS
+                found = time_calls(search, lambda done: done < CALLS and time.perf_counter() < ends)  # noqa: B023
+            yield build_row(f"acme searches, {CLIENTS} clients of evil search", shares, found)
+
+
+def measure_learn() -> Iterator[dict[str, Any]]:
+    """Yield the rows of Learn with many clients, round after round on one server."""
+    with two_tenants() as (address, keys, pid):
         for number in range(LEARN_ROUNDS):
             with run_flood(address, keys["evil"], "learn") as durations:
                 found = [seconds * 1_000 for seconds in durations.get(timeout=600)]
-            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", shares, found, read_memory(pid))
+            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", "", found, read_memory(pid))
 
 
 def measure_import(bullets: int) -> Iterator[dict[str, Any]]:
@@ -161,13 +175,27 @@ def measure_import(bullets: int) -> Iterator[dict[str, Any]]:
         yield build_row(f"acme writes, evil imports {bullets:,}", "", found)
 
 
-def main(bullets: int) -> None:
-    """Measure and write."""
-    rows = [*measure_import(bullets)]
-    for shares, environment in (("none", {"HANSEI_AUTH_TENANT_CALLS": "0"}), ("16 calls", {})):
-        rows += measure_flood(shares, environment)
-    write("fairness", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
+def main() -> None:
+    """Measure, and print or write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="import, search, learn; all without any")
+    parser.add_argument("--bullets", type=int, default=IMPORTED)
+    options = parser.parse_args()
+    parts = {
+        "import": lambda: measure_import(options.bullets),
+        "search": measure_searches,
+        "learn": measure_learn,
+    }
+    if unknown := set(options.parts) - parts.keys():
+        parser.error(f"PART must be one of {', '.join(parts)} (got {min(unknown)!r})")
+    rows = []
+    for part in options.parts or parts:
+        for row in parts[part]():
+            print(row, flush=True)
+            rows.append(row)
+    if not options.parts:
+        write("fairness", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else IMPORTED)
+    main()

@@ -1,6 +1,8 @@
 """Fair shares of a gateway: while several tenants call, each has a limited number of calls that run; the others wait.
 
-A tenant that is alone has no limit. Calls of a tenant start in the order in which they came.
+A tenant that is alone has no limit. Calls of a tenant start in the order in which they came. The limit adapts to what
+is scarce: a call that may start resumes at once if calls wait for models, and late if they wait for the processor. Then
+more running calls only make everybody's next step wait longer, so the limit falls, down to one.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from chassis.server.admission import OVERLOADED
 
 ACTIVE_SECONDS = 60.0
 """A tenant counts as active for this time after its last call."""
-WAITING_PER_RUNNING = 32
-"""Calls that may wait for each one that may run; more of them are refused."""
+MAX_WAITING = 512
+"""Calls of a tenant that may wait; more of them are refused."""
+LONGEST_LAG_SECONDS = 0.002
+"""The limit falls if a call that may start resumes later than this, and rises otherwise."""
 RETRY_SECONDS = 1.0
 
 _has_slot: ContextVar[bool] = ContextVar("has_slot", default=False)
@@ -27,18 +31,19 @@ _has_slot: ContextVar[bool] = ContextVar("has_slot", default=False)
 @dataclass(slots=True)
 class _Tenant:
     running: int = 0
-    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    waiting: deque[asyncio.Future[float]] = field(default_factory=deque)
     last_call: float = 0.0
 
 
 class TenantShares:
-    """Limits the calls that run for each tenant to `limit` while others are active; 0 is no limit.
+    """Limits the calls that run for each tenant to at most `limit` while others are active; 0 is no limit.
 
     `seconds` is a monotonic clock. All methods run on one event loop.
     """
 
     def __init__(self, limit: int, seconds: Callable[[], float]) -> None:
         self._limit = limit
+        self._adapted_limit = float(limit)
         self._seconds = seconds
         self._tenants: dict[str, _Tenant] = {}
 
@@ -64,7 +69,7 @@ class TenantShares:
         if not tenant.waiting and self._may_start(tenant):
             tenant.running += 1
             return
-        if len(tenant.waiting) >= self._limit * WAITING_PER_RUNNING:
+        if len(tenant.waiting) >= MAX_WAITING:
             raise ResourceExhausted(
                 f"{len(tenant.waiting)} calls of this tenant wait, {tenant.running} run; try again later",
                 reason=OVERLOADED,
@@ -73,7 +78,8 @@ class TenantShares:
         slot = asyncio.get_running_loop().create_future()
         tenant.waiting.append(slot)
         try:
-            await slot
+            granted_at = await slot
+            self._adapt_limit(self._seconds() - granted_at)
         except asyncio.CancelledError:
             if slot.done() and not slot.cancelled():
                 tenant.running -= 1  # the slot came together with the cancellation
@@ -85,10 +91,15 @@ class TenantShares:
             slot = tenant.waiting.popleft()
             if not slot.done():
                 tenant.running += 1
-                slot.set_result(None)
+                slot.set_result(self._seconds())
+
+    def _adapt_limit(self, lag: float) -> None:
+        """Lower or raise the limit after a call resumed `lag` seconds after it was allowed to start."""
+        changed = self._adapted_limit * 0.9 if lag > LONGEST_LAG_SECONDS else self._adapted_limit + 0.5
+        self._adapted_limit = min(max(1.0, changed), float(self._limit))
 
     def _may_start(self, tenant: _Tenant) -> bool:
-        return tenant.running < self._limit or not self._are_others_active(tenant)
+        return tenant.running < int(self._adapted_limit) or not self._are_others_active(tenant)
 
     def _are_others_active(self, tenant: _Tenant) -> bool:
         since = self._seconds() - ACTIVE_SECONDS

@@ -8,7 +8,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from chassis.errors import ResourceExhausted
-from gateway.access.domain.tenant_shares import ACTIVE_SECONDS, WAITING_PER_RUNNING, TenantShares
+from gateway.access.domain.tenant_shares import (
+    ACTIVE_SECONDS,
+    LONGEST_LAG_SECONDS,
+    MAX_WAITING,
+    TenantShares,
+)
 
 
 class Flood:
@@ -69,6 +74,31 @@ async def test_a_flood_runs_within_its_share_and_the_other_tenant_at_once(shares
     assert flood.finished == 20
 
 
+async def test_the_share_falls_while_calls_wait_for_the_processor_and_rises_again() -> None:
+    now, lag, running = 0.0, 0.0, 0
+    counts: list[int] = []
+
+    def seconds() -> float:
+        nonlocal now
+        now += lag
+        return now
+
+    shares = TenantShares(8, seconds)
+
+    async def call() -> None:
+        nonlocal running
+        async with shares.enter("a"):
+            running += 1
+            counts.append(running)
+            await asyncio.sleep(0)
+            running -= 1
+
+    for lag, most in ((0.0, 8), (2 * LONGEST_LAG_SECONDS, 1), (0.0, 8)):  # noqa: B007  read by the clock
+        await touch(shares, "b")
+        await asyncio.gather(*(call() for _ in range(60)))
+        assert max(counts[-8:]) == most
+
+
 async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, now: list[float]) -> None:
     await touch(shares, "b")
     now[0] += ACTIVE_SECONDS + 1
@@ -84,7 +114,7 @@ async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares
 async def test_calls_beyond_those_that_may_wait_are_refused(shares: TenantShares) -> None:
     await touch(shares, "b")
     flood = Flood(shares, "a")
-    tasks = [asyncio.create_task(flood.call()) for _ in range(2 + 2 * WAITING_PER_RUNNING)]
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2 + MAX_WAITING)]
     await settle()
     with pytest.raises(ResourceExhausted, match="calls of this tenant wait"):
         await flood.call()
