@@ -28,6 +28,8 @@ def addresses(stack: Stack) -> list[str]:
         "#/search/thousand?q=locked database",
         "#/learn/thousand",
         "#/evidence/thousand",
+        "#/guards/thousand",
+        f"#/guards/thousand?bullet={stack.thousand[1]}",
         "#/trajectories/thousand",
         "#/trajectories/thousand/run-import?step=3",
         "#/executions",
@@ -88,7 +90,7 @@ def test_every_page_is_reached_by_keys(reader: Reader) -> None:
     ):
         reader.press("g", letter)
         expect(reader.page.get_by_role("heading", level=1)).to_have_text(heading)
-    for letter, tab in (("r", "Review"), ("s", "Search"), ("l", "Learn"), ("t", "Trajectories")):
+    for letter, tab in (("r", "Review"), ("s", "Search"), ("l", "Learn"), ("t", "Trajectories"), ("d", "Guards")):
         reader.press("g", letter)
         expect(reader.main.locator(".tabs a[aria-current=page]").first).to_have_text(tab)
 

@@ -246,7 +246,10 @@ def test_teams_compete_and_are_ranked(reader: Reader) -> None:
     reader.button("Start").click()
     reader.sees("2 teams, ")
     reader.open("#/leaderboard")
-    reader.sees("Recently opened")
+    newest = reader.page.get_by_role("region", name="Executions of rounds").locator("tbody tr").first
+    expect(newest).to_contain_text(re.compile(r"Short|Steps"))
+    newest.get_by_role("link").click()
+    reader.sees("2 teams, ")
 
 
 def test_health_shows_services_and_indexes(reader: Reader) -> None:

@@ -107,6 +107,22 @@ def test_two_submissions_are_compared(reader: Reader, stack: Stack) -> None:
     reader.sees("Both texts are the same.")
 
 
+def test_two_executions_of_rounds_are_compared(reader: Reader, stack: Stack) -> None:
+    stack.seeds.rounds("rounds-before", teams=1, rounds=1, text="A first text.")
+    stack.seeds.rounds("rounds-after", teams=2, rounds=2, text="A second text.")
+    reader.open("#/leaderboard/rounds-after")
+    other = reader.page.get_by_label("Compare with another execution")
+    other.select_option(label="rounds-before: Team 0, 41.00")
+    expect(reader.page.get_by_role("region", name="Ranking of rounds-before")).to_contain_text("41.00")
+    expect(reader.page.get_by_role("region", name="Ranking of rounds-after")).to_contain_text("Team 1")
+    reader.page.get_by_text("Compare two submissions").click()
+    expect(reader.main.locator(".pair .card").nth(0)).to_contain_text("rounds-after")
+    expect(reader.main.locator(".pair .card").nth(1)).to_contain_text("rounds-before")
+    expect(reader.main.locator(".comparison .diff")).to_contain_text("second")
+    other.select_option(label="Compare with…")
+    expect(reader.page.get_by_role("region", name="Ranking of rounds-before")).to_have_count(0)
+
+
 def test_a_key_is_created_shown_once_and_revoked(reader: Reader) -> None:
     dialog = reader.page.get_by_role("dialog")
     reader.open("#/keys")

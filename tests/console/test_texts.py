@@ -121,6 +121,7 @@ def test_the_console_follows_the_language_of_the_browser(
 def test_every_page_opens_in_japanese(browser: Browser, stack: Stack) -> None:
     with reading(browser, stack.url, locale="ja-JP") as reader:
         for address in ("#/inbox", "#/playbooks/thousand", "#/playbooks/thousand/history", "#/review/queue", "#/keys",
+                        "#/guards/thousand",
                         "#/search/thousand?q=database", "#/learn/thousand", "#/evidence/thousand", "#/executions",
                         "#/trajectories/thousand/run-import", f"#/executions/{stack.running}", "#/leaderboard/rounds-1",
                         "#/health", "#/api"):  # fmt: skip

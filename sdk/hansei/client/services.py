@@ -198,6 +198,7 @@ class LeaderboardServiceClient(ServiceClient[M]):
     record_judgement = bind_unary(leaderboard.RecordJudgementRequest, leaderboard.RecordJudgementResponse)
     get_ranking = bind_unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
     get_best_submission = bind_unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
+    list = bind_unary(leaderboard.ListLeaderboardsRequest, leaderboard.ListLeaderboardsResponse)
     list_entries = bind_unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)
 
 

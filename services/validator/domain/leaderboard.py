@@ -54,6 +54,22 @@ class LeaderBoardEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderboardSummary:
+    """The entries of one execution in short; `last_id` is the id of the newest one."""
+
+    execution_id: str
+    teams: int
+    entries: int
+    last_round: int
+    best_team_id: str
+    best_team_name: str
+    max_score: float
+    created_at: datetime
+    updated_at: datetime
+    last_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class TeamScores:
     """The scores of a team in one execution, at least one, in order of rounds."""
 

@@ -16,6 +16,7 @@ from services.validator.domain.kinds import ReportKind
 from services.validator.domain.leaderboard import (
     JudgementRecord,
     LeaderBoardEntry,
+    LeaderboardSummary,
     RoundKey,
     Submission,
     TeamScores,
@@ -41,6 +42,10 @@ class LeaderboardStore(Protocol):
 
     async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
         """Return the entry of a team with the highest score; of equal ones the later round."""
+        ...
+
+    async def summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
+        """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
         ...
 
     async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:

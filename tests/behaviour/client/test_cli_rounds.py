@@ -48,6 +48,9 @@ def test_teams_answer_in_rounds_and_the_rounds_are_shown(hansei: Hansei, tmp_pat
     ranking = hansei("leaderboard", execution, "--shrunken", "--json").document["rows"]
     assert [row["team_id"] for row in ranking] == [row["team_id"] for row in last["result"]["ranking"]]
     assert all("standard_error" in row for row in ranking)
+    listed = hansei("rounds", "list", "--json").lines
+    assert (execution, 2, 4) in [(summary["execution_id"], summary["teams"], summary["entries"]) for summary in listed]
+    assert "2 teams, 4 submissions" in hansei("rounds", "list").out
 
 
 def test_people_see_each_round_the_ranking_and_the_best_submission(hansei: Hansei) -> None:

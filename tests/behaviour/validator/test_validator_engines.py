@@ -51,6 +51,29 @@ async def test_replicas_read_the_writes_of_each_other(replicas: list[LeaderBoard
     assert [row["max_score"] for row in await first.get_leader_board_ranking("e1")] == [90]
 
 
+async def test_executions_are_listed_by_their_newest_entries(replicas: list[LeaderBoardStore]) -> None:
+    store, _ = replicas
+    for execution, team, number, score in (
+        ("a-1", "t2", 1, 80.0),
+        ("a-2", "t1", 1, 10.0),
+        ("b-1", "t1", 1, 50.0),
+        ("a-1", "t1", 2, 80.0),
+    ):
+        key = RoundKey(execution, team, number)
+        await store.upsert(request(), Submission(key, f"{team} of round {number}", "案", score))
+    found = await store.summaries("", None, 10)
+    assert [(summary.execution_id, summary.teams, summary.entries, summary.last_round) for summary in found] == [
+        ("a-1", 2, 2, 2),
+        ("b-1", 1, 1, 1),
+        ("a-2", 1, 1, 1),
+    ]
+    assert (found[0].best_team_id, found[0].best_team_name, found[0].max_score) == ("t1", "t1 of round 2", 80)
+    assert found[0].created_at <= found[1].created_at <= found[0].updated_at
+    assert await store.summaries("a-", None, 10) == [found[0], found[2]]
+    assert await store.summaries("", found[0].last_id, 1) == [found[1]]
+    assert await store.summaries("c-", None, 10) == []
+
+
 async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoardStore]) -> None:  # V-68
     writes = [replicas[turn % 2].upsert(request(), submission("t1", 1, float(turn))) for turn in range(40)]
     entries = await asyncio.gather(*writes)

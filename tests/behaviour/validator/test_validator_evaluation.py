@@ -232,8 +232,8 @@ async def test_comparisons_that_determine_nothing_are_refused(validator: Any) ->
     assert raised.value.reason == "COMPARISONS_NOT_IDENTIFIABLE"
 
 
-def upsert(team: str, number: int, score: float, request_id: str = "", **fields: Any) -> Any:
-    key = board.RoundKey(execution_id="e1", team_id=team, round_number=number)
+def upsert(team: str, number: int, score: float, request_id: str = "", execution: str = "e1", **fields: Any) -> Any:
+    key = board.RoundKey(execution_id=execution, team_id=team, round_number=number)
     entry = board.LeaderBoardEntry(key=key, team_name=team.upper(), submission_content="案", score=score, **fields)
     return board.UpsertLeaderboardEntryRequest(request_id=request_id or str(uuid.uuid4()), entry=entry)
 
@@ -266,6 +266,16 @@ async def test_the_leaderboard_stores_and_ranks_entries(validator: Any) -> None:
     final = upsert("t3", 1, 90.0, final_submission=True, exit_reason="max_rounds_reached")
     stored = (await leaderboard.UpsertLeaderboardEntry(final)).entry
     assert (stored.id, stored.create_time) == (best.id, best.create_time)
+
+    await leaderboard.UpsertLeaderboardEntry(upsert("t1", 1, 40.0, execution="e2"))
+    newest = await leaderboard.ListLeaderboards(board.ListLeaderboardsRequest(page_size=1))
+    assert [(summary.execution_id, summary.best_team_name) for summary in newest.leaderboards] == [("e2", "T1")]
+    oldest = await leaderboard.ListLeaderboards(
+        board.ListLeaderboardsRequest(page_size=1, page_token=newest.next_page_token)
+    )
+    assert [(summary.execution_id, summary.max_score) for summary in oldest.leaderboards] == [("e1", 90)]
+    assert oldest.leaderboards[0].create_time.ToDatetime() <= oldest.leaderboards[0].update_time.ToDatetime()
+    assert not oldest.next_page_token
 
     seen, token = [], ""
     while True:

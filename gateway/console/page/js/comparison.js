@@ -5,21 +5,25 @@ import { fillElement, h } from "./dom.js";
 import { formatScore } from "./format.js";
 import { t } from "./texts.js";
 
-const describeRound = ({ key, team_name: team, score }) =>
-  t("comparison.round", { team, round_number: key.round_number, score: formatScore(score) });
+const describeRound = ({ key, team_name: team, score }, hasExecution) =>
+  t("comparison.round", { team, round_number: key.round_number, score: formatScore(score) }) +
+  (hasExecution ? ` · ${key.execution_id}` : "");
 
 /** Returns two choices of rounds and what differs between them; nothing if there is only one round. */
-export function renderComparison(rounds) {
+export function renderComparison(rounds, hasExecution) {
   if (rounds.length < 2) return null;
   const body = h("div", null);
   const finals = rounds.filter(({ final_submission: isFinal }) => isFinal);
-  const [first, second] = finals.length > 1 ? finals : rounds;
-  const show = () => fillElement(body, renderPair(rounds[left.value], rounds[right.value]));
+  const choices = finals.length > 1 ? finals : rounds;
+  const first = choices[0];
+  // Of two executions, a submission of each.
+  const second = choices.find(({ key }) => key.execution_id !== first.key.execution_id) ?? choices[1];
+  const show = () => fillElement(body, renderPair(rounds[left.value], rounds[right.value], hasExecution));
   const choose = (label, present) =>
     h(
       "select",
       { "aria-label": label, onchange: show },
-      rounds.map((round, i) => h("option", { value: i, selected: round === present }, describeRound(round))),
+      rounds.map((round, i) => h("option", { value: i, selected: round === present }, describeRound(round, hasExecution))),
     );
   const left = choose(t("comparison.first_submission"), first);
   const right = choose(t("comparison.second_submission"), second);
@@ -32,10 +36,10 @@ export function renderComparison(rounds) {
   );
 }
 
-function renderPair(left, right) {
+function renderPair(left, right, hasExecution) {
   return [
     renderScores(left, right),
-    h("div", { class: "pair" }, renderSubmission(left), renderSubmission(right)),
+    h("div", { class: "pair" }, renderSubmission(left, hasExecution), renderSubmission(right, hasExecution)),
     h("h3", null, t("comparison.differences")),
     left.submission_content === right.submission_content
       ? h("p", { class: "muted" }, t("comparison.both_texts_are_the_same"))
@@ -43,11 +47,11 @@ function renderPair(left, right) {
   ];
 }
 
-const renderSubmission = (round) =>
+const renderSubmission = (round, hasExecution) =>
   h(
     "article",
     { class: "card" },
-    h("h3", null, describeRound(round)),
+    h("h3", null, describeRound(round, hasExecution)),
     h("p", { class: "text" }, round.submission_content),
   );
 

@@ -28,6 +28,7 @@ export function renderDatasetTabs(dataset, present) {
     [t("common.learn"), ["learn", dataset]],
     [t("common.trajectories"), ["trajectories", dataset]],
     [t("common.evidence"), ["evidence", dataset]],
+    [t("common.guards"), ["guards", dataset]],
   ];
   return renderTabs(
     t("datasets.pages_of", { dataset }),

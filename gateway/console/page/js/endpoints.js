@@ -104,6 +104,18 @@ export const undoDecision = (dataset, number) => postJson(`${addressDataset(data
 export const readLift = (dataset, signal) => getJson(`${addressDataset(dataset)}/lift`, {}, signal);
 export const listDecisions = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/decisions`, query, signal);
 
+export const listGuards = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/guards`, query, signal);
+export const listGuardDecisions = (dataset, query, signal) =>
+  getJson(`${addressDataset(dataset)}/guards/decisions`, query, signal);
+export const undoGuardDecision = (dataset, number) =>
+  postJson(`${addressDataset(dataset)}/guards/decisions/${number}/undo`, {
+    author: session.signedIn ? "" : "console",
+  });
+export const backtestTarget = (body, signal) => postJson("/v1/guards/backtest", body, signal);
+/** Tests a target on the archive of a dataset, and stores the counts. */
+export const storeBacktest = (dataset, expression) =>
+  postJson(`${addressDataset(dataset)}/guards/backtests`, { expression });
+
 export const readOverview = (dataset, signal) => getJson(`${addressDataset(dataset)}/overview`, {}, signal);
 
 export const listPendingChanges = (dataset, query, signal) =>
@@ -140,6 +152,7 @@ export const addInformation = (id, text) => postJson(`${addressExecution(id)}/in
 
 export const readRanking = (id, query, signal) =>
   getJson(`/v1/rounds/${encodeURIComponent(id)}/ranking`, query, signal);
+export const listLeaderboards = (query, signal) => getJson("/v1/rounds", query, signal);
 export const listEntries = (id, query, signal) =>
   getJson(`/v1/rounds/${encodeURIComponent(id)}/entries`, query, signal);
 

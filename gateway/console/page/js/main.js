@@ -13,6 +13,7 @@ import * as datasets from "./pages/datasets.js";
 import * as evidence from "./pages/evidence.js";
 import * as execution from "./pages/execution.js";
 import * as executions from "./pages/executions.js";
+import * as guards from "./pages/guards.js";
 import * as health from "./pages/health.js";
 import * as history from "./pages/history.js";
 import * as inbox from "./pages/inbox.js";
@@ -42,6 +43,7 @@ const PAGES = [
   ["learn", t("common.learn"), "l"],
   ["trajectories", t("common.trajectories"), "t"],
   ["evidence", t("common.evidence"), "v"],
+  ["guards", t("common.guards"), "d"],
   ["executions", t("common.executions"), "e"],
   ["leaderboard", t("common.leaderboard"), "b"],
   ["keys", t("main.keys"), "k"],
@@ -60,7 +62,7 @@ function addRoutes() {
   addRoute("/playbooks", datasets);
   addRoute("/playbooks/:dataset", bullets);
   addRoute("/playbooks/:dataset/history", history);
-  for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence })) {
+  for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence, guards })) {
     addRoute(`/${name}`, {
       formatTitle: () => PAGES.find(([page]) => page === name)[1],
       openPage: createChooser(name),

@@ -33,6 +33,9 @@ const STATE_KINDS = {
   revoked: "bad",
   expired: "warn",
   done: "good",
+  advise: "busy",
+  ask: "warn",
+  deny: "bad",
   refused: "bad",
 };
 

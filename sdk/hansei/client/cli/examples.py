@@ -132,6 +132,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rounds run": (
         'hansei rounds run "Name three risks of the plan" --team optimists --team "sceptics=Doubt each claim."',
     ),
+    "rounds list": ("hansei rounds list", "hansei rounds list --limit 5"),
     "rounds show": ("hansei rounds show exec-12", "hansei rounds show exec-12 --team sceptics --best"),
     "leaderboard": ("hansei leaderboard exec-12", "hansei leaderboard exec-12 --shrunken"),
     "evaluate": ('hansei evaluate "Name three risks" @answer.txt --metric Coverage=2 --metric Relevance',),

@@ -78,6 +78,15 @@ def run(
     )
 
 
+@command(app, "rounds.render_leaderboards", reads=True, name="list", empty="No teams have worked in rounds yet.")
+def list_rounds(
+    client: Client,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="The number of executions.")] = 20,
+) -> object:
+    """List the executions of rounds, the newest first."""
+    return list(client.leaderboard.list(page_size=limit).leaderboards)
+
+
 @command(app, "rounds.render_entry", reads=True)
 def show(
     client: Client,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, desc, insert, outerjoin, select, tuple_
+from sqlalchemy import Connection, Row, and_, delete, desc, distinct, func, insert, outerjoin, select, tuple_
 
 from libs.storage.engines import insert_for
 from services.validator.adapters.sql.schema import entry, judgement, kind
@@ -27,6 +27,7 @@ from services.validator.domain.kind_definition import (
 from services.validator.domain.leaderboard import (
     JudgementRecord,
     LeaderBoardEntry,
+    LeaderboardSummary,
     RoundKey,
     Submission,
     TeamScores,
@@ -99,6 +100,49 @@ def select_entries(
         query = query.where(tuple_(entry.c.team_id, entry.c.round_number) > after)
     query = query.order_by(entry.c.team_id, entry.c.round_number).limit(limit)
     return [_to_entry(row) for row in connection.execute(query)]
+
+
+def select_summaries(connection: Connection, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
+    """Return executions by their newest entry, the newest first, those before an entry."""
+    last_id = func.max(entry.c.id)
+    query = select(
+        entry.c.execution_id,
+        func.count(distinct(entry.c.team_id)).label("teams"),
+        func.count().label("entries"),
+        func.max(entry.c.round_number).label("last_round"),
+        func.min(entry.c.created_at, type_=entry.c.created_at.type).label("created_at"),
+        func.max(entry.c.updated_at, type_=entry.c.updated_at.type).label("updated_at"),
+        last_id.label("last_id"),
+    )
+    query = query.where(func.substr(entry.c.execution_id, 1, len(prefix)) == prefix).group_by(entry.c.execution_id)
+    if before is not None:
+        query = query.having(last_id < before)
+    rows = connection.execute(query.order_by(last_id.desc()).limit(limit)).all()
+    best = _select_best_teams(connection, [row.execution_id for row in rows])
+    return [LeaderboardSummary(**row._mapping, **best[row.execution_id]) for row in rows]
+
+
+def _select_best_teams(connection: Connection, execution_ids: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the best team of each execution: the highest score, of equal ones the first id, with its last name."""
+    query = select(entry.c.execution_id, entry.c.team_id, func.max(entry.c.score).label("score"))
+    query = query.where(entry.c.execution_id.in_(execution_ids)).group_by(entry.c.execution_id, entry.c.team_id)
+    best: dict[str, Any] = {}
+    for row in connection.execute(query.order_by(entry.c.execution_id, desc("score"), entry.c.team_id)):
+        best.setdefault(row.execution_id, row)
+    keys = [(row.execution_id, row.team_id) for row in best.values()]
+    names = select(entry.c.execution_id, entry.c.team_name).where(
+        tuple_(entry.c.execution_id, entry.c.team_id).in_(keys)
+    )
+    rows = connection.execute(names.order_by(entry.c.round_number))
+    last_names = {row.execution_id: row.team_name for row in rows}
+    return {
+        execution_id: {
+            "best_team_id": row.team_id,
+            "best_team_name": last_names[execution_id],
+            "max_score": row.score,
+        }
+        for execution_id, row in best.items()
+    }
 
 
 def insert_kind(connection: Connection, definition: KindDefinition, now: datetime) -> None:

@@ -23,6 +23,7 @@ from services.validator.domain.kind_definition import KindDefinition
 from services.validator.domain.leaderboard import (
     JudgementRecord,
     LeaderBoardEntry,
+    LeaderboardSummary,
     RoundKey,
     Submission,
     TeamScores,
@@ -120,6 +121,10 @@ class LeaderBoardStore:
         return await self._database.read(
             lambda connection: queries.select_best_entry(connection, execution_id, team_id)
         )
+
+    async def summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
+        """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
+        return await self._database.read(lambda connection: queries.select_summaries(connection, prefix, before, limit))
 
     async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:
         """Return at most `limit` entries by team and round, those after a (team, round) pair."""

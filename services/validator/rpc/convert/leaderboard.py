@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chassis.server.messages import decode, encode
 from hansei.validator.v1 import leaderboard_service_pb2 as pb
-from services.validator.domain.leaderboard import LeaderBoardEntry, RoundKey, Submission
+from services.validator.domain.leaderboard import LeaderBoardEntry, LeaderboardSummary, RoundKey, Submission
 from services.validator.rpc.convert.evaluation import decode_result
 
 
@@ -32,3 +32,8 @@ def encode_entry(entry: LeaderBoardEntry) -> pb.LeaderBoardEntry:
         update_time=entry.updated_at,
         judgement=entry.judgement,
     )
+
+
+def encode_summary(summary: LeaderboardSummary) -> pb.LeaderboardSummary:
+    """Return the message of an execution in short."""
+    return encode(summary, pb.LeaderboardSummary, create_time=summary.created_at, update_time=summary.updated_at)

@@ -10,7 +10,7 @@ from hansei.validator.v1 import leaderboard_service_pb2_grpc as rpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey
-from services.validator.rpc.convert.leaderboard import decode_submission, encode_entry
+from services.validator.rpc.convert.leaderboard import decode_submission, encode_entry, encode_summary
 from services.validator.usecases.leaderboard import Leaderboard, Order
 
 DEFAULT_PAGE_SIZE = 20
@@ -50,6 +50,14 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
         team_id = request.team_id if request.HasField("team_id") else None
         entry = await self._leaderboard.best_submission(request.execution_id, team_id)
         return pb.GetBestSubmissionResponse(entry=encode_entry(entry))
+
+    async def ListLeaderboards(self, request: pb.ListLeaderboardsRequest, context: Any) -> pb.ListLeaderboardsResponse:
+        """List the executions, the newest first."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        token = decode_page_token(request, int)
+        found = await self._leaderboard.store.summaries(request.prefix, token[0] if token else None, size + 1)
+        more = encode_page_token(request, found[size - 1].last_id) if len(found) > size else ""
+        return pb.ListLeaderboardsResponse(leaderboards=map(encode_summary, found[:size]), next_page_token=more)
 
     async def ListLeaderboardEntries(
         self, request: pb.ListLeaderboardEntriesRequest, context: Any

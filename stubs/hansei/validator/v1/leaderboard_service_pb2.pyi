@@ -515,3 +515,119 @@ class ListLeaderboardEntriesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListLeaderboardEntriesResponse: _TypeAlias = ListLeaderboardEntriesResponse  # noqa: Y015
+
+@_typing.final
+class ListLeaderboardsRequest(_message.Message):
+    """Request of ListLeaderboards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIX_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    prefix: _builtins.str
+    """Prefix of the ids of the executions. Empty: all of them."""
+    page_size: _builtins.int
+    """Most executions in one response. 0: 20."""
+    page_token: _builtins.str
+    """`next_page_token` of the response before. Empty: from the start."""
+    def __init__(
+        self,
+        *,
+        prefix: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLeaderboardsRequest: _TypeAlias = ListLeaderboardsRequest  # noqa: Y015
+
+@_typing.final
+class LeaderboardSummary(_message.Message):
+    """The leaderboard of an execution in short."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXECUTION_ID_FIELD_NUMBER: _builtins.int
+    TEAMS_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    LAST_ROUND_FIELD_NUMBER: _builtins.int
+    BEST_TEAM_ID_FIELD_NUMBER: _builtins.int
+    BEST_TEAM_NAME_FIELD_NUMBER: _builtins.int
+    MAX_SCORE_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    execution_id: _builtins.str
+    """Execution."""
+    teams: _builtins.int
+    """Number of teams."""
+    entries: _builtins.int
+    """Number of entries of all teams."""
+    last_round: _builtins.int
+    """Number of the last round of any team."""
+    best_team_id: _builtins.str
+    """The first team by RANKING_ORDER_MAX_SCORE."""
+    best_team_name: _builtins.str
+    """Name of that team."""
+    max_score: _builtins.float
+    """Its highest score, 0 to 100."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first entry was written."""
+
+    @_builtins.property
+    def update_time(self) -> _timestamp_pb2.Timestamp:
+        """When an entry was last written."""
+
+    def __init__(
+        self,
+        *,
+        execution_id: _builtins.str = ...,
+        teams: _builtins.int = ...,
+        entries: _builtins.int = ...,
+        last_round: _builtins.int = ...,
+        best_team_id: _builtins.str = ...,
+        best_team_name: _builtins.str = ...,
+        max_score: _builtins.float = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        update_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_team_id", b"best_team_id", "best_team_name", b"best_team_name", "create_time", b"create_time", "entries", b"entries", "execution_id", b"execution_id", "last_round", b"last_round", "max_score", b"max_score", "teams", b"teams", "update_time", b"update_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderboardSummary: _TypeAlias = LeaderboardSummary  # noqa: Y015
+
+@_typing.final
+class ListLeaderboardsResponse(_message.Message):
+    """Response of ListLeaderboards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADERBOARDS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page starts. Empty: this was the last."""
+    @_builtins.property
+    def leaderboards(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderboardSummary]:
+        """The executions, those with the newest entries first."""
+
+    def __init__(
+        self,
+        *,
+        leaderboards: _abc.Iterable[Global___LeaderboardSummary] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leaderboards", b"leaderboards", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLeaderboardsResponse: _TypeAlias = ListLeaderboardsResponse  # noqa: Y015

@@ -55,6 +55,11 @@ class LeaderboardServiceStub:
                 request_serializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionRequest.SerializeToString,
                 response_deserializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionResponse.FromString,
                 _registered_method=True)
+        self.ListLeaderboards = channel.unary_unary(
+                '/hansei.validator.v1.LeaderboardService/ListLeaderboards',
+                request_serializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsRequest.SerializeToString,
+                response_deserializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsResponse.FromString,
+                _registered_method=True)
         self.ListLeaderboardEntries = channel.unary_unary(
                 '/hansei.validator.v1.LeaderboardService/ListLeaderboardEntries',
                 request_serializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardEntriesRequest.SerializeToString,
@@ -94,6 +99,13 @@ class LeaderboardServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLeaderboards(self, request, context):
+        """Lists the executions that have entries, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListLeaderboardEntries(self, request, context):
         """Lists the entries of an execution by team and round, with their judgements.
         """
@@ -123,6 +135,11 @@ def add_LeaderboardServiceServicer_to_server(servicer, server):
                     servicer.GetBestSubmission,
                     request_deserializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionRequest.FromString,
                     response_serializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionResponse.SerializeToString,
+            ),
+            'ListLeaderboards': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLeaderboards,
+                    request_deserializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsRequest.FromString,
+                    response_serializer=hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsResponse.SerializeToString,
             ),
             'ListLeaderboardEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListLeaderboardEntries,
@@ -239,6 +256,33 @@ class LeaderboardService:
             '/hansei.validator.v1.LeaderboardService/GetBestSubmission',
             hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionRequest.SerializeToString,
             hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.GetBestSubmissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLeaderboards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.validator.v1.LeaderboardService/ListLeaderboards',
+            hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsRequest.SerializeToString,
+            hansei_dot_validator_dot_v1_dot_leaderboard__service__pb2.ListLeaderboardsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,8 @@ class LeaderboardServiceStub:
     """Ranks the teams of an execution. An unknown execution has no rows."""
     GetBestSubmission: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]
     """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
+    ListLeaderboards: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardsRequest, _leaderboard_service_pb2.ListLeaderboardsResponse]
+    """Lists the executions that have entries, the newest first."""
     ListLeaderboardEntries: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -57,6 +59,8 @@ class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
     """Ranks the teams of an execution. An unknown execution has no rows."""
     GetBestSubmission: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]  # type: ignore[assignment]
     """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
+    ListLeaderboards: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardsRequest, _leaderboard_service_pb2.ListLeaderboardsResponse]  # type: ignore[assignment]
+    """Lists the executions that have entries, the newest first."""
     ListLeaderboardEntries: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]  # type: ignore[assignment]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -94,6 +98,14 @@ class LeaderboardServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_leaderboard_service_pb2.GetBestSubmissionResponse, _abc.Awaitable[_leaderboard_service_pb2.GetBestSubmissionResponse]]:
         """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
+
+    @_abc_1.abstractmethod
+    def ListLeaderboards(
+        self,
+        request: _leaderboard_service_pb2.ListLeaderboardsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_leaderboard_service_pb2.ListLeaderboardsResponse, _abc.Awaitable[_leaderboard_service_pb2.ListLeaderboardsResponse]]:
+        """Lists the executions that have entries, the newest first."""
 
     @_abc_1.abstractmethod
     def ListLeaderboardEntries(

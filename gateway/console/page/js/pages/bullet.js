@@ -66,6 +66,11 @@ export function renderBullet(dataset, bullet, signal, close, current) {
           { class: "actions" },
           h("button", { type: "button", onclick: () => editBullet(dataset, bullet) }, t("bullet.edit")),
           h(
+            "a",
+            { class: "button", href: formatLink(["guards", dataset], { bullet: bullet.id }) },
+            bullet.target?.expression ? t("bullet.open_the_guard") : t("bullet.add_a_guard"),
+          ),
+          h(
             "button",
             { type: "button", onclick: () => voteOnBullet(dataset, bullet, "VOTE_TAG_HELPFUL") },
             t("bullet.it_helped"),
@@ -115,6 +120,7 @@ function renderBulletFacts(dataset, bullet) {
     [t("bullet.added"), renderMoment(dataset, bullet.created_revision, bullet.created_at)],
     [t("bullet.changed"), renderMoment(dataset, bullet.updated_revision, bullet.updated_at)],
     [t("bullet.keywords"), keywords],
+    [t("guards.target"), bullet.target?.expression ? h("code", { class: "mono" }, bullet.target.expression) : null],
     [t("bullet.indexed_as"), indexed],
   ]);
 }

@@ -116,7 +116,7 @@ class Evidence {
       measured.length
         ? this.renderTable(worth.lift, measured, texts)
         : h("p", { class: "muted" }, t("evidence.no_bullet_was_served_yet")),
-      h("h2", null, t("evidence.decisions")),
+      h("h2", null, t("common.decisions")),
       decided.length ? this.renderTimeline(decided, texts) : h("p", { class: "muted" }, t("evidence.none_yet")),
     ];
   }

@@ -36,7 +36,7 @@ class Executions {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.draft = h("div", null);
-    this.labels = h("div", { class: "muted", role: "note" });
+    this.labels = h("div", { class: "labels muted", role: "note" });
     bindKeys(
       [
         { keys: "j", what: t("executions.next_execution"), run: () => this.list?.move(1) },

@@ -13,7 +13,7 @@ export const formatTitle = () => t("common.inbox");
 
 export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
-  const body = h("div", { class: "narrow inbox" });
+  const body = h("div", { class: "scroll inbox" });
   const read = () =>
     loadPart(
       body,

@@ -3,18 +3,24 @@
 import { fetchAll } from "../api.js";
 import { renderComparison } from "../comparison.js";
 import { fillElement, h } from "../dom.js";
-import { listEntries, readRanking, runRounds } from "../endpoints.js";
-import { formatPlural, formatScore } from "../format.js";
+import { listEntries, listLeaderboards, readRanking, runRounds } from "../endpoints.js";
+import { formatCount, formatPlural, formatScore, formatTime } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
 import { openRoute, formatLink } from "../router.js";
 import { renderEmptyState, renderFailure, loadPart, reportError } from "../states.js";
 import { t, translateWord } from "../texts.js";
 
-const KEY = "hansei.rounds";
-const MAX_RECENT = 12;
 const PAGE = 100;
-const NUMBERS = new Set([t("leaderboard.rounds"), t("leaderboard.estimated_mean"), t("leaderboard.standard_error")]);
+/** Executions that the page lists. */
+const MOST = 300;
+const NUMBERS = new Set([
+  t("common.teams"),
+  t("leaderboard.rounds"),
+  t("leaderboard.submissions"),
+  t("leaderboard.estimated_mean"),
+  t("leaderboard.standard_error"),
+]);
 const ORDERS = {
   RANKING_ORDER_MAX_SCORE: t("leaderboard.highest_score"),
   RANKING_ORDER_SHRUNKEN: t("leaderboard.estimated_mean"),
@@ -25,18 +31,6 @@ export const formatTitle = () => t("common.leaderboard");
 export function openPage({ params: { id }, query, signal }) {
   const view = new Leaderboard(id, query, signal);
   return [renderHead(t("common.leaderboard"), view.aside), view.renderChooser(), view.show()];
-}
-
-const listRecent = () => {
-  try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((other) => typeof other === "string");
-  } catch {
-    return [];
-  }
-};
-
-function storeRecent(id) {
-  localStorage.setItem(KEY, JSON.stringify([id, ...listRecent().filter((other) => other !== id)].slice(0, MAX_RECENT)));
 }
 
 class Leaderboard {
@@ -60,13 +54,17 @@ class Leaderboard {
       value: this.id ?? "",
       placeholder: t("leaderboard.execution_of_rounds"),
       "aria-label": t("leaderboard.execution_of_rounds"),
-      list: "recent-rounds",
+      list: "executions-of-rounds",
       autocomplete: "off",
     });
-    const suggestions = h(
-      "datalist",
-      { id: "recent-rounds" },
-      listRecent().map((recentId) => h("option", { value: recentId })),
+    const suggestions = h("datalist", { id: "executions-of-rounds" });
+    this.listExecutions().then(
+      (all) =>
+        fillElement(
+          suggestions,
+          all.map(({ execution_id: id }) => h("option", { value: id })),
+        ),
+      () => {},
     );
     const form = h(
       "form",
@@ -74,7 +72,7 @@ class Leaderboard {
       this.input,
       suggestions,
       h("button", null, t("leaderboard.open")),
-      this.id ? this.renderOrder() : null,
+      this.id ? [this.renderOrder(), this.renderOther()] : null,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -86,7 +84,7 @@ class Leaderboard {
   renderOrder() {
     const choice = h(
       "select",
-      { "aria-label": t("common.order"), onchange: () => openRoute(["leaderboard", this.id], { order: choice.value }) },
+      { "aria-label": t("common.order"), onchange: () => this.reopen({ order: choice.value }) },
       Object.entries(ORDERS).map(([name, text]) =>
         h("option", { value: name, selected: name === this.query.order }, text),
       ),
@@ -94,8 +92,44 @@ class Leaderboard {
     return choice;
   }
 
+  /** A choice of a second execution, which is shown with this one. */
+  renderOther() {
+    const choice = h("select", {
+      "aria-label": t("leaderboard.compare_with_an_execution"),
+      onchange: () => this.reopen({ with: choice.value }),
+    });
+    const show = (all) =>
+      fillElement(
+        choice,
+        h("option", { value: "" }, t("leaderboard.compare_with")),
+        all
+          .filter(({ execution_id: id }) => id !== this.id)
+          .map((summary) =>
+            h(
+              "option",
+              { value: summary.execution_id, selected: summary.execution_id === this.query.with },
+              describeExecution(summary),
+            ),
+          ),
+      );
+    show([]);
+    this.listExecutions().then(show, () => {});
+    return choice;
+  }
+
+  reopen(query) {
+    openRoute(["leaderboard", this.id], { ...this.query, ...query });
+  }
+
+  /** The executions of rounds, the newest first; asked for once. */
+  listExecutions() {
+    const ask = (token) => listLeaderboards({ page_size: PAGE, page_token: token }, this.signal);
+    this.executions ??= fetchAll(ask, "leaderboards", MOST);
+    return this.executions;
+  }
+
   show() {
-    if (!this.id) return fillElement(this.body, this.renderEmpty());
+    if (!this.id) return this.showExecutions();
     loadPart(
       this.body,
       this.signal,
@@ -106,25 +140,40 @@ class Leaderboard {
   }
 
   async read() {
-    const answer = await readRanking(this.id, { order: this.query.order }, this.signal);
-    this.rows = answer.rows;
-    const ask = (token) => listEntries(this.id, { page_size: PAGE, page_token: token }, this.signal);
-    this.rounds = await fetchAll(ask, "entries");
+    const ids = [this.id, this.query.with].filter(Boolean);
+    this.parts = await Promise.all(ids.map((id) => this.readExecution(id)));
+  }
+
+  async readExecution(id) {
+    const ask = (token) => listEntries(id, { page_size: PAGE, page_token: token }, this.signal);
+    const [{ rows }, rounds] = await Promise.all([
+      readRanking(id, { order: this.query.order }, this.signal),
+      fetchAll(ask, "entries"),
+    ]);
+    return { id, rows, rounds };
   }
 
   draw() {
-    if (!this.rows.length)
+    const [{ rows, rounds }] = this.parts;
+    if (!rows.length)
       return renderEmptyState(
         t("leaderboard.unknown_execution_of_rounds"),
         t("leaderboard.nothing_was_submitted_under_this"),
       );
-    storeRecent(this.id);
-    this.aside.textContent = `${formatPlural(this.rows.length, "team")}, ${formatPlural(this.rounds.length, "round")}`;
-    return [this.renderTable(), renderComparison(this.rounds), this.rows.map((row) => this.renderTeam(row))];
+    this.aside.textContent = `${formatPlural(rows.length, "team")}, ${formatPlural(rounds.length, "round")}`;
+    const isPair = this.parts.length > 1;
+    return [
+      this.parts.map((part) => [isPair ? h("h2", { class: "mono" }, part.id) : null, this.renderTable(part)]),
+      renderComparison(
+        this.parts.flatMap((part) => part.rounds),
+        isPair,
+      ),
+      this.parts.map((part) => part.rows.map((row) => renderTeam(row, part, isPair))),
+    ];
   }
 
-  renderTable() {
-    const estimated = this.rows.some((row) => row.shrunken_score !== undefined);
+  renderTable({ id, rows: ranked, rounds }) {
+    const estimated = ranked.some((row) => row.shrunken_score !== undefined);
     const names = [
       "#",
       t("leaderboard.team"),
@@ -133,66 +182,39 @@ class Leaderboard {
       ...(estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : []),
       t("leaderboard.score_by_round"),
     ];
-    const rows = this.rows.map((row) => this.renderRank(row, estimated));
-    return h(
-      "div",
-      { class: "wide", role: "region", "aria-label": t("leaderboard.ranking"), tabindex: "0" },
-      h(
-        "table",
-        { class: "table" },
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            names.map((name) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : "" }, name)),
-          ),
-        ),
-        h("tbody", null, rows),
-      ),
-    );
+    const rows = ranked.map((row) => this.renderRank(row, rounds, estimated));
+    return renderWideTable(t("leaderboard.ranking_of", { id }), names, rows);
   }
 
-  renderRank(row, estimated) {
+  renderRank(row, rounds, estimated) {
     const number = (text) => h("td", { class: "number" }, text);
     const means = estimated ? [number(formatScore(row.shrunken_score)), number(formatScore(row.standard_error))] : [];
     return h(
       "tr",
       null,
       h("td", null, row.rank),
-      h("td", null, h("b", null, row.team_name), " ", h("span", { class: "mono muted" }, row.team_id)),
+      h(
+        "td",
+        { class: "team-name" },
+        h("b", null, row.team_name),
+        " ",
+        h("span", { class: "mono muted" }, row.team_id),
+      ),
       h("td", null, renderBar(row.max_score / 100, "", formatScore(row.max_score))),
       number(row.total_rounds),
       means,
-      h("td", null, drawColumns(this.filterRounds(row))),
+      h("td", null, drawColumns(filterRounds(row, rounds))),
     );
   }
 
-  filterRounds({ team_id: id }) {
-    return this.rounds.filter(({ key }) => key.team_id === id);
-  }
-
-  renderTeam(row) {
-    const rounds = this.filterRounds(row);
-    const best = rounds.find(({ final_submission: final }) => final);
-    const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
-    return h("section", { class: "team" }, h("h2", null, row.team_name, " ", exitReason), rounds.map(renderRound));
-  }
-
-  renderEmpty() {
-    const recentIds = listRecent();
-    const list = recentIds.length
-      ? [
-          h("h2", null, t("leaderboard.recently_opened")),
-          h(
-            "ul",
-            { class: "plain" },
-            recentIds.map((id) => h("li", null, h("a", { class: "mono", href: formatLink(["leaderboard", id]) }, id))),
-          ),
-        ]
-      : null;
-    return [this.renderRoundsForm(), list];
+  showExecutions() {
+    loadPart(
+      this.body,
+      this.signal,
+      () => this.listExecutions(),
+      (all) => [all.length ? renderExecutions(all) : null, this.renderRoundsForm()],
+    );
+    return this.body;
   }
 
   renderRoundsForm() {
@@ -253,6 +275,64 @@ function readTeams(text) {
     const [, name, instruction] = /^([^:]*):?(.*)$/.exec(line);
     return { team_id: `team-${i + 1}`, team_name: name.trim(), instruction: instruction.trim() };
   });
+}
+
+const describeExecution = ({ execution_id: id, best_team_name: team, max_score: score }) =>
+  t("leaderboard.execution_best", { id, team, score: formatScore(score) });
+
+/** The executions of rounds, each with its best team. */
+function renderExecutions(all) {
+  const names = [
+    t("common.when"),
+    t("leaderboard.best_team"),
+    t("leaderboard.highest_score"),
+    t("common.teams"),
+    t("leaderboard.rounds"),
+    t("leaderboard.submissions"),
+    t("leaderboard.execution"),
+  ];
+  const rows = all.map((summary) =>
+    h(
+      "tr",
+      null,
+      h(
+        "td",
+        null,
+        h("a", { href: formatLink(["leaderboard", summary.execution_id]) }, formatTime(summary.update_time)),
+      ),
+      h("td", null, h("b", null, summary.best_team_name)),
+      h("td", null, renderBar(summary.max_score / 100, "", formatScore(summary.max_score))),
+      [summary.teams, summary.last_round, summary.entries].map((count) =>
+        h("td", { class: "number" }, formatCount(count)),
+      ),
+      h("td", { class: "mono muted" }, summary.execution_id),
+    ),
+  );
+  return renderWideTable(t("leaderboard.executions_of_rounds"), names, rows);
+}
+
+function renderWideTable(label, names, rows) {
+  const heads = names.map((name) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : "" }, name));
+  return h(
+    "div",
+    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
+    h("table", { class: "table" }, h("thead", null, h("tr", null, heads)), h("tbody", null, rows)),
+  );
+}
+
+const filterRounds = ({ team_id: id }, rounds) => rounds.filter(({ key }) => key.team_id === id);
+
+function renderTeam(row, { id, rounds: all }, isPair) {
+  const rounds = filterRounds(row, all);
+  const best = rounds.find(({ final_submission: final }) => final);
+  const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
+  const execution = isPair ? h("span", { class: "mono muted" }, id) : null;
+  return h(
+    "section",
+    { class: "team" },
+    h("h2", null, row.team_name, " ", exitReason, " ", execution),
+    rounds.map(renderRound),
+  );
 }
 
 /** The scores of a team's rounds as small columns. */

@@ -11,6 +11,7 @@ from hansei.client.cli.show.words import (
     GOOD,
     ID,
     count_noun,
+    format_time,
     format_usage,
     label_row,
     make_score_table,
@@ -18,7 +19,7 @@ from hansei.client.cli.show.words import (
 )
 from hansei.gateway.v1.rounds_service_pb2 import RoundsResult, RunRoundsResponse
 from hansei.validator.v1.evaluator_service_pb2 import EvaluateResponse, JudgeResponse
-from hansei.validator.v1.leaderboard_service_pb2 import GetRankingResponse, LeaderBoardEntry
+from hansei.validator.v1.leaderboard_service_pb2 import GetRankingResponse, LeaderBoardEntry, LeaderboardSummary
 
 SHOWN_CHARS = 160
 
@@ -46,6 +47,13 @@ def render_entry(row: LeaderBoardEntry) -> RenderableType:
     if row.HasField("judgement"):
         parts.append(label_row("judged", row.judgement.reasoning))
     return Group(*parts)
+
+
+def render_leaderboards(row: LeaderboardSummary) -> RenderableType:
+    """Show an execution with its best team."""
+    line = Text.assemble((row.execution_id, ID), f"  {row.best_team_id} {row.max_score:.2f}")
+    counts = f"{count_noun(row.teams, 'team')}, {count_noun(row.entries, 'submission')}"
+    return line.append(f"  {counts}, {format_time(row.update_time)}", FAINT)
 
 
 def render_ranking(response: GetRankingResponse) -> RenderableType:

@@ -1,0 +1,69 @@
+"""The page of guards: targets written beside their backtest, modes, pins, and decisions."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.console.reader import Reader
+from tests.console.seeds import failed_push, passed_sum
+from tests.console.test_access import faults
+from tests.console.windows import Stack
+
+TARGET = "call.tool == 'git' && !succeeded('read_file')"
+"""True for the push of `failed_push` before it reads how to contribute, and for no call of `passed_sum`."""
+
+
+def test_a_guard_is_written_beside_its_backtest(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("guarded", 4)
+    for trajectory in (failed_push("push-1"), passed_sum(1), passed_sum(2)):
+        stack.seeds.archive("guarded", trajectory)
+    reader.open("#/guards/guarded")
+    reader.sees("No guards yet")
+    reader.button("Write a guard…").click()
+    detail = reader.page.get_by_role("region", name="Guard", exact=True)
+    backtest = detail.get_by_role("region", name="Backtest")
+    detail.get_by_role("textbox", name="Lesson").fill("Read CONTRIBUTING.md before a push.")
+    target = detail.get_by_role("textbox", name="Target")
+    target.fill("call.tool = 'git'")
+    expect(detail.get_by_role("alert")).to_contain_text("Target: ")
+    expect(backtest).to_contain_text("Correct the target to test it.")
+    reader.expect_only_refusals("400")
+    target.fill(TARGET)
+    expect(backtest).to_contain_text("1 of 1 failed trajectory")
+    expect(backtest).to_contain_text("0 of 2 passed trajectories")
+    expect(detail.get_by_role("alert")).to_be_empty()
+    assert faults(reader, None) == []
+    detail.get_by_role("button", name="Save").click()
+    reader.sees("1 guard")
+    expect(detail).to_contain_text("shadow")
+
+    detail.get_by_role("combobox").select_option("TARGET_MODE_DENY")
+    detail.get_by_label("Pin the mode").check()
+    detail.get_by_role("button", name="Save").click()
+    expect(detail.get_by_role("alert")).to_contain_text("reason")  # a pin says why
+    reader.expect_only_refusals("400")
+    detail.get_by_role("textbox", name="Why").fill("agreed with the maintainers")
+    detail.get_by_role("button", name="Save").click()
+    expect(reader.rows.first).to_contain_text("deny")
+    expect(reader.rows.first).to_contain_text("pinned")
+
+    backtest.get_by_role("link", name="push-1, step 2").click()
+    expect(reader.page).to_have_url(re.compile("#/trajectories/guarded/push-1"))
+    reader.sees("git push")
+
+
+def test_a_bullet_gets_a_guard_and_loses_it(reader: Reader, stack: Stack) -> None:
+    first, *_ = stack.seeds.playbook("guarded-later", 4)
+    reader.open(f"#/playbooks/guarded-later?bullet={first}")
+    reader.page.get_by_role("link", name="Add a guard…").click()
+    detail = reader.page.get_by_role("region", name="Guard", exact=True)
+    detail.get_by_role("textbox", name="Target").fill(TARGET)
+    expect(detail).to_contain_text("The archive has no trajectories of this dataset")
+    detail.get_by_role("button", name="Save").click()
+    expect(reader.rows).to_have_count(1)
+    expect(reader.rows.first).to_contain_text(TARGET)
+    reader.expect_only_refusals("404")
+    detail.get_by_role("button", name="Remove the target").click()
+    reader.sees("No guards yet")
