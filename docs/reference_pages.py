@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -62,48 +60,20 @@ def _list_commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _render_sdk() -> str:
+    """Return a page of directives: mkdocstrings replaces each by the documentation of the class."""
     lines = ["# Python SDK", "", "The public classes of `hansei.client`, from their docstrings.", ""]
     for module_name, names in SDK_MODULES:
-        module = import_module(module_name)
         lines += [f"## {module_name}", ""]
-        classes = [getattr(module, name) for name in names] or list(_list_errors(module))
-        for found in classes:
-            lines += _render_class(found)
+        for path in [f"{module_name}.{name}" for name in names] or _list_errors(module_name):
+            lines += [f"::: {path}", ""]
     return "\n".join(lines)
 
 
-def _list_errors(module: Any) -> Iterator[type]:
-    for value in vars(module).values():
+def _list_errors(module_name: str) -> Iterator[str]:
+    """Yield the paths of the exceptions of a module, each where it is defined."""
+    for value in vars(import_module(module_name)).values():
         if isinstance(value, type) and issubclass(value, Exception):
-            yield value
-
-
-def _render_class(found: type) -> Iterator[str]:
-    yield from (f"### {found.__name__}", "", _format_docstring(found), "")
-    if issubclass(found, Exception):
-        return
-    for name, member in vars(found).items():
-        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if name.startswith("_") or not inspect.getdoc(function):
-            continue
-        if isinstance(function, property):
-            yield from (f"#### {found.__name__}.{name}", "", _format_docstring(function), "")
-        elif inspect.isfunction(function):
-            yield from (f"#### {found.__name__}.{name}", "", "```text", _format_signature(name, function), "```", "")
-            yield from (_format_docstring(function), "")
-
-
-def _format_signature(name: str, function: Callable[..., Any]) -> str:
-    signature = inspect.signature(function)
-    parameters = [parameter for key, parameter in signature.parameters.items() if key not in ("self", "cls")]
-    return f"{name}{signature.replace(parameters=parameters)}".replace("'", "")
-
-
-def _format_docstring(found: Any) -> str:
-    """Return a docstring as Markdown: names of parameters under `Args:` become a list."""
-    text = inspect.getdoc(found) or ""
-    text = re.sub(r"^(Args|Raises|Returns|Yields):\n", r"\n**\1**\n\n", text, flags=re.MULTILINE)
-    return re.sub(r"^    (\w+): ", r"- `\1`: ", text, flags=re.MULTILINE)
+            yield f"{value.__module__}.{value.__name__}"
 
 
 def _render_http() -> str:

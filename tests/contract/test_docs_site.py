@@ -79,7 +79,8 @@ def test_the_references_have_every_command_and_every_class(site: Path) -> None:
     text = (site / "reference/cli/index.html").read_text(encoding="utf-8")
     assert all(f'id="hansei-{name.replace(" ", "-")}"' in text for name in EXAMPLES)
     classes = (site / "reference/sdk/index.html").read_text(encoding="utf-8")
-    assert all(f'id="{name.lower()}"' in classes for _, names in SDK_MODULES for name in names)
+    assert all(f'id="{module}.{name}"' in classes for module, names in SDK_MODULES for name in names)
+    assert 'id="hansei.client.client.Client.search"' in classes
     paths = (site / "reference/http/index.html").read_text(encoding="utf-8")
     assert "<code>POST /v1/playbooks/{dataset}/trajectories</code>" in paths
 
