@@ -88,6 +88,23 @@ def test_help_needs_nothing_that_is_slow_to_load() -> None:
     assert ran.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [(["query", "--dataset", "d"], False), (["query", "--top-k", "3"], True), (["query", "--top-k", "x"], True)],
+)
+def test_a_command_loads_a_validator_only_for_a_value_that_needs_one(arguments: list[str], expected: bool) -> None:
+    check = (
+        "import sys; from hansei.client.cli import main\n"
+        f"try: main(['search', *{arguments!r}, '--addr', '127.0.0.1:1'])\n"
+        "finally: print('pydantic' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", check], env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.stdout.strip() == str(expected), ran.stderr
+    assert ran.returncode == (2 if "x" in arguments else 3)
+
+
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
 def test_every_command_has_help_and_json(name: str) -> None:
     command = dict(commands())[name]

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from hansei.client.cli.examples import EXAMPLES
+from hansei.client.cli.plain_values import LazyConversions
 
 _TYPE = re.compile(r" ?<(str|int range|int|float range|float|file|directory|dir|path|datetime|[^<>]*\|[^<>]*)>")
 _TYPE_NAMES = {
@@ -26,7 +27,7 @@ _TYPE_NAMES = {
 _DATE_TIME = "%Y-%m-%d"
 
 
-class HelpCommand(TyperCommand):
+class HelpCommand(LazyConversions, TyperCommand):
     """A command whose help names types as people do, and ends with examples."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -67,11 +68,15 @@ def _describe_range(help_text: str) -> str:
     return re.sub(r"x>=(-?[\d.]+)(?=[;\]])", r"at least \1", text)
 
 
+class HelpGroup(LazyConversions, TyperGroup):
+    """A group of commands."""
+
+
 class CommandGroup(typer.Typer):
     """A group of commands that shows its help if no command is named."""
 
     def __init__(self, help: str = "") -> None:
-        super().__init__(help=help, no_args_is_help=True, rich_markup_mode=None)
+        super().__init__(cls=HelpGroup, help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def build_group(app: typer.Typer) -> TyperGroup:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from hansei.client.cli.groups import build_group
+from hansei.client.cli.plain_values import LazyConversions
 
 SECTIONS = {
     "Start": {"up": "stack", "demo": "stack", "open": "overview", "status": "overview", "doctor": "doctor"},
@@ -89,7 +90,7 @@ class LazyCommands(MutableMapping[str, Any]):
         return len(self._modules)
 
 
-class RootGroup(TyperGroup):
+class RootGroup(LazyConversions, TyperGroup):
     """A group whose commands describe wrong values in the words of hansei."""
 
     def __init__(self, **options: Any) -> None:
