@@ -116,7 +116,8 @@ export function renderOutcomes(overview, lift) {
       ["failed", t("common.failure")],
       ["unknown", t("common.unknown")],
     ]),
-    series.length
+    // One day is a point, which the sentences below describe.
+    series.length && days.length > 1
       ? [
           drawLineChart({
             series,

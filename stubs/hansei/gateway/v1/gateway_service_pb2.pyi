@@ -80,7 +80,7 @@ class LearnRequest(_message.Message):
     """Reflection iterations; unset means 1, at most 10."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The run."""
+        """The trajectory."""
 
     @_builtins.property
     def siblings(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Trajectory]:

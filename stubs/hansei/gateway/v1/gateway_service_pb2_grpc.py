@@ -69,21 +69,21 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LearnWithProgress(self, request, context):
-        """The same as Learn, telling each stage as it ends; the last event holds the response.
+        """Does the same as Learn and sends an event at the end of each stage; the last event holds the response.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunWorkflow(self, request, context):
-        """Loads the playbook, searches it and answers in style plain (G-32).
+        """Answers a question from a playbook in style plain (G-32).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Answer(self, request, context):
-        """The same chain in style cited; returns the whole attempt (G-39).
+        """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,11 +36,11 @@ class GatewayServiceStub:
     Learn: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]
     """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
     LearnWithProgress: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]
-    """The same as Learn, telling each stage as it ends; the last event holds the response."""
+    """Does the same as Learn and sends an event at the end of each stage; the last event holds the response."""
     RunWorkflow: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]
-    """Loads the playbook, searches it and answers in style plain (G-32)."""
+    """Answers a question from a playbook in style plain (G-32)."""
     Answer: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.AnswerRequest, _gateway_service_pb2.AnswerResponse]
-    """The same chain in style cited; returns the whole attempt (G-39)."""
+    """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39)."""
 
 @_typing.type_check_only
 class GatewayServiceAsyncStub(GatewayServiceStub):
@@ -50,11 +50,11 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     Learn: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]  # type: ignore[assignment]
     """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
     LearnWithProgress: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]  # type: ignore[assignment]
-    """The same as Learn, telling each stage as it ends; the last event holds the response."""
+    """Does the same as Learn and sends an event at the end of each stage; the last event holds the response."""
     RunWorkflow: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]  # type: ignore[assignment]
-    """Loads the playbook, searches it and answers in style plain (G-32)."""
+    """Answers a question from a playbook in style plain (G-32)."""
     Answer: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.AnswerRequest, _gateway_service_pb2.AnswerResponse]  # type: ignore[assignment]
-    """The same chain in style cited; returns the whole attempt (G-39)."""
+    """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39)."""
 
 class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs the chains learn and answer. The services behind it are served on the same port under their own names."""
@@ -73,7 +73,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.LearnWithProgressRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_gateway_service_pb2.LearnWithProgressResponse], _abc.AsyncIterator[_gateway_service_pb2.LearnWithProgressResponse]]:
-        """The same as Learn, telling each stage as it ends; the last event holds the response."""
+        """Does the same as Learn and sends an event at the end of each stage; the last event holds the response."""
 
     @_abc_1.abstractmethod
     def RunWorkflow(
@@ -81,7 +81,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.RunWorkflowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_gateway_service_pb2.RunWorkflowResponse, _abc.Awaitable[_gateway_service_pb2.RunWorkflowResponse]]:
-        """Loads the playbook, searches it and answers in style plain (G-32)."""
+        """Answers a question from a playbook in style plain (G-32)."""
 
     @_abc_1.abstractmethod
     def Answer(
@@ -89,6 +89,6 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.AnswerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_gateway_service_pb2.AnswerResponse, _abc.Awaitable[_gateway_service_pb2.AnswerResponse]]:
-        """The same chain in style cited; returns the whole attempt (G-39)."""
+        """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39)."""
 
 def add_GatewayServiceServicer_to_server(servicer: GatewayServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

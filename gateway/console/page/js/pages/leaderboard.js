@@ -298,7 +298,11 @@ function renderExecutions(all) {
       h(
         "td",
         null,
-        h("a", { href: formatLink(["leaderboard", summary.execution_id]) }, formatTime(summary.update_time)),
+        h(
+          "a",
+          { class: "team-name", href: formatLink(["leaderboard", summary.execution_id]) },
+          formatTime(summary.update_time),
+        ),
       ),
       h("td", null, h("b", null, summary.best_team_name)),
       h("td", null, renderBar(summary.max_score / 100, "", formatScore(summary.max_score))),
