@@ -78,7 +78,7 @@ def faults(reader: Reader, address: str | None) -> list[str]:
 
 
 def test_every_page_is_reached_by_keys(reader: Reader) -> None:
-    reader.open("#/playbooks")
+    reader.open("#/playbooks/thousand")
     for letter, heading in (
         ("i", "Inbox"),
         ("e", "Executions"),
