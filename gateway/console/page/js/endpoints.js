@@ -111,7 +111,7 @@ export const undoGuardDecision = (dataset, number) =>
   postJson(`${addressDataset(dataset)}/guards/decisions/${number}/undo`, {
     author: session.signedIn ? "" : "console",
   });
-export const backtestTarget = (body, signal) => postJson("/v1/guards/backtest", body, signal);
+export const runBacktest = (body, signal) => postJson("/v1/guards/backtest", body, signal);
 /** Tests a target on the archive of a dataset, and stores the counts. */
 export const storeBacktest = (dataset, expression) =>
   postJson(`${addressDataset(dataset)}/guards/backtests`, { expression });

@@ -1,7 +1,7 @@
 /** The editor of a guard: its target and mode, and beside them the backtest on the archived trajectories. */
 
 import { fillElement, h } from "./dom.js";
-import { applyDelta, backtestTarget, storeBacktest } from "./endpoints.js";
+import { applyDelta, runBacktest, storeBacktest } from "./endpoints.js";
 import { formatCount, formatEnum, formatPercent, formatPlural } from "./format.js";
 import { renderFacts } from "./parts.js";
 import { formatLink } from "./router.js";
@@ -106,7 +106,7 @@ export class GuardEditor {
     try {
       do {
         const query = { expression, archive: { dataset: this.dataset }, page_size: PAGE };
-        page = await backtestTarget({ ...query, page_token: page.next_page_token }, turn.signal);
+        page = await runBacktest({ ...query, page_token: page.next_page_token }, turn.signal);
         firings.push(...page.firings);
       } while (page.next_page_token && page.failed_trajectories + page.passed_trajectories < MOST);
       fillElement(this.result, renderHeading(), this.renderResult(page, firings));
