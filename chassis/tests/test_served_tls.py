@@ -12,9 +12,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis import BadSetting, Certificates, Peers, Running, ServiceSettings, serve, tls
+from chassis import BadSetting, Certificates, Peers, Running, ServiceSettings, replicas, serve, tls
 from chassis.channels import OWN
 from chassis.errors import PermissionDenied, Unavailable
+from chassis.replicas import ReplicaAddress
+from chassis.tests.conftest import wait_until
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
 from tests.fakes.authority import Authority
 from tests.support.systems import free_port
@@ -61,6 +63,31 @@ async def test_a_caller_with_a_valid_certificate_is_accepted(
     running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway,search")
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     assert (await probe.Echo(pb.EchoRequest(text="hello"))).text == "hello"
+
+
+async def test_replicas_have_the_certificate_of_the_name_behind_which_they_are(
+    stack: AsyncExitStack, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [Probe(), Probe()]
+    targets = []
+    for number, probe in enumerate(both):
+        files = authority.issue(tmp_path / f"callee{number}", "probe")
+        running = await start_probe(stack, files, probe, tls_callers="gateway")
+        targets.append(running.address.replace("localhost", "ipv4:127.0.0.1"))
+
+    async def look_up(host: str, port: int) -> list[ReplicaAddress]:
+        return [ReplicaAddress(target, target) for target in targets]
+
+    monkeypatch.setattr(replicas, "NameLookup", lambda: look_up)
+    certificates = Certificates.from_settings(_settings(authority.issue(tmp_path / "caller", *CALLER)))
+    # Nothing has this address: only replicas can answer.
+    peers = Peers({"probe": f"probe:{free_port()}"}, policies=policies(), certificates=certificates, routed=True)
+    stack.push_async_callback(peers.close)
+    caller_stub, found = stub(peers), peers.channel("probe").replicas
+    await wait_until(lambda: found is not None and len(found.names) == 2)
+    for number in range(20):
+        assert (await caller_stub.Echo(pb.EchoRequest(text="hello", dataset=f"d{number}"))).text == "hello"
+    assert all(probe.calls for probe in both)
 
 
 async def test_a_caller_of_another_name_is_refused_and_reaches_no_handler(
