@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from libs.guards.baselines import extract_features, learn_rules
 from libs.guards.exact_tests import find_interval
 from libs.guards.firings import NEVER, FiringTable, build_firing_table
-from libs.guards.mining import MiningPolicy, MiningResult, mine_guards
+from libs.guards.mining import MiningPolicy, MiningResult, assign_folds, mine_guards
 from libs.guards.recorded_run import RecordedRun
 
 FOLDS = 10
@@ -80,12 +79,8 @@ def split_runs(
     """Return the rows to mine from and to test on: one split with a test file, else folds over tasks."""
     if test is not None:
         return [(range(len(train)), range(len(train), len(train) + len(test)))]
-    # Outcomes play no part: folds in which failures were spread evenly gave better figures than new runs would.
-    tasks = sorted(
-        {(run.domain, run.task_id) for run in train}, key=lambda task: sha256(repr((repeat, *task)).encode()).digest()
-    )
-    fold_of = {task: position % FOLDS for position, task in enumerate(tasks)}
-    folds = [fold_of[run.domain, run.task_id] for run in train]
+    # Folds in which failures were spread evenly gave better figures than new runs would.
+    folds = assign_folds(train, FOLDS, repeat)
     return [
         (
             [row for row in range(len(train)) if folds[row] != fold],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from libs.guards.association import compute_p_values
 from libs.guards.exact_tests import find_upper_bound, select_discoveries
 from libs.guards.firings import FiringTable, Predicate
 from libs.guards.recorded_run import RecordedRun
+
+PARTS_DIVISION = -1
+"""The division into parts for the test of mined guards; evaluations use the divisions from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class MiningPolicy:
     """The limit of the share of passing runs in which any accepted guard fires."""
     largest_added_p_value: float = 0.01
     """The limit of the p-value of a guard on the runs in which no guard that was accepted before fires."""
+    parts: int = 5
+    """Random parts of the tasks; each is tested with guards that are mined from the others. 0: no such test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,28 @@ def mine_guards(
     3. Each discovery is backtested: the upper bound of its false alarms must be small.
     4. Guards are accepted one by one, the one first that adds most failing runs for each false alarm, as long as it
        adds significantly, and all together raise few false alarms.
+    5. So many of them are kept, the first ones, as raise few false alarms in runs that they were not mined from: guards
+       are mined again without each part of the tasks, and tested on that part.
     """
     limits = policy or MiningPolicy()
+    result = _mine_rows(runs, table, rows, limits)
+    if not (limits.parts and result.guards):
+        return result
+    return replace(result, guards=result.guards[: _count_reliable(runs, table, rows, len(result.guards), limits)])
+
+
+def assign_folds(runs: Sequence[RecordedRun], folds: int, division: int) -> list[int]:
+    """Return the fold of each run; the runs of a task are in one fold, and outcomes play no part."""
+    tasks = sorted(
+        {(run.domain, run.task_id) for run in runs}, key=lambda task: sha256(repr((division, *task)).encode()).digest()
+    )
+    fold_of = {task: position % folds for position, task in enumerate(tasks)}
+    return [fold_of[run.domain, run.task_id] for run in runs]
+
+
+def _mine_rows(
+    runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], limits: MiningPolicy
+) -> MiningResult:
     training = [runs[row] for row in rows]
     fires = table.fires[rows]
     columns = _select_patterns(table.predicates, fires)
@@ -81,6 +107,22 @@ def mine_guards(
     ]
     guards = _accept(training, fires, failed, candidates, limits)
     return MiningResult(tuple(guards), int(fires.any(axis=0).sum()), counted)
+
+
+def _count_reliable(
+    runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], most: int, limits: MiningPolicy
+) -> int:
+    """Return how many of the guards may be kept, at most `most`, by the false alarms of as many in other runs."""
+    part_of = dict(zip(rows, assign_folds([runs[row] for row in rows], limits.parts, PARTS_DIVISION), strict=True))
+    fires, alarms = table.fires, np.zeros(most, dtype=np.int64)
+    for part in range(limits.parts):
+        mined = _mine_rows(runs, table, [row for row in rows if part_of[row] != part], limits).guards
+        passed = [row for row in rows if part_of[row] == part and runs[row].is_success]
+        for count in range(1, most + 1):
+            columns = [guard.column for guard in mined[:count]]
+            alarms[count - 1] += int(fires[np.ix_(passed, columns)].any(axis=1).sum())
+    allowed = limits.largest_false_alarms * sum(runs[row].is_success for row in rows)
+    return int((alarms <= allowed).sum())
 
 
 def _select_patterns(predicates: Sequence[Predicate], fires: NDArray[np.bool_]) -> list[int]:

@@ -11,9 +11,9 @@ from chassis.targets.target import Target
 from libs.guards.association import compute_p_values
 from libs.guards.backtest import backtest
 from libs.guards.evaluation import evaluate_guards
-from libs.guards.firings import build_firing_table
+from libs.guards.firings import NEVER, FiringTable, Predicate, build_firing_table
 from libs.guards.grammar import quote
-from libs.guards.mining import mine_guards
+from libs.guards.mining import PARTS_DIVISION, MiningPolicy, assign_folds, mine_guards
 from libs.guards.recorded_run import RecordedRun
 from libs.guards.tests.runs import build_run, call
 
@@ -96,3 +96,18 @@ def test_every_proposed_predicate_is_a_target() -> None:
 def test_texts_are_quoted_for_cel() -> None:
     for text in ("it's", 'a "b"', "back\\slash", "line\nfeed\t\r"):
         assert Target(f"call.args.x == {quote(text)}").matches(call(0, "t", x=text).request, SessionHistory())
+
+
+def test_guards_that_other_tasks_contradict_are_not_kept() -> None:
+    """Without each part, a predicate looks best that fires in the passing runs of that part."""
+    runs = [RecordedRun(f"r{task}", f"t{task}", task >= 27, ()) for task in range(150)]
+    parts = assign_folds(runs, MiningPolicy().parts, PARTS_DIVISION)
+    fires = np.zeros((150, 6), dtype=bool)
+    fires[:12, 5] = True
+    for part in range(5):
+        fires[:, part] = [run.is_success == (parts[row] == part) for row, run in enumerate(runs)]
+    predicates = tuple(Predicate(f"call.args.n == {column}", "test", "", 1) for column in range(6))
+    table = FiringTable(predicates, np.where(fires, 0, NEVER).astype(np.int32))
+    without_parts = mine_guards(runs, table, range(150), MiningPolicy(parts=0))
+    assert [guard.column for guard in without_parts.guards] == [5]
+    assert mine_guards(runs, table, range(150)).guards == ()
