@@ -171,9 +171,11 @@ def build_channel_options(policies: Policies, max_message_bytes: int, *, follow_
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 60 * _MS),
         ("grpc.keepalive_timeout_ms", 20 * _MS),
+        # A replica that serves again gets calls within half a second, before the next one restarts.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 5 * _MS),
+        ("grpc.max_reconnect_backoff_ms", _MS // 2),
+        # The time for one attempt to connect, TLS included.
+        ("grpc.min_reconnect_backoff_ms", 5 * _MS),
         # By default channels to one address share connections, and the options of one of them apply to all.
         ("grpc.use_local_subchannel_pool", 1),
     ]

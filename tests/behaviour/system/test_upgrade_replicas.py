@@ -29,9 +29,9 @@ LINKED = ("allinone", "chassis", "config", "libs", "sdk", "stubs")
 WAVES = campaign_size([[name] for name in systems.SERVICES], [list(systems.SERVICES)])
 """The services that have replicas of both releases at a time."""
 ROUNDS = campaign_size(2, 1)
-READY_SECONDS = 6.0
-"""Seconds for which a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that
-could not connect try again within five (chassis/channels.py)."""
+READY_SECONDS = 1.0
+"""Seconds for which a replica is ready before another one is ended: callers that could not connect try again within
+half a second (chassis/channels.py)."""
 PAUSE_SECONDS = campaign_size(0.1, 0.5)
 """Pause between two calls of one caller; without it, callers take the processors from the starting replica."""
 TRIES = 20
