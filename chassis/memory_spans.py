@@ -31,14 +31,25 @@ def is_capturing() -> bool:
     return os.environ.get(CAPTURE_VARIABLE, "").strip().lower() in _CAPTURING
 
 
-def describe_memory_call(path: str, span: Span, request: Any, response: Any) -> None:
-    """Add the attributes of a memory operation to the recording span of a call, if the method is one."""
-    describe = _METHODS.get(path)
+def get_memory_operation(path: str) -> str:
+    """Return the memory operation of a method, by which the convention names the span of its caller; or empty."""
+    return _METHODS[path][0] if path in _METHODS else ""
+
+
+def describe_memory_call(path: str, span: Span, request: Any, response: Any, *, is_caller: bool) -> None:
+    """Add the attributes of a memory operation to the recording span of a call, if the method is one.
+
+    The span of the caller is named by the operation and the dataset, that of the server by the method.
+    """
     # Calls that the gateway only passes through are bytes; the service behind it describes them.
-    if describe is None or isinstance(request, bytes) or isinstance(response, bytes):
+    if path not in _METHODS or isinstance(request, bytes) or isinstance(response, bytes):
         return
-    attributes = {"gen_ai.provider.name": PROVIDER, **describe(request, response)}
+    operation, describe = _METHODS[path]
+    found = describe(request, response)
+    attributes = {"gen_ai.provider.name": PROVIDER, "gen_ai.operation.name": operation, **found}
     span.set_attributes({name: value for name, value in attributes.items() if value not in ("", None)})
+    if is_caller and (dataset := attributes["gen_ai.memory.store.id"]):
+        span.update_name(f"{attributes['gen_ai.operation.name']} {dataset}")
 
 
 def _describe_recall(request: Any, response: Any) -> Attributes:
@@ -52,7 +63,6 @@ def _describe_search(request: Any, response: Any) -> Attributes:
 def _describe_results(dataset: str, query: str, response: Any) -> Attributes:
     results = response.results[:MAX_RECORDS]
     attributes: Attributes = {
-        "gen_ai.operation.name": "search_memory",
         "gen_ai.memory.store.id": dataset,
         "gen_ai.memory.record.count": len(response.results),
         BULLET_IDS: [result.bullet.id for result in results],
@@ -69,21 +79,20 @@ def _describe_results(dataset: str, query: str, response: Any) -> Attributes:
 def _describe_deltas(request: Any, response: Any) -> Attributes:
     kinds = {delta.type for delta in request.deltas}
     operation = _DELTA_OPERATIONS.get(kinds.pop(), "upsert_memory") if len(kinds) == 1 else "upsert_memory"
-    return _describe_operations(operation, request.dataset, response.operations)
+    return {"gen_ai.operation.name": operation, **_describe_operations(request.dataset, response.operations)}
 
 
 def _describe_curation(request: Any, response: Any) -> Attributes:
-    return _describe_operations("upsert_memory", request.dataset, response.operations)
+    return _describe_operations(request.dataset, response.operations)
 
 
 def _describe_learning(request: Any, response: Any) -> Attributes:
-    return _describe_operations("upsert_memory", request.dataset, response.curation.operations)
+    return _describe_operations(request.dataset, response.curation.operations)
 
 
-def _describe_operations(operation: str, dataset: str, operations: Any) -> Attributes:
+def _describe_operations(dataset: str, operations: Any) -> Attributes:
     applied = [item for item in operations if item.applied]
     attributes: Attributes = {
-        "gen_ai.operation.name": operation,
         "gen_ai.memory.store.id": dataset,
         "gen_ai.memory.record.count": len(applied),
         BULLET_IDS: [item.bullet_id for item in applied[:MAX_RECORDS]],
@@ -96,11 +105,7 @@ def _describe_operations(operation: str, dataset: str, operations: Any) -> Attri
 
 
 def _describe_change(request: Any, response: Any) -> Attributes:
-    return {"gen_ai.operation.name": "update_memory", "gen_ai.memory.store.id": request.dataset}
-
-
-def _describe_deletion(request: Any, response: Any) -> Attributes:
-    return {"gen_ai.operation.name": "delete_memory_store", "gen_ai.memory.store.id": request.dataset}
+    return {"gen_ai.memory.store.id": request.dataset}
 
 
 def _encode_records(records: Any) -> str:
@@ -109,13 +114,13 @@ def _encode_records(records: Any) -> str:
     return json.dumps(list(bounded), ensure_ascii=False)
 
 
-_METHODS: Mapping[str, Callable[[Any, Any], Attributes]] = {
-    "/hansei.evidence.v1.EvidenceService/Recall": _describe_recall,
-    "/hansei.search.v1.SearchService/Search": _describe_search,
-    "/hansei.curator.v1.CuratorService/Curate": _describe_curation,
-    "/hansei.gateway.v1.GatewayService/Learn": _describe_learning,
-    "/hansei.playbook.v1.PlaybookService/ApplyDeltas": _describe_deltas,
-    "/hansei.playbook.v1.PlaybookService/RestoreRevision": _describe_change,
-    "/hansei.playbook.v1.PlaybookService/RevokeTrajectory": _describe_change,
-    "/hansei.playbook.v1.PlaybookService/DeleteDataset": _describe_deletion,
+_METHODS: Mapping[str, tuple[str, Callable[[Any, Any], Attributes]]] = {
+    "/hansei.evidence.v1.EvidenceService/Recall": ("search_memory", _describe_recall),
+    "/hansei.search.v1.SearchService/Search": ("search_memory", _describe_search),
+    "/hansei.curator.v1.CuratorService/Curate": ("upsert_memory", _describe_curation),
+    "/hansei.gateway.v1.GatewayService/Learn": ("upsert_memory", _describe_learning),
+    "/hansei.playbook.v1.PlaybookService/ApplyDeltas": ("upsert_memory", _describe_deltas),
+    "/hansei.playbook.v1.PlaybookService/RestoreRevision": ("update_memory", _describe_change),
+    "/hansei.playbook.v1.PlaybookService/RevokeTrajectory": ("update_memory", _describe_change),
+    "/hansei.playbook.v1.PlaybookService/DeleteDataset": ("delete_memory_store", _describe_change),
 }

@@ -21,7 +21,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.errors import BadSetting
-from chassis.memory_spans import describe_memory_call
+from chassis.memory_spans import describe_memory_call, get_memory_operation
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -51,8 +51,10 @@ class MethodTelemetry:
     def __init__(self, path: str, kind: SpanKind) -> None:
         service, _, method = path.lstrip("/").partition("/")
         self._path = path
-        self._name = f"{service}/{method}"
         self._kind = kind
+        self._is_caller = kind is SpanKind.CLIENT
+        self._operation = get_memory_operation(path) if self._is_caller else ""
+        self._name = self._operation or f"{service}/{method}"
         self._histogram = _durations["server" if kind is SpanKind.SERVER else "client"]
         self._attributes: dict[str, str] = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
         self._by_code: dict[str, dict[str, str]] = {}
@@ -62,12 +64,14 @@ class MethodTelemetry:
         span = tracer.start_span(self._name, parent, kind=self._kind)
         if span.is_recording():
             span.set_attributes(self._attributes)
+            if self._operation:
+                span.set_attribute("gen_ai.operation.name", self._operation)
         return span
 
     def describe(self, span: Span, request: object, response: object) -> None:
         """Add what a call did with the memory of an agent to its span."""
         if span.is_recording():
-            describe_memory_call(self._path, span, request, response)
+            describe_memory_call(self._path, span, request, response, is_caller=self._is_caller)
 
     def end(self, span: Span, code: str, seconds: float) -> None:
         """Record the status and the duration of a call."""

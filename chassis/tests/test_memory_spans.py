@@ -139,3 +139,26 @@ def test_other_calls_have_no_such_attributes(
     exporter: InMemorySpanExporter, path: str, request_: Any, response: Any
 ) -> None:
     assert record_call(exporter, path, request_, response) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "name"),
+    [
+        (SpanKind.CLIENT, "OK", "search_memory d"),
+        (SpanKind.CLIENT, "UNAVAILABLE", "search_memory"),  # the dataset is known only after the call
+        (SpanKind.SERVER, "OK", "hansei.search.v1.SearchService/Search"),
+    ],
+)
+def test_the_span_of_the_caller_has_the_name_of_its_operation(
+    exporter: InMemorySpanExporter, kind: SpanKind, code: str, name: str
+) -> None:
+    method = telemetry.MethodTelemetry("/hansei.search.v1.SearchService/Search", kind)
+    span = method.begin()
+    if code == "OK":
+        method.describe(span, search.SearchRequest(dataset="d"), search.SearchResponse())
+    method.end(span, code, 0.1)
+    (finished,) = exporter.get_finished_spans()
+    assert finished.name == name
+    if name.startswith("search_memory"):
+        assert finished.attributes is not None
+        assert finished.attributes["gen_ai.operation.name"] == "search_memory"

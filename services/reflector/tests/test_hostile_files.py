@@ -99,3 +99,41 @@ def test_a_file_of_100_megabytes_is_refused_before_it_is_parsed() -> None:
     content = line * (100_000_000 // len(line))
     with pytest.raises(MalformedTrajectory, match=rf"is too large, at most {MAX_FILE_BYTES} bytes are read"):
         read_trajectories(content, "d")
+
+
+PARENTS = {
+    "agents_sdk": ("id", "parent_id"),
+    "claude_code": ("uuid", "parentUuid"),
+    "langfuse": ("id", "parentObservationId"),
+    "langsmith": ("id", "parent_run_id"),
+    "otel": ("spanId", "parentSpanId"),
+}
+"""The formats whose records name their parents, with the fields of the id and of the parent."""
+
+
+def find_records(value: Any, field: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects that have a field."""
+    if isinstance(value, dict):
+        if field in value:
+            yield value
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from find_records(inner, field)
+
+
+@pytest.mark.parametrize("is_own_parent", [False, True])
+@pytest.mark.parametrize("name", PARENTS)
+def test_parents_that_form_a_circle_are_read_or_refused_with_their_place(name: str, is_own_parent: bool) -> None:
+    id_field, parent_field = PARENTS[name]
+    documents = load(FILES[name])
+    records = [record for record in find_records(documents, id_field) if record[id_field]]
+    assert len(records) > 2
+    for number, record in enumerate(records):
+        record[parent_field] = record[id_field] if is_own_parent else records[number - 1][id_field]
+    read, refused = 0, ""
+    try:
+        found = read_trajectories("\n".join(map(json.dumps, documents)).encode(), "d")
+        read = sum(len(run.trajectory.steps) for run in found.runs)
+    except (MalformedTrajectory, UnknownFormat) as error:
+        refused = error.message
+    assert read or refused.startswith(PLACES)
