@@ -33,7 +33,7 @@ setup: $(STAMP)  ## Create the environment from the pinned versions
 
 lock:  ## Pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --no-header -p 3.11 --group dev --extra langchain --extra openai --extra eval pyproject.toml -o requirements/dev.lock
+	  --no-header -p 3.11 --group dev --extra a2a --extra langchain --extra openai --extra eval pyproject.toml -o requirements/dev.lock
 
 PROTOS := $(shell find protos third_party -name '*.proto' 2>/dev/null)
 protos: $(STAMP)  ## Generate stubs/ from protos/

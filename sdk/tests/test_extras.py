@@ -35,6 +35,8 @@ except ModuleNotFoundError as error:
         ("hansei.client.adapters.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
         ("hansei.client.adapters.crewai", "crewai", "crewai"),
         ("hansei.client.adapters.google_adk", "google.adk", "google-adk"),
+        ("hansei.a2a_server", "a2a", "a2a"),
+        ("hansei.a2a_server", "sse_starlette", "a2a"),
     ],
 )
 def test_a_missing_package_is_named_with_the_line_that_installs_it(module: str, package: str, extra: str) -> None:

@@ -206,7 +206,7 @@ def test_every_module_of_the_client_is_imported_with_what_the_wheel_depends_on(c
     missing = json.loads(done.stdout)
     assert {"hansei.client.langchain", "hansei.client.openai.run"} & set(missing)
     frameworks = {"langchain_core", "openai", "langchain", "agents", "pydantic_ai", "smolagents"}
-    frameworks |= {"agent_framework", "claude_agent_sdk", "crewai", "google.adk"}
+    frameworks |= {"a2a", "agent_framework", "claude_agent_sdk", "crewai", "google.adk"}
     assert set(missing.values()) == frameworks, missing
 
 

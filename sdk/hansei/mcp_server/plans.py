@@ -7,7 +7,6 @@ revisions are asked within the call. A client without elicitation gets the quest
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -18,8 +17,9 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, Field
 
 from hansei.client.client import AsyncClient
+from hansei.client.plan_questions import PlanQuestion, build_response, build_resumption, format_question
 from hansei.mcp_server.errors import report_errors
-from hansei.planner.v1.planner_pb2 import Execution, ExecutionStatus, InterventionRequest, InterventionResponse
+from hansei.planner.v1.planner_pb2 import Execution, ExecutionStatus, InterventionResponse
 
 INPUT_REQUIRED_VERSION = "2026-07-28"
 """The first revision that asks people by `input_required`."""
@@ -50,25 +50,6 @@ class PlanAnswer(BaseModel):
     options: list[str] = Field(description="The answers that the question offers; any text may be answered.")
 
 
-class _PlanQuestion(BaseModel):
-    """The question that a repeated call answers."""
-
-    execution_id: str
-    plan_version: int
-    step_id: int | None
-    answer_token: str
-
-    @classmethod
-    def from_execution(cls, execution: Execution) -> _PlanQuestion:
-        question = execution.intervention_request
-        return cls(
-            execution_id=execution.execution_id,
-            plan_version=question.plan_version,
-            step_id=question.step_id if question.HasField("step_id") else None,
-            answer_token=question.answer_token,
-        )
-
-
 class PlanTools:
     """The tools; models read their docstrings."""
 
@@ -84,11 +65,12 @@ class PlanTools:
             while execution.HasField("intervention_request") and _can_elicit(context):
                 if is_version_at_least(context.protocol_version or "", INPUT_REQUIRED_VERSION):
                     return _build_input_request(execution)
-                result = await context.elicit(_format_question(execution.intervention_request), PlanReply)
+                result = await context.elicit(format_question(execution.intervention_request), PlanReply)
                 if not isinstance(result, AcceptedElicitation):
                     break
                 execution = await self._resume(
-                    _PlanQuestion.from_execution(execution), _build_response(execution, result.data.answer)
+                    PlanQuestion.from_execution(execution),
+                    build_response(execution.intervention_request, result.data.answer),
                 )
             return _build_plan_answer(execution)
 
@@ -97,8 +79,8 @@ class PlanTools:
         with report_errors():
             execution = await self._get_execution(execution_id)
             if execution.HasField("intervention_request"):
-                response = _build_response(execution, answer)
-                execution = await self._resume(_PlanQuestion.from_execution(execution), response)
+                response = build_response(execution.intervention_request, answer)
+                execution = await self._resume(PlanQuestion.from_execution(execution), response)
             return _build_plan_answer(execution)
 
     async def _continue(self, query: str, collection: str, context: Context[Any, Any]) -> Execution:
@@ -110,22 +92,17 @@ class PlanTools:
             async for event in client.planner.execute_plan(plan=plan):
                 execution_id = event.event.execution_id
             return await self._get_execution(execution_id)
-        question = _PlanQuestion.model_validate_json(context.request_state)
+        question = PlanQuestion.model_validate_json(context.request_state)
         execution = await self._get_execution(question.execution_id)
         reply = (context.input_responses or {}).get(_REPLY)
         if not isinstance(reply, ElicitResult) or reply.action != "accept":
             return _withdraw_question(execution)
         answer = PlanReply.model_validate(reply.content or {}).answer
-        return await self._resume(question, _build_response(execution, answer))
+        return await self._resume(question, build_response(execution.intervention_request, answer))
 
-    async def _resume(self, question: _PlanQuestion, response: InterventionResponse) -> Execution:
+    async def _resume(self, question: PlanQuestion, response: InterventionResponse) -> Execution:
         """Answer a question once, and return the execution when it pauses again or has ended."""
-        # A client may repeat a call; the same answer to the same question is given once.
-        request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, question.answer_token + response.SerializeToString().hex()))
-        events = self._choose_client().planner.resume_plan(
-            **question.model_dump(exclude_none=True), response=response, request_id=request_id
-        )
-        async for _ in events:
+        async for _ in self._choose_client().planner.resume_plan(**build_resumption(question, response)):
             pass
         return await self._get_execution(question.execution_id)
 
@@ -150,26 +127,11 @@ def _withdraw_question(execution: Execution) -> Execution:
 
 def _build_input_request(execution: Execution) -> InputRequiredResult:
     params = ElicitRequestFormParams(
-        message=_format_question(execution.intervention_request),
+        message=format_question(execution.intervention_request),
         requested_schema=render_elicitation_schema(PlanReply),
     )
-    state = _PlanQuestion.from_execution(execution).model_dump_json()
+    state = PlanQuestion.from_execution(execution).model_dump_json()
     return InputRequiredResult(input_requests={_REPLY: ElicitRequest(params=params)}, request_state=state)
-
-
-def _format_question(question: InterventionRequest) -> str:
-    lines = [question.question or question.message]
-    if question.HasField("reason"):
-        lines.append(question.reason)
-    if question.options:
-        lines.append("Options: " + " | ".join(question.options))
-    return "\n".join(lines)
-
-
-def _build_response(execution: Execution, answer: str) -> InterventionResponse:
-    if answer in execution.intervention_request.options:
-        return InterventionResponse(selected_option=answer)
-    return InterventionResponse(user_input=answer)
 
 
 def _build_plan_answer(execution: Execution) -> PlanAnswer:
@@ -179,6 +141,6 @@ def _build_plan_answer(execution: Execution) -> PlanAnswer:
         status=ExecutionStatus.Name(execution.status).removeprefix("EXECUTION_STATUS_").lower(),
         answer=execution.result.final_answer,
         confidence=execution.overall_confidence,
-        question=_format_question(question) if execution.HasField("intervention_request") else "",
+        question=format_question(question) if execution.HasField("intervention_request") else "",
         options=list(question.options),
     )

@@ -1,26 +1,17 @@
-"""Bearer tokens over HTTP: the gateway verifies them, and each caller acts with its own rights.
-
-The gateway is the resource that the tokens are for, and this server one of its faces. So it keeps no keys and no rules:
-a credential that the gateway accepts, an API key or a token of its issuer, is accepted here.
-"""
+"""Bearer tokens over HTTP, in the classes of the package `mcp`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachetools import LRUCache
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from pydantic import AnyHttpUrl
 
-from chassis.settings import BadSetting
+from hansei.client.callers import CallerClients
 from hansei.client.client import AsyncClient
-from hansei.client.errors import Unauthenticated
 from hansei.gateway.v1.access_service_pb2 import AccessScope
-
-MAX_CLIENTS = 256
-"""Clients for the tokens that were used last; their channels share one connection."""
 
 
 class GatewayTokens(TokenVerifier):
@@ -28,16 +19,12 @@ class GatewayTokens(TokenVerifier):
 
     def __init__(self, connect: Callable[[str], AsyncClient]) -> None:
         """`connect` returns a client with a credential."""
-        self._connect = connect
-        self._clients: LRUCache[str, AsyncClient] = LRUCache(MAX_CLIENTS)
+        self._callers = CallerClients(connect)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the principal of a token; None if the gateway does not accept it. Raises HanseiError."""
-        try:
-            principal = await self._get_client(token).access.who_am_i()
-        except Unauthenticated:
-            return None
-        if not principal.credentials_required:
+        principal = await self._callers.verify(token)
+        if principal is None:
             return None
         return AccessToken(
             token=token,
@@ -52,24 +39,11 @@ class GatewayTokens(TokenVerifier):
         access = get_access_token()
         if access is None:
             raise RuntimeError("no request with a verified token is in progress")
-        return self._get_client(access.token)
+        return self._callers.get_client(access.token)
 
     async def require_credentials(self) -> None:
         """Raise BadSetting if the gateway needs no credentials: it would accept any token."""
-        try:
-            principal = await self._connect("").access.who_am_i()
-        except Unauthenticated:
-            return
-        if not principal.credentials_required:
-            raise BadSetting(
-                "--issuer: the gateway accepts callers without a credential, so it cannot verify tokens\n"
-                "Set HANSEI_AUTH=on or HANSEI_OIDC_ISSUER at the gateway."
-            )
-
-    def _get_client(self, token: str) -> AsyncClient:
-        if token not in self._clients:
-            self._clients[token] = self._connect(token)
-        return self._clients[token]
+        await self._callers.require_credentials("--issuer")
 
 
 def build_auth_settings(issuer: str, url: str) -> AuthSettings:

@@ -48,6 +48,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "ask": ('hansei ask "What do I do when a push is rejected?" --dataset devtools',),
     "mcp": ("hansei mcp --dataset devtools", "hansei mcp --local --http 127.0.0.1:8090"),
+    "a2a": (
+        "hansei a2a",
+        "hansei a2a --http 0.0.0.0:8766 --grpc 0.0.0.0:8767 --require-token --url https://agents.example.com",
+    ),
     "guards list": ("hansei guards list devtools",),
     "guards backtest": (
         'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' runs.jsonl',

@@ -26,6 +26,7 @@ SECTIONS = {
         "search": "query",
         "ask": "query",
         "mcp": "mcp",
+        "a2a": "a2a",
         "guards": "guard_targets",
         "plan": "plan",
     },

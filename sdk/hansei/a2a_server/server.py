@@ -1,0 +1,197 @@
+"""Serve the agent: JSON-RPC and the card over HTTP, and gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import uvicorn
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
+from a2a.server.routes import DefaultServerCallContextBuilder, create_agent_card_routes, create_jsonrpc_routes
+from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server
+from mcp.server.transport_security import TransportSecurityMiddleware
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from chassis.guard import AUTHORIZATION
+from chassis.settings import BadSetting
+from hansei.a2a_server.card import build_card
+from hansei.a2a_server.handler import PlanTasks
+from hansei.client.callers import CallerClients
+from hansei.client.client import AsyncClient
+from hansei.client.listeners import (
+    build_transport_security,
+    format_address,
+    listen,
+    read_host,
+    require_protection,
+    split_address,
+)
+
+RPC_PATH = "/a2a"
+MAX_BODY_BYTES = 1024 * 1024
+"""The size of a request; a message has at most 10,000 characters."""
+STOP_SECONDS = 5
+TOKEN_OPTION = "--require-token"  # noqa: S105  the name of an option
+_REFUSED_TOKEN = (
+    "missing or invalid credential: send an API key, or a token of the issuer, as `Authorization: Bearer …`"  # noqa: S105
+)
+
+
+async def serve(
+    client: AsyncClient,
+    http_address: str,
+    grpc_address: str,
+    announce: Callable[[str, str], None],
+    *,
+    callers: CallerClients | None = None,
+    allowed_hosts: Sequence[str] = (),
+    public_url: str = "",
+    public_grpc_address: str = "",
+) -> None:
+    """Serve at both addresses, each `host:port`, until a signal; `announce` gets the URL and the gRPC address.
+
+    With `callers`, a request needs a token that the gateway accepts, and has the rights of its caller; otherwise
+    requests have the rights of `client`. The card names `public_url` and `public_grpc_address`, if a proxy is in front.
+
+    Raises:
+        BadSetting: an address is invalid or in use, or other machines can reach it and callers are not authenticated.
+    """
+    host, port = split_address(http_address)
+    grpc_host, grpc_port = split_address(grpc_address)
+    if public_url:
+        allowed_hosts = [*allowed_hosts, read_host(public_url)]
+    for name in (host, grpc_host):
+        require_protection(
+            name, public_url, allowed_hosts, authenticates=callers is not None, token_option=TOKEN_OPTION
+        )
+
+    def choose_client(context: ServerCallContext) -> AsyncClient:
+        return client if callers is None else callers.get_client(context.state["token"])
+
+    tasks = PlanTasks(choose_client)
+    server = grpc.aio.server(
+        interceptors=[_TokenInterceptor(callers)] if callers else [],
+        options=[("grpc.max_receive_message_length", MAX_BODY_BYTES), ("grpc.so_reuseport", 0)],
+    )
+    add_A2AServiceServicer_to_server(GrpcHandler(tasks, _GrpcContextBuilder()), server)
+    try:
+        bound_port = server.add_insecure_port(f"[{grpc_host}]:{grpc_port}" if ":" in grpc_host else grpc_address)
+    except RuntimeError as error:
+        raise BadSetting(f"cannot listen at {grpc_address}: {error}") from error
+    with listen(host, port) as listener:
+        url = public_url or f"http://{format_address(host, listener)}"
+        grpc_url = public_grpc_address or f"{grpc_address.rpartition(':')[0]}:{bound_port}"
+        card = build_card(url.rstrip("/") + RPC_PATH, grpc_url, requires_token=callers is not None)
+        app = Starlette(
+            routes=[
+                *create_agent_card_routes(card),
+                *create_jsonrpc_routes(tasks, RPC_PATH, _HttpContextBuilder()),
+            ],
+            middleware=[
+                Middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES),
+                Middleware(_RequestChecks, allowed_hosts=allowed_hosts, callers=callers),
+            ],
+        )
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=STOP_SECONDS)
+        http_server = uvicorn.Server(config)
+        await server.start()
+        try:
+            announce(url, grpc_url)
+            await http_server.serve(sockets=[listener])
+        finally:
+            if not http_server.should_exit:  # cancelled: it has not closed its sockets
+                await http_server.shutdown(sockets=[listener])
+            await server.stop(STOP_SECONDS)
+
+
+class _HttpContextBuilder(DefaultServerCallContextBuilder):
+    """Adds the token of the caller to the context of a request."""
+
+    def build(self, request: Request) -> ServerCallContext:
+        context: ServerCallContext = super().build(request)
+        context.state["token"] = _read_token(request.headers.get(AUTHORIZATION, ""))
+        return context
+
+
+class _GrpcContextBuilder(DefaultGrpcServerCallContextBuilder):
+    """Adds the token of the caller to the context of a call."""
+
+    def build(self, context: grpc.aio.ServicerContext[Any, Any]) -> ServerCallContext:
+        call_context: ServerCallContext = super().build(context)
+        call_context.state["token"] = _read_token(_find_authorization(context.invocation_metadata()))
+        return call_context
+
+
+class _RequestChecks:
+    """Refuses requests of pages in a browser, and with `callers` requests without a valid token."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], callers: CallerClients | None) -> None:
+        self._app = app
+        self._security = TransportSecurityMiddleware(build_transport_security(allowed_hosts))
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        refusal: Response | None = await self._security.validate_request(request, is_post=request.method == "POST")
+        if refusal is None and self._callers is not None and request.url.path == RPC_PATH:
+            refusal = await _check_token(self._callers, request.headers.get(AUTHORIZATION, ""))
+        await (refusal or self._app)(scope, receive, send)
+
+
+async def _check_token(callers: CallerClients, authorization: str) -> Response | None:
+    token = _read_token(authorization)
+    if token and await callers.verify(token) is not None:
+        return None
+    return JSONResponse({"error": _REFUSED_TOKEN}, 401, {"www-authenticate": "Bearer"})
+
+
+class _TokenInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses calls without a valid token."""
+
+    def __init__(self, callers: CallerClients) -> None:
+        self._callers = callers
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return the handler of a call, or one that refuses it."""
+        handler = await continuation(handler_call_details)
+        token = _read_token(_find_authorization(handler_call_details.invocation_metadata))
+        if handler is None or (token and await self._callers.verify(token) is not None):
+            return handler
+        return _REFUSING_STREAM if handler.response_streaming else _REFUSING_UNARY
+
+
+async def _refuse(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSED_TOKEN)
+
+
+async def _refuse_stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSED_TOKEN)
+    yield
+
+
+_REFUSING_UNARY = grpc.unary_unary_rpc_method_handler(_refuse)
+_REFUSING_STREAM = grpc.unary_stream_rpc_method_handler(_refuse_stream)
+
+
+def _find_authorization(metadata: Any) -> str:
+    return next((str(value) for key, value in metadata or () if key == AUTHORIZATION), "")
+
+
+def _read_token(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
