@@ -31,6 +31,8 @@ BULLETS = 1_000
 CALLS = 60
 WARM_UP = 5
 DATASET = "bench-1000"
+# Installed modules are compiled; a checkout where bytecode must not be written would compile them at each start.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 PROGRAM = str(Path(sys.executable).with_name("hansei"))
 
 
@@ -83,7 +85,7 @@ def _run(what: str, command: Sequence[str], build_event: Any, calls: int = CALLS
 def _measure_call(command: Sequence[str], event: dict[str, Any]) -> tuple[float, float, int]:
     """Return the seconds from the start of the process to its end, its processor time, and the bytes it wrote."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ENVIRONMENT)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(event).encode())

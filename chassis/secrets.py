@@ -6,6 +6,7 @@ This module imports nothing but the standard library: a hook of an agent starts 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 # The named group of each alternative is not redacted. Repetitions are bounded where matching could be quadratic.
-_SECRET_TEXT = re.compile(
+_REDACTED_FORMS = (
     r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>\bsk-)[A-Za-z0-9_-]{8,}"
     r"|(?P<vendor>\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|AKIA|npm_|pypi-|hf_))[A-Za-z0-9_-]{16,}"
@@ -34,8 +35,7 @@ _SECRET_TEXT = re.compile(
     # An option of a command line, in a text or as JSON: `--api-token abc`, `"--api-token", "abc"`.
     r"|(?P<option>--(?:[a-z]{1,20}-){0,3}(?:(?:api|access)[_-]?key|token|password|passphrase|secret)"
     r"(?:\s{1,9}|\\*\"\s{0,9},\s{0,9}\\*\"))[^\s\"'\\-][^\s\"'\\]*"
-    r"|(?P<assignment>(?:(?:api|access)[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
-    re.IGNORECASE,
+    r"|(?P<assignment>(?:(?:api|access)[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+"
 )
 _URL_ANCHOR = "://"
 _ANCHORS = (
@@ -67,7 +67,7 @@ _ANCHORS = (
     ),
     *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", "--", _URL_ANCHOR),
 )
-"""The beginning of each match of `_SECRET_TEXT` in lower case, and the `://` of a URL."""
+"""The beginning of each match of `_REDACTED_FORMS` in lower case, and the `://` of a URL."""
 _SCHEME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789+.-"
 _MAX_SCHEME_CHARS = 31
 _MAX_DEPTH = 6
@@ -105,15 +105,21 @@ def mark_option_values(items: list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any
         before = item
 
 
+@cache
+def _compile_redacted_forms() -> re.Pattern[str]:
+    """Return the compiled `_REDACTED_FORMS`. It is compiled when a text needs it: a hook starts often."""
+    return re.compile(_REDACTED_FORMS, re.IGNORECASE)
+
+
 def _redact_text(text: str) -> str:
-    """Return a text without its secrets: as by `_SECRET_TEXT.sub`, which takes twenty times as long."""
+    """Return a text without its secrets: as by the method `sub` of the pattern, which takes twenty times as long."""
     folded = text.casefold()
     if len(folded) != len(text):  # places in one are not places in the other
-        return _SECRET_TEXT.sub(_redact_match, text)
+        return _compile_redacted_forms().sub(_redact_match, text)
     parts: list[str] = []
     end = 0
     for start in sorted(start for anchor in _ANCHORS for start in _list_starts(folded, anchor)):
-        match = _SECRET_TEXT.match(text, start) if start >= end else None
+        match = _compile_redacted_forms().match(text, start) if start >= end else None
         if match is not None:
             parts += (text[end:start], _redact_match(match))
             end = match.end()
