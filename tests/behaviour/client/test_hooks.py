@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from hansei.client import Client
+from hansei.client.hooks.learner import LearnTask, report_outcome
+from hansei.client.trajectories import TrajectoryRecord
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJECTORY_STATUS_SUCCESS, Trajectory
 from tests.support import systems
 from tests.support.commands import Hansei, bullets
 from tests.support.commands import hansei as hansei
@@ -113,6 +117,22 @@ def test_the_second_session_gets_the_lesson_of_the_first_at_its_prompt(
     assert start["hookEventName"] == "SessionStart"
     assert "pnpm" in start["additionalContext"]
     assert SECRET not in json.dumps(start)
+
+
+def test_the_outcome_in_a_transcript_is_reported_for_the_session(
+    system: systems.System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path))
+    dataset = f"hooks-{uuid.uuid4().hex[:12]}"
+    failed = Trajectory(query="Fix the test.", dataset=dataset, status=TRAJECTORY_STATUS_FAILURE)
+    unknown = Trajectory(query="Fix the test.", dataset=dataset, status=TRAJECTORY_STATUS_SUCCESS)
+    with Client(system.address) as client:
+        for trajectory, is_over, is_counted in ((unknown, True, False), (failed, False, False), (failed, True, True)):
+            session = str(uuid.uuid4())
+            task = LearnTask("claude", session, "", dataset, system.address, is_over)
+            report_outcome(client, task, [TrajectoryRecord("transcript", trajectory, "", "")])
+            reported = client.guards.report_session(dataset=dataset, session_id=session, succeeded=True)
+            assert reported.counted != is_counted  # the first report of a session counts
 
 
 def test_a_folder_of_transcripts_is_learned_once_and_what_has_grown_again(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 60.0
 """A session that is not over is learned when its transcript did not change for so long."""
+MAX_SESSION_CHARS = 256
+"""The part of a session's id by which the gateway checks its calls."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def learn_session(task: LearnTask, transcript: Path) -> None:
         records = list(_read_records(client, task, transcript))
         for outcome in learn_all(client, records):
             _log(task, f"{outcome.record.source}: {outcome.failure or 'learned'}")
-        _report_outcome(client, task, records)
+        report_outcome(client, task, records)
 
 
 def _read_records(client: Client, task: LearnTask, transcript: Path) -> Iterator[TrajectoryRecord]:
@@ -95,18 +97,29 @@ def _read_records(client: Client, task: LearnTask, transcript: Path) -> Iterator
                 _log(task, f"{part.source}: {part.error.message}")
 
 
-def _report_outcome(client: Client, task: LearnTask, records: Sequence[TrajectoryRecord]) -> None:
-    """Report a session that is measured and whose transcript shows how it ended; any other counts as missing."""
+def report_outcome(client: Client, task: LearnTask, records: Sequence[TrajectoryRecord]) -> None:
+    """Report a session whose transcript shows how it ended, for the guards that fired in it and for its serving.
+
+    Any other session counts as missing.
+    """
     from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
 
     if not records or not task.is_over:
         return
     has_failed = records[0].trajectory.status == TRAJECTORY_STATUS_FAILURE
-    serving = take_serving(task.session) if has_failed or records[0].test_report else None
-    if serving is not None:
+    if not has_failed and not records[0].test_report:
+        return
+    outcome = "failure" if has_failed else "success"
+    if task.session:
+        session = client.guards.report_session(
+            dataset=task.dataset, session_id=task.session[:MAX_SESSION_CHARS], succeeded=not has_failed
+        )
+        if session.firings:
+            _log(task, f"reported {outcome} for {session.firings} firings of guards")
+    if serving := take_serving(task.session):
         dataset, serving_id = serving
         client.evidence.report_outcome(dataset=dataset, serving_id=serving_id, succeeded=not has_failed)
-        _log(task, f"reported {'failure' if has_failed else 'success'} of serving {serving_id}")
+        _log(task, f"reported {outcome} of serving {serving_id}")
 
 
 def _log(task: LearnTask, message: str) -> None:
