@@ -20,6 +20,7 @@ class PlaybookFeed:
     def __init__(self) -> None:
         self.revisions: list[playbook_pb2.Revision] = []
         self.exists = True
+        self.watched = asyncio.Event()
         self._grown = asyncio.Event()
 
     def commit(self, *changes: playbook_pb2.BulletChange) -> int:
@@ -36,6 +37,7 @@ class PlaybookFeed:
     async def watch(
         self, request: feed.WatchPlaybookRequest, context: Any
     ) -> AsyncIterator[feed.WatchPlaybookResponse]:
+        self.watched.set()
         sent = request.from_revision
         if request.snapshot:
             sent = len(self.revisions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic
 
@@ -48,6 +49,14 @@ class SnapshotFiles(Generic[StoredItemT]):
             if made_with != self._made_with and made_with == {**self._made_with, "embedder": made_with["embedder"]}:
                 models[path.stem] = made_with["embedder"]
         return models
+
+    def list_newest(self, limit: int) -> list[str]:
+        """Return the names of the snapshots that were written last, the newest at the end."""
+        written: list[tuple[int, str]] = []
+        for path in self._folder.glob("*.index"):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                written.append((path.stat().st_mtime_ns, path.stem))
+        return [name for _, name in sorted(written)[-limit:]]
 
     def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
         """Return the snapshot; None if there is none that can be used."""
@@ -148,6 +157,10 @@ class NoSnapshots(Generic[StoredItemT]):
     def find_former_models(self) -> Mapping[str, str]:
         """Return nothing."""
         return {}
+
+    def list_newest(self, limit: int) -> Sequence[str]:
+        """Return nothing."""
+        return ()
 
     def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
         """Return None."""

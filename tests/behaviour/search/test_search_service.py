@@ -336,6 +336,18 @@ async def test_a_restart_embeds_nothing_again(models: Models, searching: Any) ->
 
 
 @pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine stores no snapshot
+async def test_a_restart_follows_the_playbook_before_its_first_search(models: Models, searching: Any) -> None:
+    models.answer = answer_with(MAIN)
+    async with searching() as (search, playbook):
+        await asyncio.sleep(0.2)
+        assert not playbook.watched.is_set()  # there is no snapshot yet
+        revision = playbook.add(*MAIN_BULLETS)
+        await search.Search(pb.SearchRequest(dataset="d", query=query(), min_revision=revision))
+    async with searching() as (search, playbook):
+        await asyncio.wait_for(playbook.watched.wait(), 30)
+
+
+@pytest.mark.parametrize("searching", ["built-in"], indirect=True)  # the reference engine stores no snapshot
 async def test_another_model_takes_over_when_it_has_embedded_everything(models: Models, searching: Any) -> None:
     async with searching(embedding_provider="hashing") as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
