@@ -42,13 +42,19 @@ def invert(x: int) -> float:
 invert.handle_tool_error = True
 
 
-def run_agent(replies: list[int | str], **options: Any) -> tuple[Any, list[str]]:
+def build_model(replies: list[int | str]) -> Model:
+    """Return a model with these replies."""
+
     def convert(reply: int | str) -> AIMessage:
         if isinstance(reply, str):
             return AIMessage(reply)
         return AIMessage("", tool_calls=[{"name": "invert", "args": {"x": reply}, "id": f"c{reply}"}])
 
-    model = Model(messages=iter(map(convert, replies)), prompts=[])
+    return Model(messages=iter(map(convert, replies)), prompts=[])
+
+
+def run_agent(replies: list[int | str], **options: Any) -> tuple[Any, list[str]]:
+    model = build_model(replies)
     agent = create_agent(model, [invert], system_prompt="Be brief.", **options)
     return agent.invoke({"messages": [("user", TASK)]}), model.prompts
 

@@ -9,9 +9,16 @@ import pytest
 from tests.frameworks.scripted_runs import ANSWER, LESSON, RUNS, TASK, ScriptedMemory, check_memory, check_run
 
 pytest.importorskip("pydantic_ai", reason="the frameworks are not installed: make test-frameworks")
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.capabilities.instrumentation import Instrumentation
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from hansei.client.adapters import pydantic_ai as adapter
 
@@ -49,3 +56,12 @@ async def test_an_agent_uses_the_memory() -> None:
 async def test_its_messages_are_read(name: str) -> None:
     result = await build_agent(RUNS[name], []).run(TASK)
     check_run(result.all_messages_json(), name, "pydantic_ai")
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_its_spans_of_the_genai_conventions_are_read(name: str) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    settings = InstrumentationSettings(tracer_provider=provider)
+    await build_agent(RUNS[name], [], capabilities=[Instrumentation(settings)]).run(TASK)
+    check_run(MessageToJson(encode_spans(exporter.get_finished_spans())).encode(), name, "otel")

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from services.reflector.adapters.importers import otel
-from services.reflector.adapters.importers.json_records import Record, join_content
+from services.reflector.adapters.importers.json_records import Record, join_content, to_json_text
 from services.reflector.adapters.importers.message_parts import Message, read_messages
 from services.reflector.adapters.importers.otlp import Span, Value
 from services.reflector.adapters.importers.scores import Score, choose_outcome
+from services.reflector.adapters.importers.step_collector import mark_as_error
 from services.reflector.adapters.importers.trace_records import (
     build_agent,
     build_model_call,
@@ -96,6 +97,8 @@ def _read_attributes(run: Record) -> dict[str, Value]:
         body = (message.child("kwargs") or message) if message else None
         call_id = body.text("tool_call_id") if body else ""
         text = join_content(body) if body and call_id else result
+        if body and body.value.get("status") == "error":
+            text = mark_as_error(to_json_text(text))
         arguments = inputs.value.get("input") if list(inputs.value) == ["input"] else inputs.value
         return build_tool_call(run.text("name"), call_id, arguments, text)
     if kind != "llm" and run.has("parent_run_id"):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from services.reflector.adapters.importers.json_records import Record, to_json_text
+from services.reflector.adapters.importers.json_records import Record, join_content, to_json_text
 from services.reflector.adapters.importers.otlp import Value
+from services.reflector.adapters.importers.step_collector import mark_as_error
 from services.reflector.domain.trajectory import Role
 
 Message = dict[str, Value]
@@ -86,11 +87,7 @@ def _read_parts(message: Record) -> Iterator[Message]:
         if block.text("type") == "tool_use":
             yield _build_call(block, "id", "input")
         elif block.text("type") == "tool_result":
-            yield {
-                "type": "tool_call_response",
-                "id": block.text("tool_use_id"),
-                "response": block.value.get("content"),
-            }
+            yield _build_response(block, "tool_use_id", "content", has_failed=block.value.get("is_error") is True)
         elif block.has("thinking"):
             yield {"type": "reasoning", "content": block.text("thinking")}
         elif text := block.text("text"):
@@ -113,5 +110,10 @@ def _build_call(call: Record, identity: str, arguments: str) -> Message:
 
 
 def _build_result(message: Record, identity: str, content: str) -> Message:
-    response = {"type": "tool_call_response", "id": message.text(identity), "response": message.value.get(content)}
-    return {"role": "tool", "parts": [response]}
+    has_failed = message.value.get("status") == "error"
+    return {"role": "tool", "parts": [_build_response(message, identity, content, has_failed=has_failed)]}
+
+
+def _build_response(message: Record, identity: str, content: str, *, has_failed: bool) -> Message:
+    response = mark_as_error(join_content(message, content)) if has_failed else message.value.get(content)
+    return {"type": "tool_call_response", "id": message.text(identity), "response": response}
