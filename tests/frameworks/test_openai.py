@@ -32,7 +32,8 @@ def test_its_messages_are_read(name: str) -> None:
     replies = iter(RUNS[name])
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=write_completion(next(replies))))
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
-    with OpenAI(api_key="none", base_url="http://scripted", http_client=httpx.Client(transport=transport)) as client:
+    http_client: Any = httpx.Client(transport=transport)
+    with OpenAI(api_key="none", base_url="http://scripted", http_client=http_client) as client:
         while messages[-1]["role"] != "assistant":
             completion = client.chat.completions.create(model="scripted", messages=messages, tools=TOOLS)
             message = completion.choices[0].message

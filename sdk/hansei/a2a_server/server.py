@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import uvicorn
@@ -156,7 +156,13 @@ async def _check_token(callers: CallerClients, authorization: str) -> Response |
     return JSONResponse({"error": _REFUSED_TOKEN}, 401, {"www-authenticate": "Bearer"})
 
 
-class _TokenInterceptor(grpc.aio.ServerInterceptor):
+if TYPE_CHECKING:
+    _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
+else:
+    _Interceptor = grpc.aio.ServerInterceptor
+
+
+class _TokenInterceptor(_Interceptor):
     """Refuses calls without a valid token."""
 
     def __init__(self, callers: CallerClients) -> None:

@@ -68,9 +68,12 @@ async def agent(gate: Gate, who: str = "") -> AsyncIterator[str]:
                 callers=callers,
             )
         )
-        await asyncio.wait([serving, started], return_when=asyncio.FIRST_COMPLETED)
+        waiting: list[asyncio.Future[Any]] = [serving, started]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         try:
-            yield started.result() if started.done() else await serving
+            if not started.done():
+                await serving  # raises the error of the start
+            yield started.result()
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
@@ -201,7 +204,8 @@ async def test_a_task_is_cancelled_once_and_an_ended_one_is_not(gate: Gate, bind
 async def test_tasks_are_listed_by_pages_and_filters(gate: Gate, binding: str) -> None:
     ids = [await ask_colour(gate) for _ in range(3)]
     async with agent(gate) as url, connect(gate, url, binding) as client:
-        seen, token = [], ""
+        seen: list[str] = []
+        token = ""
         while token or not seen:
             page = await client.list_tasks(a2a.ListTasksRequest(page_size=2, page_token=token))
             assert len(page.tasks) <= 2
@@ -342,6 +346,5 @@ async def test_wrong_json_is_refused_and_so_are_pages_in_a_browser(gate: Gate) -
 async def test_an_unusable_address_is_refused(gate: Gate, options: dict[str, str], words: str) -> None:
     async with AsyncClient(gate.address, token="") as client:
         with pytest.raises(BadSetting, match=words):
-            await serve(
-                client, **{"http_address": "127.0.0.1:0", "grpc_address": "127.0.0.1:0", **options}, announce=print
-            )
+            addresses: dict[str, Any] = {"http_address": "127.0.0.1:0", "grpc_address": "127.0.0.1:0", **options}
+            await serve(client, **addresses, announce=lambda url, grpc_url: None)
