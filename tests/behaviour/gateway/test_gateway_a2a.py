@@ -344,7 +344,7 @@ async def test_wrong_json_is_refused_and_so_are_pages_in_a_browser(gate: Gate) -
     ],
 )
 async def test_an_unusable_address_is_refused(gate: Gate, options: dict[str, str], words: str) -> None:
+    addresses: dict[str, Any] = {"http_address": "127.0.0.1:0", "grpc_address": "127.0.0.1:0", **options}
     async with AsyncClient(gate.address, token="") as client:
         with pytest.raises(BadSetting, match=words):
-            addresses: dict[str, Any] = {"http_address": "127.0.0.1:0", "grpc_address": "127.0.0.1:0", **options}
             await serve(client, **addresses, announce=lambda url, grpc_url: None)
