@@ -89,45 +89,47 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
 
 
 def evaluate_guards(train: Path, test: Path | None) -> dict[str, Any]:
-    """Mine guards from recorded runs and measure them on other runs, compared with trivial rules."""
-    from allinone.recorded_runs import read_runs
+    """Mine guards from recorded trajectories and measure them on other trajectories, compared with trivial rules."""
+    from allinone.guard_trajectories import read_guard_trajectories
     from libs.guards.evaluation import evaluate_guards
 
-    return evaluate_guards(read_runs(train), None if test is None else read_runs(test))
+    return evaluate_guards(read_guard_trajectories(train), None if test is None else read_guard_trajectories(test))
 
 
 def evaluate_archived_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
     """Measure guards on archived trajectories, as `evaluate_guards` does; those without an outcome are left out."""
-    from allinone.recorded_runs import read_archived_runs
+    from allinone.guard_trajectories import decode_archived_trajectories
     from libs.guards.evaluation import evaluate_guards
 
-    return evaluate_guards(read_archived_runs(archived))
+    return evaluate_guards(decode_archived_trajectories(archived))
 
 
 def mine_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
     """Mine guards from archived trajectories; each has its backtest on them. Those without an outcome are left out."""
-    from allinone.recorded_runs import read_archived_runs
+    from allinone.guard_trajectories import decode_archived_trajectories
     from libs.guards.candidates import mine_candidates
 
-    return mine_candidates(read_archived_runs(archived))
+    return mine_candidates(decode_archived_trajectories(archived))
 
 
 def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
     """Measure mined guards together with the targets that a model wrote. Raises BadSetting."""
+    from allinone.guard_trajectories import read_guard_trajectories
     from allinone.policy_targets import read_policy_targets
-    from allinone.recorded_runs import read_runs
     from libs.guards.sources import evaluate_sources
 
     sources = [item["target"] for item in read_policy_targets(targets)]
-    return evaluate_sources(read_runs(train), sources, None if test is None else read_runs(test))
+    return evaluate_sources(
+        read_guard_trajectories(train), sources, None if test is None else read_guard_trajectories(test)
+    )
 
 
 def write_policy_targets(file: Path) -> dict[str, Any]:
-    """Return the targets that the configured model writes from the policies in a file of runs, with backtests."""
+    """Return the targets that the configured model writes from the policies in a file, with backtests."""
+    from allinone.guard_trajectories import read_guard_trajectories
     from allinone.policy_targets import write_policy_targets
-    from allinone.recorded_runs import read_runs
 
-    return write_policy_targets(read_runs(file))
+    return write_policy_targets(read_guard_trajectories(file))
 
 
 def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
@@ -135,26 +137,26 @@ def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> 
 
     Trajectories without an outcome are left out.
     """
+    from allinone.guard_trajectories import decode_archived_trajectories
     from allinone.policy_targets import write_policy_targets
-    from allinone.recorded_runs import read_archived_runs
 
-    return write_policy_targets(read_archived_runs(archived))
+    return write_policy_targets(decode_archived_trajectories(archived))
 
 
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:
-    """Return the firings of a target in the runs of a file, failing and passing. Raises InvalidTarget."""
-    from allinone.recorded_runs import read_runs
+    """Return the firings of a target in the trajectories of a file, failing and passing. Raises InvalidTarget."""
+    from allinone.guard_trajectories import read_guard_trajectories
     from chassis.targets.target import Target
     from libs.guards.backtest import backtest
 
-    return backtest(Target(expression), read_runs(file)).describe()
+    return backtest(Target(expression), read_guard_trajectories(file)).describe()
 
 
-def load_guard_runs(file: Path) -> list[GuardTrajectory]:
-    """Return the runs of a file as messages of a backtest. Raises MalformedTrajectory, UnknownFormat."""
-    from allinone.recorded_runs import encode_run, read_runs
+def load_guard_trajectories(file: Path) -> list[GuardTrajectory]:
+    """Return the trajectories of a file as messages of a backtest. Raises MalformedTrajectory, UnknownFormat."""
+    from allinone.guard_trajectories import encode_guard_trajectory, read_guard_trajectories
 
-    return [encode_run(run) for run in read_runs(file)]
+    return [encode_guard_trajectory(trajectory) for trajectory in read_guard_trajectories(file)]
 
 
 def find_failed_calls(trajectory: Trajectory) -> list[dict[str, Any]]:

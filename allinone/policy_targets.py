@@ -1,4 +1,4 @@
-"""Targets that a model writes from the policy of an agent, each tested on the recorded runs; for `hansei guards`."""
+"""Targets that a model writes from the policy of an agent, each tested on trajectories; for `hansei guards`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chassis.settings import read_settings
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.target import Target
 from libs.guards.backtest import backtest
+from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.policy import RULES, RecordedPolicy, collect_policies
-from libs.guards.recorded_run import RecordedRun
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from libs.llm.errors import ReplyNotStructured
@@ -74,31 +74,31 @@ def find_fault(source: str) -> str:
 
 
 def write_policy_targets(
-    runs: Sequence[RecordedRun], connect: Callable[[LLMSettings], LLMClient] = connect_chat
+    trajectories: Sequence[GuardTrajectory], connect: Callable[[LLMSettings], LLMClient] = connect_chat
 ) -> dict[str, Any]:
-    """Return the targets that the configured model writes from the policies in recorded runs, with their backtests.
+    """Return the targets that the configured model writes from the policies in trajectories, with their backtests.
 
     Raises BadSetting without a model, and ModelUnavailable.
     """
     settings = read_settings(LLMSettings)
     if settings.is_offline:
         raise BadSetting("no model is configured: set LLM_PROVIDER and LLM_MODEL")
-    return asyncio.run(_write_policy_targets(runs, settings, connect))
+    return asyncio.run(_write_policy_targets(trajectories, settings, connect))
 
 
 async def _write_policy_targets(
-    runs: Sequence[RecordedRun], settings: LLMSettings, connect: Callable[[LLMSettings], LLMClient]
+    trajectories: Sequence[GuardTrajectory], settings: LLMSettings, connect: Callable[[LLMSettings], LLMClient]
 ) -> dict[str, Any]:
     targets: list[dict[str, Any]] = []
     refused: list[dict[str, str]] = []
     client = connect(settings)
     try:
         with collect_usage() as usage:
-            for policy in collect_policies(runs):
+            for policy in collect_policies(trajectories):
                 reader = TargetReader()
                 for item in await _ask(client, policy, reader):
                     targets.append(
-                        {"domain": policy.domain, **item.model_dump(), **describe_backtest(item.target, runs)}
+                        {"domain": policy.domain, **item.model_dump(), **describe_backtest(item.target, trajectories)}
                     )
                 refused += [
                     {"domain": policy.domain, "target": source, "rule": rule} for source, rule in reader.refused
@@ -120,9 +120,9 @@ async def _ask(client: LLMClient, policy: RecordedPolicy, reader: TargetReader) 
     return list({item.target: item for item in reply.targets}.values())
 
 
-def describe_backtest(source: str, runs: Sequence[RecordedRun]) -> dict[str, Any]:
+def describe_backtest(source: str, trajectories: Sequence[GuardTrajectory]) -> dict[str, Any]:
     """Return the counts of the backtest of a target."""
-    result = backtest(Target(source), runs)
+    result = backtest(Target(source), trajectories)
     counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
     return {name: getattr(result, name) for name in counts}
 

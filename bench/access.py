@@ -32,7 +32,7 @@ from hansei.planner.v1 import planner_pb2 as planner
 from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from tests.support import systems
-from tests.support.bulk_jobs import parts, runs
+from tests.support.bulk_jobs import build_trajectories, parts
 
 PAIRS = 4_000
 UNCOUNTED = 200
@@ -80,7 +80,7 @@ def _create_resources(acme: Client) -> dict[str, tuple[str, str]]:
     key = leaderboard.RoundKey(execution_id="acme--one", team_id="t", round_number=1)
     entry = leaderboard.LeaderBoardEntry(key=key, team_name="T", submission_content="x", score=1)
     acme.leaderboard.upsert_entry(entry=entry)
-    job_id = acme.jobs.submit(parts("acme--one", runs("acme--one", 1), str(uuid.uuid4()))).job.job_id
+    job_id = acme.jobs.submit(parts("acme--one", build_trajectories("acme--one", 1), str(uuid.uuid4()))).job.job_id
     found = dict.fromkeys(FAMILIES, ("acme--one", "acme--two"))
     found["execution"] = (pause.event.execution_id, "acme--0123456789ab")
     return found | {"job": (job_id, str(uuid.uuid4()))}

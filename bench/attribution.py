@@ -46,15 +46,15 @@ class Case:
 
     signs: Floats
     labelled: int | None
-    run: LabelledTrajectory
+    labelled_trajectory: LabelledTrajectory
 
 
-def build_case(run: LabelledTrajectory) -> Case:
-    """Return the case of a labelled run."""
-    candidates = find_candidates(run.trajectory.steps, extract_actions(run.trajectory.steps))
+def build_case(labelled: LabelledTrajectory) -> Case:
+    """Return the case of a labelled trajectory."""
+    candidates = find_candidates(labelled.trajectory.steps, extract_actions(labelled.trajectory.steps))
     steps = [candidate.step.index for candidate in candidates]
     signs = np.array([build_row(candidate) for candidate in candidates])
-    return Case(signs, steps.index(run.step) if run.step in steps else None, run)
+    return Case(signs, steps.index(labelled.step) if labelled.step in steps else None, labelled)
 
 
 def build_row(candidate: Candidate) -> list[float]:
@@ -98,39 +98,39 @@ def cross_validate(cases: Sequence[Case]) -> Accuracy:
         random.Random(seed).shuffle(order)
         for fold in range(FOLDS):
             training = [case for index, case in enumerate(order) if index % FOLDS != fold]
-            tested = [case.run for case in order[fold::FOLDS]]
+            tested = [case.labelled_trajectory for case in order[fold::FOLDS]]
             found.append((len(tested), compute_accuracy(tested, rank_with(fit_weights(training)))))
     total = sum(count for count, _ in found)
     names = [field.name for field in fields(Accuracy)]
     return Accuracy(**{name: sum(count * getattr(part, name) for count, part in found) / total for name in names})
 
 
-def add_dispatcher(run: LabelledTrajectory, opening: Sequence[Step] = ()) -> LabelledTrajectory:
+def add_dispatcher(labelled: LabelledTrajectory, opening: Sequence[Step] = ()) -> LabelledTrajectory:
     """Return the log with a question and `opening` first, and a dispatcher's ledger and order before every turn."""
-    steps = [_turn("user", "human", run.trajectory.query), *opening]
-    labelled = run.step
-    for step in run.trajectory.steps:
+    steps = [_turn("user", "human", labelled.trajectory.query), *opening]
+    labelled_step = labelled.step
+    for step in labelled.trajectory.steps:
         steps.append(_turn("assistant", "Dispatcher", f'{{"is_request_satisfied": false, "next": "{step.speaker}"}}'))
         steps.append(_turn("assistant", "Dispatcher", f"{step.speaker}, please continue and report."))
-        if step.index == run.step:
-            labelled = len(steps)
+        if step.index == labelled.step:
+            labelled_step = len(steps)
         steps.append(step)
     numbered = tuple(step.model_copy(update={"index": index}) for index, step in enumerate(steps))
     return replace(
-        run,
-        step=labelled,
-        failures=frozenset({labelled}),
-        trajectory=run.trajectory.model_copy(update={"steps": numbered}),
+        labelled,
+        step=labelled_step,
+        failures=frozenset({labelled_step}),
+        trajectory=labelled.trajectory.model_copy(update={"steps": numbered}),
     )
 
 
-def add_pages(run: LabelledTrajectory) -> LabelledTrajectory:
+def add_pages(labelled: LabelledTrajectory) -> LabelledTrajectory:
     """Return the log of `add_dispatcher` with twenty visited pages first."""
     opening: list[Step] = []
     for page in range(20):
         shown = f"I clicked 'link {page}'.\n\nHere is a screenshot of [page {page}](https://example.org). {37 * page}"
         opening += [_turn("assistant", "Dispatcher", "Open the next page."), _turn("assistant", "Browser", shown)]
-    return add_dispatcher(run, opening)
+    return add_dispatcher(labelled, opening)
 
 
 def _turn(role: Role, name: str, content: str) -> Step:
@@ -139,17 +139,20 @@ def _turn(role: Role, name: str, content: str) -> Step:
 
 def measure_source(name: str, sources: Mapping[str, Sequence[Case]]) -> list[dict[str, Any]]:
     """Return a row for each rule on the logs of one source."""
-    runs = [case.run for case in sources[name]]
+    labelled_trajectories = [case.labelled_trajectory for case in sources[name]]
     others = [case for other, cases in sources.items() if other != name for case in cases]
-    scores = evaluate_blame(runs)
+    scores = evaluate_blame(labelled_trajectories)
     found: dict[str, Accuracy] = {"weights in use": scores, "ten-fold": cross_validate(sources[name])}
     if others:
-        found["fitted on the other source"] = compute_accuracy(runs, rank_with(fit_weights(others)))
-    if not any(step.tool_calls for run in runs for step in run.trajectory.steps):
-        found["weights in use, dispatched"] = evaluate_blame([add_dispatcher(run) for run in runs])
-        found["weights in use, browsed"] = evaluate_blame([add_pages(run) for run in runs])
+        found["fitted on the other source"] = compute_accuracy(labelled_trajectories, rank_with(fit_weights(others)))
+    if not any(step.tool_calls for labelled in labelled_trajectories for step in labelled.trajectory.steps):
+        found["weights in use, dispatched"] = evaluate_blame(
+            [add_dispatcher(labelled) for labelled in labelled_trajectories]
+        )
+        found["weights in use, browsed"] = evaluate_blame([add_pages(labelled) for labelled in labelled_trajectories])
     return [
-        build_result(name, len(runs), rule, accuracy) for rule, accuracy in (found | dict(scores.baselines)).items()
+        build_result(name, len(labelled_trajectories), rule, accuracy)
+        for rule, accuracy in (found | dict(scores.baselines)).items()
     ]
 
 
@@ -167,10 +170,13 @@ def build_result(name: str, count: int, rule: str, accuracy: Accuracy) -> dict[s
     }
 
 
-def calculate_probability(runs: Sequence[LabelledTrajectory]) -> float:
+def calculate_probability(labelled_trajectories: Sequence[LabelledTrajectory]) -> float:
     """Return the mean of the probabilities that the rules estimate for the steps that they blame."""
-    ranked = [rank_candidates(run.trajectory.steps, extract_actions(run.trajectory.steps)) for run in runs]
-    return sum(candidates[0][1] for candidates in ranked if candidates) / len(runs)
+    ranked = [
+        rank_candidates(labelled.trajectory.steps, extract_actions(labelled.trajectory.steps))
+        for labelled in labelled_trajectories
+    ]
+    return sum(candidates[0][1] for candidates in ranked if candidates) / len(labelled_trajectories)
 
 
 def main(files: Sequence[Path]) -> None:
@@ -178,7 +184,7 @@ def main(files: Sequence[Path]) -> None:
     sources: dict[str, list[Case]] = {}
     for file in files:
         if file.exists():
-            cases = [build_case(run) for run in read_labelled(file.read_bytes())]
+            cases = [build_case(labelled) for labelled in read_labelled(file.read_bytes())]
             sources[file.stem] = [case for case in cases if len(case.signs)]
         else:
             print(f"{file} does not exist; left out")
@@ -188,7 +194,8 @@ def main(files: Sequence[Path]) -> None:
         "logs": {name: len(cases) for name, cases in sources.items()},
         "fitted_weights": dict(zip(WEIGHTS, weights.round(2).tolist(), strict=True)),
         "mean_probability_of_the_blamed_step": {
-            name: round(calculate_probability([case.run for case in cases]), 3) for name, cases in sources.items()
+            name: round(calculate_probability([case.labelled_trajectory for case in cases]), 3)
+            for name, cases in sources.items()
         },
         "rows": [row for name in sources for row in measure_source(name, sources)],
     }

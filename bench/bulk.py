@@ -2,7 +2,7 @@
 
 `python -m bench.bulk` writes `bench/results/bulk.json` and the table in `bench/README.md`. Every service runs in one
 process; on PostgreSQL the curator's playbooks and the gateway's jobs are on one server. The job has one dataset, and
-200 lessons that its runs teach again and again. The result is the ratio of the last tenth to the first.
+200 lessons that its trajectories teach again and again. The result is the ratio of the last tenth to the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.load import cpu_seconds
 from bench.report import machine, write
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from tests.support import systems
-from tests.support.bulk_jobs import Jobs, jobs_at, run
+from tests.support.bulk_jobs import Jobs, build_trajectory, jobs_at
 from tests.support.postgres_server import binaries, postgres_server
 
 PARTS = 10
@@ -64,7 +64,7 @@ def measure_job(engine: str, count: int, settings: dict[str, str]) -> dict[str, 
         dataset = "bench"
         began = time.perf_counter()
         job_id = str(uuid.uuid4())
-        jobs.submit(dataset, [run(dataset, number, LESSONS) for number in range(count)], job_id)
+        jobs.submit(dataset, [build_trajectory(dataset, number, LESSONS) for number in range(count)], job_id)
         submitted = time.perf_counter() - began
         seen = JobProgress(0, time.perf_counter(), cpu_seconds(pid))
         marks = [seen]

@@ -31,7 +31,7 @@ from chassis.errors import HanseiError
 from hansei.client import AsyncClient, Client
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
 from tests.support import systems
-from tests.support.bulk_jobs import run
+from tests.support.bulk_jobs import build_trajectory
 from tests.support.tenants import ALL, key_of
 
 CLIENTS = 200
@@ -78,7 +78,7 @@ def flood(address: str, key: str, what: str, started: Event, ends: Event, learne
             began = time.perf_counter()
             try:
                 if what == "learn":
-                    await client.learn(run("evil--faq", number), request_id=str(uuid.uuid4()))
+                    await client.learn(build_trajectory("evil--faq", number), request_id=str(uuid.uuid4()))
                 else:
                     await client.search("evil--faq", QUERY)
             except HanseiError:

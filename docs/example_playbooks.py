@@ -31,9 +31,9 @@ def render_playbooks() -> str:
         for record in records:
             learn(client, record)
         for dataset in sorted({record.trajectory.dataset for record in records}):
-            runs = sum(record.trajectory.dataset == dataset for record in records)
+            trajectories = sum(record.trajectory.dataset == dataset for record in records)
             bullets = client.playbooks.get(dataset=dataset).playbook.bullets
-            lines += [f"## {dataset}", "", f"{runs} trajectories, {len(bullets)} bullets.", ""]
+            lines += [f"## {dataset}", "", f"{trajectories} trajectories, {len(bullets)} bullets.", ""]
             for section in dict.fromkeys(bullet.section for bullet in bullets):
                 lines += [f"### {section}", "", "```text"]
                 lines += [bullet.content for bullet in bullets if bullet.section == section]

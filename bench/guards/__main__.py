@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_run
+from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
 from bench.report import machine
 from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.exact_tests import find_interval
-from libs.guards.recorded_run import RecordedRun, Replay, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, matches
 from libs.guards.repairs import select_repairs
 
 RESULTS = Path(__file__).parents[1] / "results" / "guards.json"
@@ -28,11 +28,11 @@ HOSTILE = "call.args.l.exists(x, call.args.t.contains('b') || call.args.l.exists
 
 
 def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
-    """Learn targets from the first runs of each kind, and check the calls of the later ones."""
-    earlier = [build_run(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER)]
+    """Learn targets from the first trajectories of each kind, and check the calls of the later ones."""
+    earlier = [build_trajectory(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER)]
     targets = [Target(repair.target) for repair in select_repairs(earlier)]
     later = [
-        build_run(kind, number, is_hard=is_hard, seed=seed)
+        build_trajectory(kind, number, is_hard=is_hard, seed=seed)
         for seed in range(SEEDS)
         for kind in KINDS
         for number in range(EARLIER, TASKS_OF_A_KIND)
@@ -40,19 +40,22 @@ def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
     return {
         "targets": [target.source for target in targets],
         "guards": _count_firings(targets, later),
-        "by_kind": {kind: _count_firings(targets, [run for run in later if run.id.startswith(kind)]) for kind in KINDS},
+        "by_kind": {
+            kind: _count_firings(targets, [trajectory for trajectory in later if trajectory.id.startswith(kind)])
+            for kind in KINDS
+        },
         "baseline: same call again": _count_firings([Target("repeats() > 0")], later),
     }
 
 
-def _count_firings(targets: Sequence[Target], runs: Sequence[RecordedRun]) -> dict[str, Any]:
+def _count_firings(targets: Sequence[Target], trajectories: Sequence[GuardTrajectory]) -> dict[str, Any]:
     """Count the mistakes, calls that their tool refuses, and the correct calls, each with a firing before the call.
 
     A first failed call of the kind `version` is no repeated mistake that a target can know: its repetitions are.
     """
     mistakes = stopped = correct = false_alarms = 0
-    for run in runs:
-        replay = Replay(run)
+    for trajectory in trajectories:
+        replay = Replay(trajectory)
         for call in replay:
             fires = any(matches(target, call, replay) for target in targets)
             if not call.error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chassis.targets.session import ToolCallRequest
-from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall, TrajectoryMessage
 
 KINDS = ("identity", "level", "limit", "path", "version", "unread")
 TASKS_OF_A_KIND = 10
@@ -27,7 +27,7 @@ class Workshop:
 
     random: random.Random
     files: list[str] = field(default_factory=list)
-    events: list[RunMessage | RunCall] = field(default_factory=list)
+    events: list[TrajectoryMessage | TrajectoryCall] = field(default_factory=list)
     has_identity: bool = False
     opened: set[str] = field(default_factory=set)
 
@@ -38,7 +38,7 @@ class Workshop:
     def call(self, tool: str, /, **arguments: Any) -> bool:
         """Make a call; return whether it succeeded."""
         error, result = self._answer(tool, arguments)
-        call = RunCall(len(self.events), ToolCallRequest(tool, arguments), error or result, error)
+        call = TrajectoryCall(len(self.events), ToolCallRequest(tool, arguments), error or result, error)
         self.events.append(call)
         return not error
 
@@ -67,10 +67,10 @@ class Workshop:
         return ("", "done") if self.has_identity else ("fatal: author identity unknown", None)
 
 
-def build_run(kind: str, number: int, *, is_hard: bool, seed: int = 0) -> RecordedRun:
-    """Return the run of a task of a kind, in which the agent makes the mistake and repairs it."""
+def build_trajectory(kind: str, number: int, *, is_hard: bool, seed: int = 0) -> GuardTrajectory:
+    """Return the trajectory of a task of a kind, in which the agent makes the mistake and repairs it."""
     shop = Workshop(random.Random(f"{seed}/{kind}/{number}"))
-    shop.events.append(RunMessage(0, "user", f"Please fix issue {number} and commit."))
+    shop.events.append(TrajectoryMessage(0, "user", f"Please fix issue {number} and commit."))
     if kind == "path":
         shop.call("read_file", path=f"src/helpers_{number}.py", lines=200)
     is_hard = is_hard and number >= TASKS_OF_A_KIND // 2
@@ -100,4 +100,4 @@ def build_run(kind: str, number: int, *, is_hard: bool, seed: int = 0) -> Record
         shop.call("commit", message=f"Fix {number}")
     shop.call("set_identity", name="Ann")
     shop.call("commit", message=f"Fix {number}")
-    return RecordedRun(f"{kind}-{number}", f"{kind}-{number}", True, tuple(shop.events))
+    return GuardTrajectory(f"{kind}-{number}", f"{kind}-{number}", True, tuple(shop.events))

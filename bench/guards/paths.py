@@ -1,8 +1,8 @@
 """Check the calls of the scripted coding agent by the SDK and by the planner: `python -m bench.guards.paths`.
 
 The guards of `bench.guards` are lessons of a playbook in DENY, served by the curator and the evidence service in one
-process, and every call of the later runs is checked and reported as an agent does it. The counts of both paths must be
-those that the replay in this process gives. Writes bench/results/guards-paths.json.
+process, and every call of the later trajectories is checked and reported as an agent does it. The counts of both paths
+must be those that the replay in this process gives. Writes bench/results/guards-paths.json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_run
+from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
 from bench.report import HERE, machine
 from chassis.channels import Peers
 from chassis.errors import Unavailable
@@ -24,7 +24,7 @@ from chassis.targets.guard import GuardMode
 from chassis.targets.target import Target
 from hansei.client import AsyncClient
 from hansei.playbook.v1 import playbook_pb2
-from libs.guards.recorded_run import RecordedRun, Replay, RunCall, RunMessage, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, TrajectoryMessage, matches
 from libs.guards.repairs import select_repairs
 from services.planner.adapters.guards import EvidenceCallChecks
 from services.planner.domain.results import ToolResult
@@ -37,23 +37,23 @@ Firings = list[bool]
 
 
 def learn_targets(*, is_hard: bool) -> list[str]:
-    """Return the targets from the first runs of each kind."""
-    earlier = [build_run(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER)]
+    """Return the targets from the first trajectories of each kind."""
+    earlier = [build_trajectory(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER)]
     return [repair.target for repair in select_repairs(earlier)]
 
 
-def replay_run(targets: Sequence[Target], run: RecordedRun) -> Firings:
-    """Return for each call of a run whether a target fires, decided in this process."""
-    replay = Replay(run)
+def replay_trajectory(targets: Sequence[Target], trajectory: GuardTrajectory) -> Firings:
+    """Return for each call of a trajectory whether a target fires, decided in this process."""
+    replay = Replay(trajectory)
     return [any(matches(target, call, replay) for target in targets) for call in replay]
 
 
-async def follow_with_sdk(client: AsyncClient, dataset: str, run: RecordedRun) -> Firings:
+async def follow_with_sdk(client: AsyncClient, dataset: str, trajectory: GuardTrajectory) -> Firings:
     """Return for each call whether `client.guard` refuses it."""
-    guard = client.guard(dataset, run.id)
+    guard = client.guard(dataset, trajectory.id)
     firings: Firings = []
-    for event in run.events:
-        if isinstance(event, RunMessage):
+    for event in trajectory.events:
+        if isinstance(event, TrajectoryMessage):
             if event.role != "assistant":
                 guard.add_message(event.text, is_instruction=event.role == "system")
             continue
@@ -63,13 +63,13 @@ async def follow_with_sdk(client: AsyncClient, dataset: str, run: RecordedRun) -
     return firings
 
 
-async def follow_with_planner(checks: EvidenceCallChecks, run: RecordedRun) -> Firings:
+async def follow_with_planner(checks: EvidenceCallChecks, trajectory: GuardTrajectory) -> Firings:
     """Return for each call whether the checks of the planner refuse it."""
     texts: tuple[tuple[str, str], ...] = ()
     firings: Firings = []
-    for number, event in enumerate(run.events):
-        if isinstance(event, RunCall):
-            call = PlannedCall(f"plan-{run.id}", f"plan-{run.id}:{number}:1", "", event.request, texts)
+    for number, event in enumerate(trajectory.events):
+        if isinstance(event, TrajectoryCall):
+            call = PlannedCall(f"plan-{trajectory.id}", f"plan-{trajectory.id}:{number}:1", "", event.request, texts)
             firings.append((await checks.check(call)).mode is GuardMode.DENY)
             result = event.result if isinstance(event.result, str) else json.dumps(event.result)
             await checks.report(call, ToolResult(success=not event.error, output=result, error=event.error or None))
@@ -82,7 +82,9 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
     """Return the counts of the replay and of both paths in one world."""
     sources = learn_targets(is_hard=is_hard)
     dataset = "hard" if is_hard else "easy"
-    runs = [build_run(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER, TASKS_OF_A_KIND)]
+    trajectories = [
+        build_trajectory(kind, number, is_hard=is_hard) for kind in KINDS for number in range(EARLIER, TASKS_OF_A_KIND)
+    ]
     deltas = [
         playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_ADD,
@@ -100,12 +102,12 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
         await client.playbooks.apply_deltas(request_id=str(uuid4()), dataset=dataset, deltas=deltas)
         await wait_for_guards(client, dataset, len(sources))
         found = {
-            "replay": [replay_run(targets, run) for run in runs],
-            "sdk": [await follow_with_sdk(client, dataset, run) for run in runs],
-            "planner": [await follow_with_planner(checks, run) for run in runs],
+            "replay": [replay_trajectory(targets, trajectory) for trajectory in trajectories],
+            "sdk": [await follow_with_sdk(client, dataset, trajectory) for trajectory in trajectories],
+            "planner": [await follow_with_planner(checks, trajectory) for trajectory in trajectories],
         }
     await peers.close()
-    counts = {name: count_firings(runs, firings) for name, firings in found.items()}
+    counts = {name: count_firings(trajectories, firings) for name, firings in found.items()}
     differing = {name: count_differences(found["replay"], firings) for name, firings in found.items()}
     return {"counts": counts, "calls_decided_otherwise_than_in_the_replay": differing, "guards": len(sources)} | {
         "unchecked": unchecked.count("unchecked")
@@ -121,11 +123,11 @@ async def wait_for_guards(client: AsyncClient, dataset: str, count: int) -> None
                     return
 
 
-def count_firings(runs: Sequence[RecordedRun], firings: Sequence[Firings]) -> dict[str, int]:
+def count_firings(trajectories: Sequence[GuardTrajectory], firings: Sequence[Firings]) -> dict[str, int]:
     """Return the mistakes and the correct calls, each with a firing, as `bench.guards` counts them."""
     counts = {"repeated_mistakes": 0, "with_a_firing": 0, "correct_calls": 0, "correct_calls_with_a_firing": 0}
-    for run, fires in zip(runs, firings, strict=True):
-        replay = Replay(run)
+    for trajectory, fires in zip(trajectories, firings, strict=True):
+        replay = Replay(trajectory)
         for call, is_fired in zip(replay, fires, strict=True):
             if not call.error:
                 counts["correct_calls"] += 1
@@ -139,7 +141,9 @@ def count_firings(runs: Sequence[RecordedRun], firings: Sequence[Firings]) -> di
 def count_differences(expected: Sequence[Firings], found: Sequence[Firings]) -> int:
     """Return the number of calls with another decision."""
     pairs = zip(expected, found, strict=True)
-    return sum(first != second for run, same in pairs for first, second in zip(run, same, strict=True))
+    return sum(
+        first != second for one_path, other_path in pairs for first, second in zip(one_path, other_path, strict=True)
+    )
 
 
 def main() -> None:

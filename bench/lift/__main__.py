@@ -1,7 +1,7 @@
 """Measure learning without a model: does the text that is served for a task hold the rule that the task needs?
 
 `python -m bench.lift`: in made-up worlds 60 training tasks are recorded twice by an agent that does not know the
-conventions. hansei learns the runs over its port, without a model. For 60 test tasks, whose requests are worded
+conventions. hansei learns the trajectories over its port, without a model. For 60 test tasks, whose requests are worded
 differently, each memory serves text for the request, cut at the same number of tokens. The score is the share of test
 tasks whose text states the rule or shows it by a right call, with the 95 % interval of Wilson, and by kind of
 convention: the tool's error states the rule, the error is a bare code, or no error shows and the task fails. The rules
@@ -34,10 +34,10 @@ from hansei.client.lift.memories import (
     build_search_memory,
     build_simple_memories,
     cut_to_budget,
-    learn_runs,
+    learn_trajectories,
     list_bullets,
 )
-from hansei.client.lift.world import MadeUpWorld, Request, build_test_requests, build_training_runs
+from hansei.client.lift.world import MadeUpWorld, Request, build_test_requests, build_training_trajectories
 
 TASKS = 60
 SEEDS = (1, 2, 3)
@@ -79,13 +79,13 @@ def collect_hits(
     """Return the test requests of a world, each with whether the served text holds its rule, by budget and memory."""
     hits: defaultdict[tuple[int, str], list[tuple[Request, bool]]] = defaultdict(list)
     for seed in seeds:
-        runs = build_training_runs(world, TASKS, seed)
+        trajectories = build_training_trajectories(world, TASKS, seed)
         dataset = f"{world.name}-{seed}"
-        revision = learn_runs(client, runs, dataset)
+        revision = learn_trajectories(client, trajectories, dataset)
         bullets = list_bullets(client, dataset)
         if verbose:
             print(f"== {dataset}: {len(bullets)} bullets", *bullets, sep="\n", flush=True)
-        memories = build_simple_memories(world, runs, bullets, seed)
+        memories = build_simple_memories(world, trajectories, bullets, seed)
         memories = {HANSEI: build_search_memory(client, dataset, revision), **memories}
         for request in build_test_requests(world, TASKS, seed):
             for name, memory in memories.items():

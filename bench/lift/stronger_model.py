@@ -10,7 +10,7 @@ from typing import Any
 
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
 from hansei.client.lift.memories import Memory, build_search_memory, list_bullets
-from hansei.client.lift.world import MadeUpWorld, build_training_runs
+from hansei.client.lift.world import MadeUpWorld, build_training_trajectories
 from tests.fakes.http_wire import WireResponse
 from tests.fakes.openai_answers import Answer, ModelRequest, chat_json
 from tests.fakes.openai_server import OpenAIServer
@@ -24,8 +24,8 @@ SECTION = "strategies_and_hard_rules"
 def build_stronger_memory(world: MadeUpWorld, requests: Sequence[str], training_tasks: int = 60) -> Memory:
     """Learn the recorded trajectories with their replies, and return the ranking of the search service for requests."""
     replies = json.loads(RECORDED.read_text(encoding="utf-8"))["replies"]
-    runs = build_training_runs(world, training_tasks, 1)
-    messages = [run.build_message(number, DATASET) for number, run in enumerate(runs)]
+    trajectories = build_training_trajectories(world, training_tasks, 1)
+    messages = [trajectory.build_message(number, DATASET) for number, trajectory in enumerate(trajectories)]
     with tempfile.TemporaryDirectory() as folder, OpenAIServer() as model:
         settings = {**build_temp_settings(Path(folder)), "HANSEI_LLM_PROVIDER": "openai",
                     "HANSEI_OPENAI_BASE_URL": model.base_url, "HANSEI_OPENAI_API_KEY": "none"}  # fmt: skip

@@ -5,9 +5,9 @@ calls them in one run: `to_echo` is the median time of a call against that of an
 `cpu_to_echo` the CPU time of the serving process. A run has a question, calls with results of 300 characters, every
 tenth of which fails and is repaired, and an answer.
 
-Then, in this process, runs of up to 5,000 steps, and of results of 4,000 characters, which make 10 MB: `us_per_step` is
-the CPU time of one reflection a step, `peak_kb_per_step` the most memory it takes beside the run itself, `to_500` the
-time a step against that of 500 steps with results of that size.
+Then, in this process, trajectories of up to 5,000 steps, and of results of 4,000 characters, which make 10 MB:
+`us_per_step` is the CPU time of one reflection a step, `peak_kb_per_step` the most memory it takes beside the
+trajectory itself, `to_500` the time a step against that of 500 steps with results of that size.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ LENGTHS = (30, 100, 500, 1_000, 2_500, 5_000)
 LONG_LENGTHS = (500, 5_000)
 RESULT_CHARS = 300
 LONG_RESULT_CHARS = 4_000
-"""Characters of each result in the run of 10 MB."""
+"""Characters of each result in the trajectory of 10 MB."""
 TIMES = 5
 
 
 def build_recorded_trajectory(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
-    """Return a failed run of this many steps."""
+    """Return a failed trajectory of this many steps."""
     log = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="Sum up all open orders")]
     while len(log) < steps - 1:
         number = len(log) // 2
@@ -142,11 +142,13 @@ async def _reflect(address: str, pid: int) -> Measurement:
 async def _learn(address: str, pid: int) -> Measurement:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
-        run = build_recorded_trajectory(STEPS)
+        trajectory = build_recorded_trajectory(STEPS)
 
         async def learn(_: int) -> object:
-            run.id = uuid.uuid4().hex
-            request = gateway_service_pb2.LearnRequest(request_id=str(uuid.uuid4()), dataset=DATASET, trajectory=run)
+            trajectory.id = uuid.uuid4().hex
+            request = gateway_service_pb2.LearnRequest(
+                request_id=str(uuid.uuid4()), dataset=DATASET, trajectory=trajectory
+            )
             response = await stub.Learn(request)
             assert response.curation.saved, response.curation.error
             return response
@@ -157,33 +159,33 @@ async def _learn(address: str, pid: int) -> Measurement:
 def _lengths() -> Iterator[dict[str, Any]]:
     """Yield the costs of one reflection by length, without parsing the trajectory."""
     for chars, lengths in ((RESULT_CHARS, LENGTHS), (LONG_RESULT_CHARS, LONG_LENGTHS)):
-        runs = [parse_trajectory(build_recorded_trajectory(steps, chars), "trajectory") for steps in lengths]
-        seconds = [_seconds(run) / len(run.steps) for run in runs]
-        for run, step_seconds in zip(runs, seconds, strict=True):
+        trajectories = [parse_trajectory(build_recorded_trajectory(steps, chars), "trajectory") for steps in lengths]
+        seconds = [_seconds(trajectory) / len(trajectory.steps) for trajectory in trajectories]
+        for trajectory, step_seconds in zip(trajectories, seconds, strict=True):
             yield {
-                "steps": len(run.steps),
-                "megabytes": round(sum(len(step.content) for step in run.steps) / 1e6, 2),
+                "steps": len(trajectory.steps),
+                "megabytes": round(sum(len(step.content) for step in trajectory.steps) / 1e6, 2),
                 "us_per_step": round(step_seconds * 1e6, 1),
-                "peak_kb_per_step": round(_peak_bytes(run) / 1024 / len(run.steps), 2),
+                "peak_kb_per_step": round(_peak_bytes(trajectory) / 1024 / len(trajectory.steps), 2),
                 "to_500": round(step_seconds / seconds[lengths.index(500)], 2),
             }
 
 
-def _seconds(run: Trajectory) -> float:
+def _seconds(trajectory: Trajectory) -> float:
     """Return the shortest of several times: other processes only add to it."""
     best = float("inf")
     for _ in range(TIMES):
         gc.collect()
         began = time.process_time()
-        reflect_by_rules(ReflectionRequest(run, DATASET))
+        reflect_by_rules(ReflectionRequest(trajectory, DATASET))
         best = min(best, time.process_time() - began)
     return best
 
 
-def _peak_bytes(run: Trajectory) -> int:
+def _peak_bytes(trajectory: Trajectory) -> int:
     gc.collect()
     tracemalloc.start()
-    reflect_by_rules(ReflectionRequest(run, DATASET))
+    reflect_by_rules(ReflectionRequest(trajectory, DATASET))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak

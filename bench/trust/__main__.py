@@ -99,22 +99,24 @@ class TrustResult:
     foreseen: int = 0
 
 
-def flip_rewards(runs: Sequence[Trajectory], share: float) -> list[Trajectory]:
-    """Return the runs with the reward of `share` of them turned round; the same ones in every call."""
-    chosen = set(random.Random(SEED).sample(range(len(runs)), round(share * len(runs))))
-    return [_flip_reward(run) if index in chosen else run for index, run in enumerate(runs)]
+def flip_rewards(trajectories: Sequence[Trajectory], share: float) -> list[Trajectory]:
+    """Return the trajectories with the reward of `share` of them turned round; the same ones in every call."""
+    chosen = set(random.Random(SEED).sample(range(len(trajectories)), round(share * len(trajectories))))
+    return [
+        _flip_reward(trajectory) if index in chosen else trajectory for index, trajectory in enumerate(trajectories)
+    ]
 
 
-def _flip_reward(run: Trajectory) -> Trajectory:
-    failed = run.status == "failure"
-    return run.model_copy(
+def _flip_reward(trajectory: Trajectory) -> Trajectory:
+    failed = trajectory.status == "failure"
+    return trajectory.model_copy(
         update={"reward": 1.0 if failed else 0.0, "status": "success" if failed else "failure", "signal": None}
     )
 
 
-def unproven(run: Trajectory) -> Trajectory:
-    """Return the run as an agent without any check reports it."""
-    return run.model_copy(update={"reward": None, "signal": SELF_REPORT})
+def unproven(trajectory: Trajectory) -> Trajectory:
+    """Return the trajectory as an agent without any check reports it."""
+    return trajectory.model_copy(update={"reward": None, "signal": SELF_REPORT})
 
 
 @asynccontextmanager
@@ -127,8 +129,10 @@ async def open_store() -> AsyncIterator[SqlPlaybookStore]:
         await store.close()
 
 
-async def learn(client: Client, gullible: bool, runs: Sequence[Trajectory], truth: Sequence[Trajectory]) -> TrustResult:
-    """Learn `runs` in order; `truth` are the same runs with their true labels."""
+async def learn(
+    client: Client, gullible: bool, trajectories: Sequence[Trajectory], truth: Sequence[Trajectory]
+) -> TrustResult:
+    """Learn `trajectories` in order; `truth` are the same ones with their true labels."""
     result, kinds, bullets, chosen = TrustResult(), set[str](), list[Bullet](), random.Random(SEED)
     pool = CpuPool("trust-embed", workers=1)
     source = EmbeddingSource(TextEmbedder(PooledModel(Hashing(), pool)))
@@ -136,21 +140,23 @@ async def learn(client: Client, gullible: bool, runs: Sequence[Trajectory], trut
     async with open_store() as store, AsyncExitStack() as closing:
         closing.push_async_callback(pool.close)
         agent = CuratorAgent(curator, store, NoSections(), source)
-        for index, (run, true) in enumerate(zip(runs, truth, strict=True)):
-            _foresee(client, result, kinds, bullets, run)
+        for index, (trajectory, true) in enumerate(zip(trajectories, truth, strict=True)):
+            _foresee(client, result, kinds, bullets, trajectory)
             served = [bullet.id for bullet in chosen.sample(bullets, min(SERVED, len(bullets)))]
-            curation = await agent.run(_reflection(runs, index, served, gullible), DATASET)
+            curation = await agent.run(_reflection(trajectories, index, served, gullible), DATASET)
             counted = sum(vote.applied for vote in curation.votes)
             result.votes += counted
-            result.wrong += counted if run.status != true.status else 0
+            result.wrong += counted if trajectory.status != true.status else 0
             bullets = [bullet for bullet in (await store.load(DATASET)).bullet_list if not bullet.retired]
         result.texts = [bullet.content for bullet in bullets]
         result.waiting = len(await store.pending(DATASET, [PendingState.WAITING], "", 1_000))
     return result
 
 
-def _foresee(client: Client, result: TrustResult, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
-    failed = [FailedToolCall(**call) for call in find_failed_calls_in(run.transcript)]
+def _foresee(
+    client: Client, result: TrustResult, kinds: set[str], bullets: Sequence[Bullet], trajectory: Trajectory
+) -> None:
+    failed = [FailedToolCall(**call) for call in find_failed_calls_in(trajectory.transcript)]
     messages = [
         playbook_pb2.Bullet(
             id=bullet.id, section=bullet.section, content=bullet.content, searchable_text=bullet.searchable_text,
@@ -166,17 +172,17 @@ def _foresee(client: Client, result: TrustResult, kinds: set[str], bullets: Sequ
     kinds.update(call.error_kind for call in failed)
 
 
-def _reflection(runs: Sequence[Trajectory], index: int, served: Sequence[str], gullible: bool) -> Reflection:
+def _reflection(trajectories: Sequence[Trajectory], index: int, served: Sequence[str], gullible: bool) -> Reflection:
     """Return the reflection by rules, with the earlier trajectories of the task, and a vote on each served bullet."""
-    run = runs[index]
-    siblings = tuple(earlier for earlier in runs[:index] if earlier.task_id == run.task_id)
-    result = reflect_by_rules(ReflectionRequest(trajectory=run, dataset=DATASET, siblings=siblings))
+    trajectory = trajectories[index]
+    siblings = tuple(earlier for earlier in trajectories[:index] if earlier.task_id == trajectory.task_id)
+    result = reflect_by_rules(ReflectionRequest(trajectory=trajectory, dataset=DATASET, siblings=siblings))
     tag = "helpful" if result.is_success else "harmful"
     return Reflection(
         tuple(Lesson(**insight.model_dump()) for insight in result.insights),
         tuple(Evaluation(bullet_id, tag) for bullet_id in served),  # type: ignore[arg-type]
-        run.id,
-        run.query,
+        trajectory.id,
+        trajectory.query,
         signal=result.signal,
         model="gullible" if gullible else result.model,
     )
@@ -202,17 +208,17 @@ def row(curator: str, labels: str, share: float, result: TrustResult, truth: Tru
 async def main(content: bytes, client: Client) -> None:
     """Print and write the table for the trajectories of a file with this content."""
     logging.disable(logging.WARNING)
-    runs = [recorded.trajectory for recorded in read_trajectories(content, DATASET).runs]
+    trajectories = [recorded.trajectory for recorded in read_trajectories(content, DATASET).trajectories]
     rows = []
     for name, gullible in (("rules", False), ("gullible model", True)):
-        truth = await learn(client, gullible, runs, runs)
+        truth = await learn(client, gullible, trajectories, trajectories)
         for share in SHARES:
-            labelled = flip_rewards(runs, share)
-            believed = replace(truth) if not share else await learn(client, gullible, labelled, runs)
+            labelled = flip_rewards(trajectories, share)
+            believed = replace(truth) if not share else await learn(client, gullible, labelled, trajectories)
             rows.append(row(name, "believed", share, believed, truth))
-            doubted = await learn(client, gullible, [unproven(run) for run in labelled], runs)
+            doubted = await learn(client, gullible, [unproven(trajectory) for trajectory in labelled], trajectories)
             rows.append(row(name, "own word", share, doubted, truth))
-    write("trust", {"machine": machine(), "runs": len(runs), "rows": rows})
+    write("trust", {"machine": machine(), "runs": len(trajectories), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 `planted_wordings.toml` has 200 wordings in six languages. Those at even positions were read while the patterns were
 written; those at odd positions only give the figure. Both halves have one author, so that unknown attackers will be
 caught less often. The trivial rule looks for one word in each language that commands with "instruction" or "ignore".
-FOLDER holds real data (`$HANSEI_DATA` or `../shared/data`): a playbook, the lessons that rules learn from recorded
-runs, and the sentences of the policies that operators gave these agents, which command as well.
+FOLDER holds real data (`$HANSEI_DATA` or `../shared/data`): a playbook, the lessons that rules learn from
+recorded trajectories, and the sentences of the policies that operators gave these agents, which command as well.
 """
 
 from __future__ import annotations
@@ -58,24 +58,26 @@ def read_real_texts(folder: Path) -> dict[str, list[str]]:
     """Return the texts of real data in which no instruction is planted, by their kind."""
     playbook = parse_playbook((folder / "appworld_online_playbook.txt").read_text("utf-8"), PlaybookFormat.PLAIN)
     files = [read_trajectories((folder / name).read_bytes(), "planted") for name in RUNS]
-    runs = [recorded.trajectory for file in files for recorded in file.runs]
+    trajectories = [recorded.trajectory for file in files for recorded in file.trajectories]
     return {
         "bullets of a learned playbook": [bullet.content for bullet in playbook.bullets],
-        "lessons that rules learn from runs": sorted(set(_learn(runs))),
-        "sentences of the agents' policies": sorted(set(_read_policies(runs))),
+        "lessons that rules learn from trajectories": sorted(set(_learn(trajectories))),
+        "sentences of the agents' policies": sorted(set(_read_policies(trajectories))),
     }
 
 
-def _learn(runs: Sequence[Trajectory]) -> Iterable[str]:
-    for run in runs:
-        siblings = tuple(other for other in runs if other.task_id == run.task_id and other.id != run.id)[:3]
-        reflection = reflect_by_rules(ReflectionRequest(trajectory=run, dataset="planted", siblings=siblings))
+def _learn(trajectories: Sequence[Trajectory]) -> Iterable[str]:
+    for trajectory in trajectories:
+        siblings = tuple(
+            other for other in trajectories if other.task_id == trajectory.task_id and other.id != trajectory.id
+        )[:3]
+        reflection = reflect_by_rules(ReflectionRequest(trajectory=trajectory, dataset="planted", siblings=siblings))
         yield from (insight.key_insight for insight in reflection.insights)
 
 
-def _read_policies(runs: Sequence[Trajectory]) -> Iterable[str]:
-    for run in runs:
-        for step in run.transcript:
+def _read_policies(trajectories: Sequence[Trajectory]) -> Iterable[str]:
+    for trajectory in trajectories:
+        for step in trajectory.transcript:
             if step.role == "system":
                 yield from (part for part in _SENTENCE.split(step.content) if len(part) > 20)
 

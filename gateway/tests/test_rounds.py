@@ -186,7 +186,7 @@ async def test_an_execution_id_is_generated_and_shown() -> None:
 
 
 async def test_an_execution_is_not_run_twice() -> None:
-    """Rows of an earlier run would leave two final ones."""
+    """Rows of earlier rounds would leave two final ones."""
     stage = Stage({"t1": [80]})
     await stage.run(rounds_request(max_rounds=1))
     with pytest.raises(AlreadyExists) as caught:

@@ -1,1 +1,1 @@
-"""Mine the targets of guards from recorded runs, and test them on recorded runs."""
+"""Mine the targets of guards from recorded trajectories, and test them on recorded trajectories."""

@@ -1,4 +1,4 @@
-"""Test whether the runs in which a predicate fires fail more often, with tasks as independent units."""
+"""Test whether the trajectories in which a predicate fires fail more often, with tasks as independent units."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libs.guards.exact_tests import Stratum, find_p_values
-from libs.guards.recorded_run import RecordedRun
+from libs.guards.guard_trajectory import GuardTrajectory
 
 _Counts = tuple[int, int, NDArray[np.int64], NDArray[np.int64]]
 
 
 def compute_p_values(
-    runs: Sequence[RecordedRun], fires: NDArray[np.bool_]
+    trajectories: Sequence[GuardTrajectory], fires: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p-value of each predicate, and the least one that its numbers of firing runs allow.
+    """Return the p-value of each predicate, and the least one that its numbers of firing trajectories allow.
 
-    `fires` has a row for each run. Tasks of one domain are compared with each other: a task counts once, as failed and
-    as firing if at least half of its runs are. Where tasks have several runs, the runs of each task are also compared
-    with each other; the predicate gets twice the lesser of both p-values.
+    `fires` has a row for each trajectory. Tasks of one domain are compared with each other: a task counts once, as
+    failed and as firing if at least half of its trajectories are. Where tasks have several trajectories, the
+    trajectories of each task are also compared with each other; the predicate gets twice the lesser of both p-values.
     """
-    failed = np.array([not run.is_success for run in runs])
+    failed = np.array([not trajectory.is_success for trajectory in trajectories])
     tasks: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for position, run in enumerate(runs):
-        tasks[run.domain, run.task_id].append(position)
+    for position, trajectory in enumerate(trajectories):
+        tasks[trajectory.domain, trajectory.task_id].append(position)
     between = _count_tasks(tasks, failed, fires)
     within = [_count(failed[rows], fires[rows]) for rows in tasks.values() if len(rows) > 1]
     p_values, least = _test(between, fires.shape[1])

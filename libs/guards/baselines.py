@@ -1,4 +1,4 @@
-"""Trivial rules that mined guards must beat, each with its firings in recorded runs."""
+"""Trivial rules that mined guards must beat, each with its firings in recorded trajectories."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from libs.guards.exact_tests import Stratum, find_p_values
 from libs.guards.grammar import may_write, quote
-from libs.guards.recorded_run import RecordedRun, Replay
+from libs.guards.guard_trajectory import GuardTrajectory, Replay
 
 Feature = tuple[str, ...]
 Rule = Callable[[frozenset[Feature]], bool]
-"""A function that returns whether a rule fires in a run with these features."""
+"""A function that returns whether a rule fires in a trajectory with these features."""
 LARGEST_P_VALUE = 0.01
 LARGEST_FALSE_ALARMS = 0.02
 
 
-def extract_features(run: RecordedRun) -> frozenset[Feature]:
-    """Return the data of a run that the trivial rules use."""
-    return frozenset(_list_features(run))
+def extract_features(trajectory: GuardTrajectory) -> frozenset[Feature]:
+    """Return the data of a trajectory that the trivial rules use."""
+    return frozenset(_list_features(trajectory))
 
 
-def learn_rules(runs: Sequence[RecordedRun], features: Sequence[frozenset[Feature]]) -> Mapping[str, Rule]:
-    """Return the trivial rules by name, learned from runs and their features.
+def learn_rules(trajectories: Sequence[GuardTrajectory], features: Sequence[frozenset[Feature]]) -> Mapping[str, Rule]:
+    """Return the trivial rules by name, learned from trajectories and their features.
 
     `significant_predicates` keeps simple predicates with a p-value of Fisher's test of at most 0.01 that fire in at
-    most 2 % of the passing runs, without a correction for their number.
+    most 2 % of the passing trajectories, without a correction for their number.
     """
-    failed = sum(not run.is_success for run in runs)
+    failed = sum(not trajectory.is_success for trajectory in trajectories)
     counts: dict[Feature, list[int]] = defaultdict(lambda: [0, 0])
-    for run, found in zip(runs, features, strict=True):
+    for trajectory, found in zip(trajectories, features, strict=True):
         for feature in found:
-            counts[feature][run.is_success] += 1
+            counts[feature][trajectory.is_success] += 1
     only_failed = {feature for feature, (_, passes) in counts.items() if feature[0] == "value" and not passes}
     significant = {
         feature
         for feature, (fails, passes) in counts.items()
         if feature[0] != "write"
-        and passes <= LARGEST_FALSE_ALARMS * (len(runs) - failed)
-        and find_p_values([Stratum(len(runs), failed, fails + passes, fails)])[0] <= LARGEST_P_VALUE
+        and passes <= LARGEST_FALSE_ALARMS * (len(trajectories) - failed)
+        and find_p_values([Stratum(len(trajectories), failed, fails + passes, fails)])[0] <= LARGEST_P_VALUE
     }
     return {
         "value_seen_only_in_failures": lambda found: not only_failed.isdisjoint(found),
@@ -48,8 +48,8 @@ def learn_rules(runs: Sequence[RecordedRun], features: Sequence[frozenset[Featur
     }
 
 
-def _list_features(run: RecordedRun) -> Iterator[Feature]:
-    replay = Replay(run)
+def _list_features(trajectory: GuardTrajectory) -> Iterator[Feature]:
+    replay = Replay(trajectory)
     earlier: list[str] = []
     for call in replay:
         tool, session = call.request.tool, replay.session

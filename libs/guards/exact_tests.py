@@ -52,7 +52,7 @@ def select_discoveries(
 
     A discrete test whose least possible p-value is above the threshold can never be a discovery, so it does not count
     towards the number of tests (Tarone 1990, Gilbert 2005). That value depends on the counts alone, not on the
-    outcomes of the runs in which the predicate fires. The rest is the procedure of Benjamini and Hochberg.
+    outcomes of the trajectories in which the predicate fires. The rest is the procedure of Benjamini and Hochberg.
     """
     least = np.sort(np.asarray(least_p_values, dtype=float))
     tests = 1

@@ -1,4 +1,4 @@
-"""Evaluate the predicates of the grammar on recorded runs: in which runs each fires, and at which call first."""
+"""Evaluate the predicates of the grammar on trajectories: in which each fires, and at which call first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from libs.guards.grammar import (
     propose_flags,
     propose_generic,
 )
-from libs.guards.recorded_run import RecordedRun, Replay, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, matches
 
 NEVER = np.iinfo(np.int32).max
 
@@ -36,47 +36,47 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class FiringTable:
-    """`first[run, predicate]`: the step of the first call of the run for which the predicate is true, or `NEVER`."""
+    """`first[trajectory, predicate]`: the step of the first call for which the predicate is true, or `NEVER`."""
 
     predicates: tuple[Predicate, ...]
     first: NDArray[np.int32]
 
     @property
     def fires(self) -> NDArray[np.bool_]:
-        """Return whether each predicate fires in each run."""
+        """Return whether each predicate fires in each trajectory."""
         return np.not_equal(self.first, NEVER)
 
 
-def find_firings(target: Target, run: RecordedRun) -> list[tuple[int, int]]:
-    """Return the number and the step of each call of a run that a target matches.
+def find_firings(target: Target, trajectory: GuardTrajectory) -> list[tuple[int, int]]:
+    """Return the number and the step of each call of a trajectory that a target matches.
 
     A target that cannot be evaluated for a call does not match it.
     """
-    replay = Replay(run)
+    replay = Replay(trajectory)
     return [(number, call.step) for number, call in enumerate(replay) if matches(target, call, replay)]
 
 
-def build_firing_table(runs: Sequence[RecordedRun]) -> FiringTable:
-    """Return where every predicate fires that the grammar proposes for the calls of the runs."""
+def build_firing_table(trajectories: Sequence[GuardTrajectory]) -> FiringTable:
+    """Return where every predicate fires that the grammar proposes for the calls of the trajectories."""
     tools: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        tools[run.domain].update(call.request.tool for call in run.calls)
+    for trajectory in trajectories:
+        tools[trajectory.domain].update(call.request.tool for call in trajectory.calls)
     writers = [tool for domain in tools.values() for tool in domain if may_write(tool)]
     conditions: dict[str, dict[Condition, Target]] = defaultdict(dict)
     modifiers: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        replay = Replay(run)
+    for trajectory in trajectories:
+        replay = Replay(trajectory)
         for call in replay:
             tool = call.request.tool
             modifiers[tool].update(propose_flags(call.request))
-            for condition in propose(call.request, replay.session, tools[run.domain]):
+            for condition in propose(call.request, replay.session, tools[trajectory.domain]):
                 if condition not in conditions[tool]:
                     conditions[tool][condition] = Target(condition.expression)
     generic = {condition: Target(condition.expression) for condition in propose_generic()}
-    rows = [_find_first_steps(Replay(run), conditions, generic, modifiers) for run in runs]
+    rows = [_find_first_steps(Replay(trajectory), conditions, generic, modifiers) for trajectory in trajectories]
     keys = sorted({key for row in rows for key in row}, key=lambda key: (key[0].tool, key[0].expression, key[1]))
     index = {key: position for position, key in enumerate(keys)}
-    first = np.full((len(runs), len(keys)), NEVER, dtype=np.int32)
+    first = np.full((len(trajectories), len(keys)), NEVER, dtype=np.int32)
     for number, row in enumerate(rows):
         for key, step in row.items():
             first[number, index[key]] = step
@@ -101,7 +101,7 @@ def _find_first_steps(
     generic: dict[Condition, Target],
     modifiers: dict[str, set[str]],
 ) -> dict[_Key, int]:
-    """Return the step of the first call of a run that each condition with each modifier matches."""
+    """Return the step of the first call of a trajectory that each condition with each modifier matches."""
     first: dict[_Key, int] = {}
     targets = {source: Target(source) for sources in modifiers.values() for source in sources}
     for call in replay:

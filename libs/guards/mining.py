@@ -1,4 +1,4 @@
-"""Mine guards: predicates of the grammar that separate failed from passed runs, and stand a backtest."""
+"""Mine guards: predicates of the grammar that separate failed from passed trajectories, and stand a backtest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from libs.guards.association import compute_p_values
 from libs.guards.exact_tests import find_upper_bound, select_discoveries
 from libs.guards.firings import FiringTable, Predicate
-from libs.guards.recorded_run import RecordedRun
+from libs.guards.guard_trajectory import GuardTrajectory
 
 PARTS_DIVISION = -1
 """The division into parts for the test of mined guards; evaluations use the divisions from 0."""
@@ -25,18 +25,18 @@ class MiningPolicy:
     false_discovery_rate: float = 0.05
     """The expected share of accepted predicates that have nothing to do with failure, over all predicates tried."""
     largest_false_alarm_bound: float = 0.05
-    """The limit of the 95 % upper confidence bound of the share of passing runs in which a guard fires."""
+    """The limit of the 95 % upper confidence bound of the share of passing trajectories in which a guard fires."""
     largest_false_alarms: float = 0.02
-    """The limit of the share of passing runs in which any accepted guard fires."""
+    """The limit of the share of passing trajectories in which any accepted guard fires."""
     largest_added_p_value: float = 0.01
-    """The limit of the p-value of a guard on the runs in which no guard that was accepted before fires."""
+    """The limit of the p-value of a guard on the trajectories in which no guard that was accepted before fires."""
     parts: int = 5
     """Random parts of the tasks; each is tested with guards that are mined from the others. 0: no such test."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinedGuard:
-    """An accepted predicate with its backtest on the runs that it was mined from."""
+    """An accepted predicate with its backtest on the trajectories that it was mined from."""
 
     predicate: Predicate
     column: int
@@ -50,8 +50,8 @@ class MinedGuard:
 class MiningResult:
     """The accepted guards, best first, and the size of the search.
 
-    `tried` predicates fire in at least one run; those that fire in the same runs are one test, and `counted` tests
-    could be significant at all.
+    `tried` predicates fire in at least one trajectory; those that fire in the same trajectories are one test, and
+    `counted` tests could be significant at all.
     """
 
     guards: tuple[MinedGuard, ...]
@@ -60,45 +60,48 @@ class MiningResult:
 
 
 def mine_guards(
-    runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], policy: MiningPolicy | None = None
+    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], policy: MiningPolicy | None = None
 ) -> MiningResult:
-    """Return the guards that the runs at `rows` support; `table` has a row for each of `runs`.
+    """Return the guards that the trajectories at `rows` support; `table` has a row for each of `trajectories`.
 
-    1. Of the predicates that fire in the same runs, the simplest stands for all of them.
+    1. Of the predicates that fire in the same trajectories, the simplest stands for all of them.
     2. Each is tested exactly, and the false discovery rate over all of them is controlled.
     3. Each discovery is backtested: the upper bound of its false alarms must be small.
-    4. Guards are accepted one by one, the one first that adds most failing runs for each false alarm, as long as it
-       adds significantly, and all together raise few false alarms.
-    5. So many of them are kept, the first ones, as raise few false alarms in runs that they were not mined from: guards
-       are mined again without each part of the tasks, and tested on that part.
+    4. Guards are accepted one by one, the one first that adds most failing trajectories for each false alarm, as long
+       as it adds significantly, and all together raise few false alarms.
+    5. So many of them are kept, the first ones, as raise few false alarms in trajectories that they were not mined
+       from: guards are mined again without each part of the tasks, and tested on that part.
     """
     limits = policy or MiningPolicy()
-    result = _mine_rows(runs, table, rows, limits)
+    result = _mine_rows(trajectories, table, rows, limits)
     if not (limits.parts and result.guards):
         return result
-    return replace(result, guards=result.guards[: _count_reliable(runs, table, rows, len(result.guards), limits)])
+    return replace(
+        result, guards=result.guards[: _count_reliable(trajectories, table, rows, len(result.guards), limits)]
+    )
 
 
-def assign_folds(runs: Sequence[RecordedRun], folds: int, division: int) -> list[int]:
-    """Return the fold of each run; the runs of a task are in one fold, and outcomes play no part."""
+def assign_folds(trajectories: Sequence[GuardTrajectory], folds: int, division: int) -> list[int]:
+    """Return the fold of each trajectory; the trajectories of a task are in one fold, and outcomes play no part."""
     tasks = sorted(
-        {(run.domain, run.task_id) for run in runs}, key=lambda task: sha256(repr((division, *task)).encode()).digest()
+        {(trajectory.domain, trajectory.task_id) for trajectory in trajectories},
+        key=lambda task: sha256(repr((division, *task)).encode()).digest(),
     )
     fold_of = {task: position % folds for position, task in enumerate(tasks)}
-    return [fold_of[run.domain, run.task_id] for run in runs]
+    return [fold_of[trajectory.domain, trajectory.task_id] for trajectory in trajectories]
 
 
 def _mine_rows(
-    runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], limits: MiningPolicy
+    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], limits: MiningPolicy
 ) -> MiningResult:
-    training = [runs[row] for row in rows]
+    training = [trajectories[row] for row in rows]
     fires = table.fires[rows]
     columns = _select_patterns(table.predicates, fires)
     if not columns:
         return MiningResult((), 0, 0)
     p_values, least = compute_p_values(training, fires[:, columns])
     discoveries, counted = select_discoveries(p_values.tolist(), least.tolist(), limits.false_discovery_rate)
-    failed = np.array([not run.is_success for run in training])
+    failed = np.array([not trajectory.is_success for trajectory in training])
     candidates = [
         guard
         for index in discoveries
@@ -110,18 +113,20 @@ def _mine_rows(
 
 
 def _count_reliable(
-    runs: Sequence[RecordedRun], table: FiringTable, rows: Sequence[int], most: int, limits: MiningPolicy
+    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], most: int, limits: MiningPolicy
 ) -> int:
-    """Return how many of the guards may be kept, at most `most`, by the false alarms of as many in other runs."""
-    part_of = dict(zip(rows, assign_folds([runs[row] for row in rows], limits.parts, PARTS_DIVISION), strict=True))
+    """Return how many of the first `most` guards may be kept, by the false alarms of as many in other trajectories."""
+    part_of = dict(
+        zip(rows, assign_folds([trajectories[row] for row in rows], limits.parts, PARTS_DIVISION), strict=True)
+    )
     fires, alarms = table.fires, np.zeros(most, dtype=np.int64)
     for part in range(limits.parts):
-        mined = _mine_rows(runs, table, [row for row in rows if part_of[row] != part], limits).guards
-        passed = [row for row in rows if part_of[row] == part and runs[row].is_success]
+        mined = _mine_rows(trajectories, table, [row for row in rows if part_of[row] != part], limits).guards
+        passed = [row for row in rows if part_of[row] == part and trajectories[row].is_success]
         for count in range(1, most + 1):
             columns = [guard.column for guard in mined[:count]]
             alarms[count - 1] += int(fires[np.ix_(passed, columns)].any(axis=1).sum())
-    allowed = limits.largest_false_alarms * sum(runs[row].is_success for row in rows)
+    allowed = limits.largest_false_alarms * sum(trajectories[row].is_success for row in rows)
     return int((alarms <= allowed).sum())
 
 
@@ -151,17 +156,17 @@ def _backtest(
 
 
 def _accept(
-    runs: Sequence[RecordedRun],
+    trajectories: Sequence[GuardTrajectory],
     fires: NDArray[np.bool_],
     failed: NDArray[np.bool_],
     candidates: Sequence[MinedGuard],
     limits: MiningPolicy,
 ) -> list[MinedGuard]:
     accepted: list[MinedGuard] = []
-    covered = np.zeros(len(runs), dtype=bool)
+    covered = np.zeros(len(trajectories), dtype=bool)
     allowed = limits.largest_false_alarms * int((~failed).sum())
     while True:
-        remaining = [run for run, is_covered in zip(runs, covered, strict=True) if not is_covered]
+        remaining = [trajectory for trajectory, is_covered in zip(trajectories, covered, strict=True) if not is_covered]
         best: tuple[tuple[float, float, int], MinedGuard] | None = None
         for guard in candidates:
             added = fires[:, guard.column] & ~covered

@@ -1,4 +1,4 @@
-"""The policy that an agent was given, as recorded runs show it: a prompt for a model that writes targets from it."""
+"""The policy of an agent, as its trajectories show it: a prompt for a model that writes targets from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from libs.guards.recorded_run import RecordedRun, RunMessage
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
 
 DOCUMENT_TASKS = 3
 """A result that is the same in so many tasks is a document that all sessions read, such as a policy."""
@@ -60,36 +60,36 @@ class RecordedPolicy:
         return "\n\n".join((*parts, "\n".join(self.tools)))
 
 
-def collect_policies(runs: Sequence[RecordedRun]) -> list[RecordedPolicy]:
-    """Return the policy of each domain. The outcomes of the runs play no part."""
-    domains: dict[str, list[RecordedRun]] = defaultdict(list)
-    for run in runs:
-        domains[run.domain].append(run)
+def collect_policies(trajectories: Sequence[GuardTrajectory]) -> list[RecordedPolicy]:
+    """Return the policy of each domain. The outcomes of the trajectories play no part."""
+    domains: dict[str, list[GuardTrajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        domains[trajectory.domain].append(trajectory)
     return [
         RecordedPolicy(domain, _list_instructions(found), _list_documents(found), _list_tools(found))
         for domain, found in sorted(domains.items())
     ]
 
 
-def _list_instructions(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
+def _list_instructions(trajectories: Sequence[GuardTrajectory]) -> tuple[str, ...]:
     texts = (
         event.text[:MAX_PART_CHARS]
-        for run in runs
-        for event in run.events
-        if isinstance(event, RunMessage) and event.role == "system"
+        for trajectory in trajectories
+        for event in trajectory.events
+        if isinstance(event, TrajectoryMessage) and event.role == "system"
     )
     return tuple(dict.fromkeys(texts))[:MAX_INSTRUCTIONS]
 
 
-def _list_documents(runs: Sequence[RecordedRun]) -> tuple[tuple[str, str], ...]:
+def _list_documents(trajectories: Sequence[GuardTrajectory]) -> tuple[tuple[str, str], ...]:
     """Return the results that are the same in many tasks, those of most tasks first, up to a limit of characters."""
     tasks: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for run in runs:
-        for call in run.calls:
+    for trajectory in trajectories:
+        for call in trajectory.calls:
             text = _format_value(call.result)
             if len(text) >= MIN_DOCUMENT_CHARS and not call.error:
                 name = f"{call.request.tool}({_format_value(call.request.args)})"
-                tasks[name, text].add(run.task_id)
+                tasks[name, text].add(trajectory.task_id)
     common = sorted((key for key, found in tasks.items() if len(found) >= DOCUMENT_TASKS), key=lambda k: -len(tasks[k]))
     documents: list[tuple[str, str]] = []
     left = MAX_PARTS_CHARS
@@ -101,11 +101,11 @@ def _list_documents(runs: Sequence[RecordedRun]) -> tuple[tuple[str, str], ...]:
     return tuple(documents)
 
 
-def _list_tools(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
+def _list_tools(trajectories: Sequence[GuardTrajectory]) -> tuple[str, ...]:
     """Return a line for each tool: its arguments with example values, and an example of a result."""
     arguments: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     results: dict[str, str] = {}
-    for call in (call for run in runs for call in run.calls):
+    for call in (call for trajectory in trajectories for call in trajectory.calls):
         examples = arguments[call.request.tool]
         for name, value in call.request.args.items():
             text = _format_value(value)[:80]

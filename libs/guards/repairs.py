@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from chassis.targets.target import Target
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
-from libs.guards.recorded_run import RecordedRun, Replay, RunCall, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
 
 MAX_DISTANCE = 30
 """Calls between a failure and its repair."""
@@ -55,9 +55,9 @@ class RepairedFailure:
     repaired_step: int
 
 
-def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
-    """Return the repairs of a run, in the order of the failures; each target occurs once."""
-    history = _read_history(run)
+def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
+    """Return the repairs of a trajectory, in the order of the failures; each target occurs once."""
+    history = _read_history(trajectory)
     repairs: dict[str, RepairedFailure] = {}
     succeeded: set[str] = set()
     for position, (call, unseen) in enumerate(history):
@@ -71,21 +71,21 @@ def find_repairs(run: RecordedRun) -> list[RepairedFailure]:
     return list(repairs.values())
 
 
-def select_repairs(runs: Iterable[RecordedRun]) -> list[RepairedFailure]:
-    """Return the repairs of runs whose targets no call of these runs contradicts, the best supported first.
+def select_repairs(trajectories: Iterable[GuardTrajectory]) -> list[RepairedFailure]:
+    """Return the repairs of trajectories whose targets no call in them contradicts, the best supported first.
 
     A call contradicts a target that matches it, if it succeeds.
     """
-    recorded = list(runs)
+    recorded = list(trajectories)
     found: dict[str, RepairedFailure] = {}
-    for run in recorded:
-        for repair in find_repairs(run):
+    for trajectory in recorded:
+        for repair in find_repairs(trajectory):
             found.setdefault(repair.target, repair)
     targets = {source: Target(source) for source in found}
     support: Counter[str] = Counter()
     contradicted: set[str] = set()
-    for run in recorded:
-        replay = Replay(run)
+    for trajectory in recorded:
+        replay = Replay(trajectory)
         for call in replay:
             for source, target in targets.items():
                 if source not in contradicted and matches(target, call, replay):
@@ -96,12 +96,12 @@ def select_repairs(runs: Iterable[RecordedRun]) -> list[RepairedFailure]:
     return sorted(consistent, key=lambda repair: -support[repair.target])
 
 
-_History = Sequence[tuple[RunCall, frozenset[str]]]
+_History = Sequence[tuple[TrajectoryCall, frozenset[str]]]
 
 
-def _read_history(run: RecordedRun) -> _History:
+def _read_history(trajectory: GuardTrajectory) -> _History:
     """Return the calls, each with the names of its arguments that occur in no earlier text or result."""
-    replay = Replay(run)
+    replay = Replay(trajectory)
     return [
         (
             call,
@@ -116,7 +116,7 @@ def _read_history(run: RecordedRun) -> _History:
 
 
 def _find_call_repairs(
-    call: RunCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
+    call: TrajectoryCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
 ) -> Iterator[RepairedFailure]:
     tool = call.request.tool
     again = next((other for other, _ in later if other.request.key == call.request.key), None)
@@ -143,7 +143,7 @@ def _find_call_repairs(
 
 
 def _find_prerequisites(
-    call: RunCall, repaired: RunCall, later: _History, succeeded: Set[str]
+    call: TrajectoryCall, repaired: TrajectoryCall, later: _History, succeeded: Set[str]
 ) -> Iterator[RepairedFailure]:
     """Yield the tool whose first success came between a failure and the success of the same call."""
     between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
@@ -153,7 +153,7 @@ def _find_prerequisites(
         yield _build(call, repaired, "B without A", f"!succeeded({quote(new[-1].request.tool)})")
 
 
-def _read_rules(name: str, call: RunCall) -> Iterator[tuple[str, str]]:
+def _read_rules(name: str, call: TrajectoryCall) -> Iterator[tuple[str, str]]:
     """Yield the rules about an argument that the error of a call names: allowed values, or limits."""
     value, error, path = call.request.args[name], call.error, f"call.args.{name}"
     if isinstance(value, str) and (name in error or value in error):
@@ -189,6 +189,6 @@ def _parse(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _build(call: RunCall, repaired: RunCall, kind: str, condition: str) -> RepairedFailure:
+def _build(call: TrajectoryCall, repaired: TrajectoryCall, kind: str, condition: str) -> RepairedFailure:
     target = f"call.tool == {quote(call.request.tool)} && {condition}"
     return RepairedFailure(target, kind, call.error, call.step, repaired.step)

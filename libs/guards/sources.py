@@ -10,36 +10,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chassis.targets.target import Target
-from libs.guards.evaluation import ALL, REPEATS, describe_domains, split_runs
+from libs.guards.evaluation import ALL, REPEATS, describe_domains, split_trajectories
 from libs.guards.exact_tests import find_upper_bound
 from libs.guards.firings import build_firing_table, find_firings
+from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.mining import MiningPolicy, mine_guards
-from libs.guards.recorded_run import RecordedRun
 
 
 def evaluate_sources(
-    train: Sequence[RecordedRun],
+    train: Sequence[GuardTrajectory],
     targets: Sequence[str],
-    test: Sequence[RecordedRun] | None = None,
+    test: Sequence[GuardTrajectory] | None = None,
     policy: MiningPolicy | None = None,
 ) -> dict[str, Any]:
     """Return coverage and false alarms of written targets, of mined guards and of both, as a document.
 
     The folds are those of `evaluate_guards`. In each of them, a written target is used if it stands the backtest on the
-    training runs: it fires in a failing run, the upper bound of its false alarms is small enough, and so is the share
-    of passing runs in which any accepted target fires. `unfiltered` has all written targets, without a backtest.
+    training trajectories: it fires in a failing trajectory, the upper bound of its false alarms is small enough, and so
+    is the share of passing trajectories in which any accepted target fires. `unfiltered` has all written targets,
+    without a backtest.
     """
     limits = policy or MiningPolicy()
-    runs = [*train, *(test or ())]
-    table = build_firing_table(runs)
-    is_written = _find_firing_runs(runs, targets)
-    failed = np.array([not run.is_success for run in runs])
-    divisions = [split_runs(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
-    fires = {name: np.zeros((len(divisions), len(runs)), dtype=bool) for name in ("written", "mined", "both")}
+    trajectories = [*train, *(test or ())]
+    table = build_firing_table(trajectories)
+    is_written = _find_firing_trajectories(trajectories, targets)
+    failed = np.array([not trajectory.is_success for trajectory in trajectories])
+    divisions = [split_trajectories(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
+    fires = {name: np.zeros((len(divisions), len(trajectories)), dtype=bool) for name in ("written", "mined", "both")}
     accepted: Counter[str] = Counter()
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
-            columns = [guard.column for guard in mine_guards(runs, table, training, policy).guards]
+            columns = [guard.column for guard in mine_guards(trajectories, table, training, policy).guards]
             mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
             rows, learned = list(testing), list(training)
             nothing = np.zeros(len(learned), dtype=bool)
@@ -51,9 +52,9 @@ def evaluate_sources(
             fires["both"][repeat, rows] = mined[rows] | is_written[rows][:, added].any(axis=1)
     fires["unfiltered"] = np.broadcast_to(is_written.any(axis=1), fires["both"].shape)
     tested = sorted({row for _, testing in divisions[0] for row in testing})
-    tested_runs = [runs[row] for row in tested]
+    tested_trajectories = [trajectories[row] for row in tested]
     by_source = {
-        name: describe_domains(tested_runs, found[:, tested], found[:, tested]) for name, found in fires.items()
+        name: describe_domains(tested_trajectories, found[:, tested], found[:, tested]) for name, found in fires.items()
     }
     return {
         "coverage": by_source["both"][ALL]["coverage"],
@@ -67,10 +68,10 @@ def evaluate_sources(
 def select_written(
     fires: NDArray[np.bool_], failed: NDArray[np.bool_], covered: NDArray[np.bool_], limits: MiningPolicy
 ) -> list[int]:
-    """Return the columns of the written targets that stand a backtest on these runs, the best first.
+    """Return the columns of the written targets that stand a backtest on these trajectories, the best first.
 
-    `covered` are the runs in which other guards fire already; the limit of all false alarms includes them. No test of
-    significance is needed: the targets were written without the outcomes, so none of them was chosen by chance.
+    `covered` are the trajectories in which other guards fire already; the limit of all false alarms includes them. No
+    test of significance is needed: the targets were written without the outcomes, so none of them was chosen by chance.
     """
     passed = int((~failed).sum())
     allowed = limits.largest_false_alarms * passed
@@ -89,8 +90,8 @@ def select_written(
     return chosen
 
 
-def _find_firing_runs(runs: Sequence[RecordedRun], targets: Sequence[str]) -> NDArray[np.bool_]:
-    """Return whether each target fires in each run; shape (runs, targets)."""
+def _find_firing_trajectories(trajectories: Sequence[GuardTrajectory], targets: Sequence[str]) -> NDArray[np.bool_]:
+    """Return whether each target fires in each trajectory; shape (trajectories, targets)."""
     compiled = [Target(source) for source in targets]
-    found = [[bool(find_firings(target, run)) for target in compiled] for run in runs]
-    return np.array(found, dtype=bool).reshape(len(runs), len(targets))
+    found = [[bool(find_firings(target, trajectory)) for target in compiled] for trajectory in trajectories]
+    return np.array(found, dtype=bool).reshape(len(trajectories), len(targets))

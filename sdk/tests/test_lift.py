@@ -16,7 +16,7 @@ from hansei.client.lift.generated_world import KINDS, generate_world
 from hansei.client.lift.measurement import LiftMeter
 from hansei.client.lift.memories import HANSEI, NO_MEMORY, STRONGEST_SIMPLE_MEMORY, build_simple_memories, cut_to_budget
 from hansei.client.lift.model import CachedScorer, LetterScorer, TextScorer, UnsupportedEchoError, connect
-from hansei.client.lift.world import build_test_requests, build_training_runs, fill_template
+from hansei.client.lift.world import build_test_requests, build_training_trajectories, fill_template
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 
@@ -113,7 +113,7 @@ class PreferenceScorer:
 
 def test_rows_compare_hansei_with_each_memory_in_the_same_tasks() -> None:
     world = generate_world(5)
-    memories = build_simple_memories(world, build_training_runs(world, 24, 5), ["a bullet"], 5)
+    memories = build_simple_memories(world, build_training_trajectories(world, 24, 5), ["a bullet"], 5)
     meter = LiftMeter(world, build_some_tasks(5, 12), {HANSEI: memories[STRONGEST_SIMPLE_MEMORY], **memories}, 150)
     assert len(list(meter.measure(NotesScorer()))) == 12 * len(meter.memories)
     right, wrong = TaskScore(0.9, is_chosen=True, is_success=True), TaskScore(0.1, is_chosen=False, is_success=False)

@@ -152,25 +152,25 @@ def test_exported_spans_are_never_sent_apart(part_bytes: int) -> None:
 
 
 @given(trajectories, texts, texts)
-def test_the_request_id_is_a_uuid_that_only_content_changes(run: Trajectory, truth: str, report: str) -> None:
+def test_the_request_id_is_a_uuid_that_only_content_changes(trajectory: Trajectory, truth: str, report: str) -> None:
     later = Trajectory()
-    later.CopyFrom(run)
+    later.CopyFrom(trajectory)
     later.created_at.GetCurrentTime()
-    first = TrajectoryRecord("a.json", run, truth, report)
+    first = TrajectoryRecord("a.json", trajectory, truth, report)
     assert uuid.UUID(first.request_id).version == 5
-    assert TrajectoryRecord("b.json#2", later, truth, report, [run]).request_id == first.request_id
-    assert TrajectoryRecord("a.json", run, truth + "!", report).request_id != first.request_id
-    assert TrajectoryRecord("a.json", run, truth, report + "!").request_id != first.request_id
+    assert TrajectoryRecord("b.json#2", later, truth, report, [trajectory]).request_id == first.request_id
+    assert TrajectoryRecord("a.json", trajectory, truth + "!", report).request_id != first.request_id
+    assert TrajectoryRecord("a.json", trajectory, truth, report + "!").request_id != first.request_id
     changed = Trajectory()
-    changed.CopyFrom(run)
+    changed.CopyFrom(trajectory)
     changed.query += "!"
     assert TrajectoryRecord("a.json", changed, truth, report).request_id != first.request_id
 
 
 def test_the_request_id_of_a_trajectory_never_changes_between_versions() -> None:
     # A changed id would make hansei learn old trajectories again.
-    run = Trajectory(id="r", query="q", dataset="d", status=TRAJECTORY_STATUS_FAILURE)
-    assert TrajectoryRecord("", run, "truth", "report").request_id == "536a9351-2a69-5fb7-9735-0df6fc50b093"
+    trajectory = Trajectory(id="r", query="q", dataset="d", status=TRAJECTORY_STATUS_FAILURE)
+    assert TrajectoryRecord("", trajectory, "truth", "report").request_id == "536a9351-2a69-5fb7-9735-0df6fc50b093"
 
 
 def record(task: str, number: int, *, good: bool = True, dataset: str = "d") -> TrajectoryRecord:
@@ -194,13 +194,13 @@ def test_siblings_with_the_other_outcome_are_first() -> None:
 
 
 def test_trajectories_without_a_task_have_no_siblings() -> None:
-    assert all(not run.siblings for run in add_siblings([record("", 1), record("", 2, good=False)]))
+    assert all(not trajectory.siblings for trajectory in add_siblings([record("", 1), record("", 2, good=False)]))
 
 
 def test_siblings_stay_within_the_size_limit_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     many = add_siblings([record("a", number) for number in range(50)])
-    assert {len(run.siblings) for run in many} == {module.MAX_SIBLINGS}
+    assert {len(trajectory.siblings) for trajectory in many} == {module.MAX_SIBLINGS}
     monkeypatch.setattr(module, "MAX_SIBLING_BYTES", 40)
     few = add_siblings([record("a", number) for number in range(50)])
-    assert all(sum(sibling.ByteSize() for sibling in run.siblings) <= 40 for run in few)
-    assert all(run.siblings for run in few)
+    assert all(sum(sibling.ByteSize() for sibling in trajectory.siblings) <= 40 for trajectory in few)
+    assert all(trajectory.siblings for trajectory in few)

@@ -27,7 +27,7 @@ from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.guard_trial_repository import GuardTrialRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
-from services.evidence.rpc.convert.archive import decode_run
+from services.evidence.rpc.convert.archive import decode_archived_trajectory
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
 from services.evidence.rpc.servicer.guards import GuardServicer
@@ -64,7 +64,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
     check_call = CheckCall(guards, guard_store, metrics.count_check)
     erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call)
-    guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_run)
+    guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_archived_trajectory)
     guard_decisions = GuardDecisions(guards, guard_store, guard_trials, backtests, playbooks)
     guard_servicer = GuardServicer(check_call, guards, guard_store, backtests, guard_trials, guard_decisions)
 

@@ -20,6 +20,8 @@ EXCEPTIONS: dict[str, str] = {
     "chassis/errors.py:Aborted": "the name of the gRPC status",
     "chassis/errors.py:Unauthenticated": "the name of the gRPC status",
     "chassis/errors.py:Unimplemented": "the name of the gRPC status",
+    "sdk/hansei/client/langchain.py:parent_run_id": "a parameter of LangChain's callbacks",
+    "sdk/hansei/client/langchain.py:run_id": "a parameter of LangChain's callbacks",
     "services/planner/domain/events.py:Replanned": "the name of the event in the contract",
     "services/validator/domain/kind_definition.py:Required": "stored report kinds hold the names of their checks",
 }
@@ -64,6 +66,15 @@ FORBIDDEN_TEXT = re.compile(
     r"\b(told|unheard|anew|surely|not yours|comes along|goes on|does not say|says what"
     r"|bears?|is heard|was heard|as they were)\b"
 )
+RUN_NAME = re.compile(
+    r"(archived|failed|failing|labelled|learned|passed|passing|recorded|tested|training)_?runs?"
+    r"|(parent_)?run_?(calls?|events?|ids?|messages?|records?)"
+)
+RUN_TEXT = re.compile(
+    r"\b(archived|earlier|failed|failing|labelled|learned|passed|passing|recorded|successful|training) runs?\b",
+    re.IGNORECASE,
+)
+"""Names and phrases that call a trajectory a run: a run is an execution of a program, see `docs/lexicon.md`."""
 CLAUSE_TEXT = re.compile(r"(What|Whether|Who|Whose|Which) [^?]*$")
 
 
@@ -88,15 +99,20 @@ def is_clause(docstring: str | None) -> bool:
     return bool(CLAUSE.match(first_line) or CLAUSE_ID.fullmatch(first_line))
 
 
+def is_run_of_agent(name: str) -> bool:
+    """Return whether a name calls the trajectory of an agent a run."""
+    return RUN_NAME.fullmatch(name.strip("_").lower()) is not None
+
+
 def words_of(name: str) -> set[str]:
     """Return the words of an identifier in snake case or camel case."""
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
-def source_files() -> list[str]:
-    """Return the Python files of the repository that people write."""
+def source_files(pattern: str = "*.py") -> list[str]:
+    """Return the Python files of the repository that people write, or those that match another pattern."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     return [file for file in listed if (ROOT / file).exists() and not file.startswith(GENERATED)]
@@ -126,7 +142,7 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
     if is_bare(module):
         yield module, f"{file}: the module is named by a bare word: {module}"
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and FORBIDDEN_TEXT.search(token.string):
+        if token.type == tokenize.COMMENT and (FORBIDDEN_TEXT.search(token.string) or RUN_TEXT.search(token.string)):
             yield (
                 token.string,
                 f"{file}:{token.start[0]}: the lexicon forbids a phrase of the comment {token.string:.90}",
@@ -143,14 +159,16 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
             is_predicate = isinstance(node, ast.ClassDef) or ast.unparse(node.returns or node) == "bool"
             if not is_test and node.name.endswith("_of") and not is_predicate:
                 yield node.name, f"{where}: the function is named by a value and a preposition: {node.name}"
-            if words_of(node.name) & FORBIDDEN_WORDS:
+            if words_of(node.name) & FORBIDDEN_WORDS or is_run_of_agent(node.name):
                 yield node.name, f"{where}: the lexicon forbids a word of {node.name}"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstring = node.value.value
             if is_clause(docstring):
                 yield docstring, f"{where}: the docstring is no statement: {docstring!r:.90}"
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (phrase := RUN_TEXT.search(node.value)):
+            yield phrase[0], f"{where}: the record of an agent is a trajectory: {phrase[0]!r}"
         for name in stored_names(node):
-            if name.strip("_") in FORBIDDEN_NAMES or words_of(name) & FORBIDDEN_WORDS:
+            if name.strip("_") in FORBIDDEN_NAMES or words_of(name) & FORBIDDEN_WORDS or is_run_of_agent(name):
                 yield name, f"{where}: the lexicon forbids the name {name}"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in not_texts and not is_test:
             if FORBIDDEN_TEXT.search(node.value) and " " in node.value.strip():
@@ -186,6 +204,16 @@ def test_names_and_sentences_of_the_console_follow_the_lexicon() -> None:
     scripts = sorted((ROOT / "gateway/console/page/js").rglob("*.js"))
     found = [sentence for file in scripts for sentence in script_violations(file.name, file.read_text())]
     assert scripts
+    assert not found, "\n".join(found)
+
+
+def test_documents_call_the_record_of_an_agent_a_trajectory() -> None:
+    """No page calls a trajectory a run; prompts for models are not pages."""
+    found = [
+        f"{page}: {phrase[0]!r}"
+        for page in source_files("*.md")
+        for phrase in RUN_TEXT.finditer((ROOT / page).read_text(encoding="utf-8"))
+    ]
     assert not found, "\n".join(found)
 
 

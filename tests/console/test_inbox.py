@@ -15,7 +15,7 @@ from tests.console.reader import Reader
 from tests.console.seeds import Seeds, submit_job
 from tests.console.windows import SECONDS, reading
 from tests.support import systems
-from tests.support.bulk_jobs import runs
+from tests.support.bulk_jobs import build_trajectories
 
 ASKING = [{"step_id": 1, "action": "ACTION_ASK_USER", "description": "Ask", "query": "Which colour?"}]
 
@@ -68,7 +68,7 @@ def test_the_inbox_leads_to_what_waits(visitor: Reader, work: Work) -> None:
     filled = work.seeds
     execution = filled.execution("Choose a colour", steps=ASKING)
     filled.queue("reviewed", 4)
-    job_id = submit_job(work.url, "learned", runs("learned", 1))
+    job_id = submit_job(work.url, "learned", build_trajectories("learned", 1))
     httpx.get(f"{work.url}/v1/jobs/{job_id}/events", timeout=SECONDS)  # ends with the job
     visitor.open("#/playbooks")
     expect(badge(visitor)).to_have_text("3")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.console.example_trajectories import BY_NAME, lines
 from tests.console.reader import Reader
-from tests.console.runs import BY_NAME, lines
 from tests.console.seeds import lesson, submit_job
 from tests.console.test_access import PHONE, faults
 from tests.console.test_hostile import ALL, MADE, TEXTS
 from tests.console.windows import Stack, reading
 from tests.support import systems
-from tests.support.bulk_jobs import runs
+from tests.support.bulk_jobs import build_trajectories
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +37,7 @@ def without_a_reflector(stack: Stack, data: Path, **environment: str) -> Iterato
 
 @pytest.fixture(scope="module")
 def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway whose runs are dead letters at once."""
+    """A gateway whose trajectories are dead letters at once."""
     one_attempt = {"HANSEI_BULK_ATTEMPTS": "1", "HANSEI_BULK_OUTAGE_SECONDS": "0"}
     with without_a_reflector(stack, tmp_path_factory.mktemp("giving-up"), **one_attempt) as url:
         yield url
@@ -167,7 +167,7 @@ def test_several_trajectories_become_a_job_with_its_progress(reader: Reader) -> 
 
 def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
     with reading(browser, patient) as reader:
-        job_id = submit_job(patient, "cancelled", runs("cancelled", 30))
+        job_id = submit_job(patient, "cancelled", build_trajectories("cancelled", 30))
         reader.open("#/learn/cancelled")
         reader.page.get_by_role("region", name="Jobs").get_by_role("link", name="30 trajectories").click()
         job = reader.page.get_by_role("region", name="Job", exact=True)
@@ -183,7 +183,7 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
 
 def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, giving_up: str) -> None:
     with reading(browser, giving_up) as reader:
-        job_id = submit_job(giving_up, "dead", runs("dead", 60))
+        job_id = submit_job(giving_up, "dead", build_trajectories("dead", 60))
         reader.open(f"#/learn/dead?job={job_id}")
         job = reader.page.get_by_role("region", name="Job", exact=True)
         expect(job).to_contain_text("incomplete")
@@ -233,9 +233,9 @@ def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reade
     reader.page.get_by_label("Trajectory files").set_input_files(file("keys.json", json.dumps({ALL: 1})))
     expect(reader.main.locator(".source .bad")).to_contain_text("<img")
     with reading(browser, giving_up) as other:
-        (run,) = runs("hostile-letters", 1)
-        run.id = ALL[:200]
-        other.open(f"#/learn/hostile-letters?job={submit_job(giving_up, 'hostile-letters', [run])}")
+        (build_trajectory,) = build_trajectories("hostile-letters", 1)
+        build_trajectory.id = ALL[:200]
+        other.open(f"#/learn/hostile-letters?job={submit_job(giving_up, 'hostile-letters', [build_trajectory])}")
         expect(other.main.locator(".letters")).to_contain_text(TEXTS[0])
         for window in (reader, other):
             assert window.page.evaluate("window.hacked") is None

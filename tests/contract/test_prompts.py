@@ -43,7 +43,7 @@ from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.prompts.builder import ReflectorPrompts
 from services.reflector.prompts.record import build_record
-from services.reflector.tests.runs import asks, calls, returns, run, says
+from services.reflector.tests.trajectories import asks, build_trajectory, calls, returns, says
 from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.domain.dashboard import Brief, Node
 from services.validator.domain.kind_definition import Count, Expression, Reference, Rule, RuleLimits
@@ -125,14 +125,14 @@ def planner_prompts(language: Language) -> Iterator[tuple[str, str]]:
 
 def reflector_prompts(language: Language) -> Iterator[tuple[str, str]]:
     prompts = ReflectorPrompts(None, language, b"golden")
-    texts = prompts.get_texts(ReflectionRequest(run(query=QUERY[language]), "d"))
+    texts = prompts.get_texts(ReflectionRequest(build_trajectory(query=QUERY[language]), "d"))
 
     def build(request: ReflectionRequest, *previous: Insight, chars: int = 50_000) -> str:
         record = build_record(request, extract_actions(request.trajectory.transcript), texts, chars)
         return "\n\n".join(f"--- {role}\n{text}" for role, text in prompts.build_messages(request, record, previous))
 
     shared = (asks("x"), calls("git", {"command": "commit"}), returns("fatal: no {email}"))
-    log = run(
+    log = build_trajectory(
         *shared,
         says("Done by [er-00001]."),
         query=QUERY[language],
@@ -141,8 +141,8 @@ def reflector_prompts(language: Language) -> Iterator[tuple[str, str]]:
         error_message="exit 128",
         used_bullet_ids=("er-00001", "er-00002"),
     )
-    won = run(*shared, calls("git", {"command": "config"}), reward=1.0, status="success")
-    lost = run(asks("y"), calls("hg", "no JSON"), signal="test_report")
+    won = build_trajectory(*shared, calls("git", {"command": "config"}), reward=1.0, status="success")
+    lost = build_trajectory(asks("y"), calls("hg", "no JSON"), signal="test_report")
     bullets = tuple(
         UsedBullet(id=f"er-{number:05}", section="git", content=f"Set {{user.name}} {number}.", helpful=number)
         for number in (1, 2, 3)
@@ -151,9 +151,11 @@ def reflector_prompts(language: Language) -> Iterator[tuple[str, str]]:
     previous = Insight(**fields, key_insight="Look {twice}.")
     request = ReflectionRequest(log, "d", ground_truth="{G}", bullets=bullets, siblings=(won, lost))
     yield "reflection", build(request, previous)
-    other = ReflectionRequest(run(query=QUERY["en" if language == "ja" else "ja"], generated_answer=""), "d")
+    other = ReflectionRequest(
+        build_trajectory(query=QUERY["en" if language == "ja" else "ja"], generated_answer=""), "d"
+    )
     yield "reflection on a run in the other language", build(other)
-    long = run(*(says(f"{number} " + "z" * 900) for number in range(9)), query="q" * 900, reward=0.0)
+    long = build_trajectory(*(says(f"{number} " + "z" * 900) for number in range(9)), query="q" * 900, reward=0.0)
     yield "reflection on a long run", build(ReflectionRequest(long, "d"), chars=2_000)
     record = build_record(request, (), texts, 50_000)
     transcript = Transcript("[0] look\n[1] {x}", shortened=(1,), omitted=(2, 3))

@@ -106,7 +106,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def learned_run(stack: Stack) -> tuple[str, LearnResponse]:
+def learned_trajectory(stack: Stack) -> tuple[str, LearnResponse]:
     with stack.client() as client:
         return learn_from_trajectory(client)
 
@@ -143,20 +143,22 @@ def test_only_the_gateway_is_reachable_and_only_from_this_machine(stack: Stack) 
 
 
 def test_what_is_learned_is_found_answered_and_planned_with(
-    stack: Stack, learned_run: tuple[str, LearnResponse]
+    stack: Stack, learned_trajectory: tuple[str, LearnResponse]
 ) -> None:
     with stack.client() as client:
-        use_what_was_learned(client, *learned_run)
+        use_what_was_learned(client, *learned_trajectory)
 
 
-def test_calls_need_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
+def test_calls_need_the_token(stack: Stack, learned_trajectory: tuple[str, LearnResponse]) -> None:
     with stack.client(token="") as client, pytest.raises(Unauthenticated):
-        client.search(learned_run[0], "What went wrong?")
+        client.search(learned_trajectory[0], "What went wrong?")
 
 
-def test_http_admits_callers_with_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:  # G-18, G-30
+def test_http_admits_callers_with_the_token(
+    stack: Stack, learned_trajectory: tuple[str, LearnResponse]
+) -> None:  # G-18, G-30
     assert stack.http("GET", "/health").json() == {"status": "ok"}
-    request: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned_run[0]}}
+    request: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned_trajectory[0]}}
     assert stack.http("POST", "/workflow/run", **request).status_code == 401
     bearing = {"Authorization": f"Bearer {stack.env_file_variables['GATEWAY_API_TOKEN']}"}
     answered = stack.http("POST", "/workflow/run", headers=bearing, **request)
@@ -164,7 +166,7 @@ def test_http_admits_callers_with_the_token(stack: Stack, learned_run: tuple[str
     assert answered.json()["llm_response"]
 
 
-def test_no_secret_is_logged(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
+def test_no_secret_is_logged(stack: Stack, learned_trajectory: tuple[str, LearnResponse]) -> None:
     log = stack.log()
     assert "serving" in log
     secrets = {name for name in stack.env_file_variables if name.endswith(("_PASSWORD", "_TOKEN"))}
@@ -173,9 +175,9 @@ def test_no_secret_is_logged(stack: Stack, learned_run: tuple[str, LearnResponse
 
 @pytest.mark.parametrize("interruption", ["stop", "down", "restart"])
 def test_learned_lessons_survive_a_restart(
-    stack: Stack, learned_run: tuple[str, LearnResponse], interruption: str
+    stack: Stack, learned_trajectory: tuple[str, LearnResponse], interruption: str
 ) -> None:
-    dataset, answer = learned_run
+    dataset, answer = learned_trajectory
     with stack.client() as client:
         before = client.playbooks.get(dataset=dataset)
     stack.compose(interruption)

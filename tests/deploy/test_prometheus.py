@@ -24,7 +24,7 @@ from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.manifests import load_manifests, pod, trial_of_production
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
-from tests.support.bulk_jobs import parts, runs
+from tests.support.bulk_jobs import build_trajectories, parts
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES, free_port
 
@@ -160,7 +160,7 @@ def use_every_service(running: Cluster, prometheus: Prometheus) -> None:
         client.gateway.run_workflow(query="How do I commit?", dataset="seen")
         client.planner.run_plan(plan=a_plan(ACTION_RAG_SEARCH, "How do I commit?"))
         list(client.planner.execute_plan(plan=a_plan(ACTION_ASK_USER, "Which name?")))
-        job = client.jobs.submit(parts("queued", runs("queued", 3), str(uuid.uuid4()))).job
+        job = client.jobs.submit(parts("queued", build_trajectories("queued", 3), str(uuid.uuid4()))).job
         list(client.jobs.watch(job_id=job.job_id))
         with pytest.raises(HanseiError):
             client.curator.get_curation(request_id=str(uuid.uuid4()), dataset="nowhere")

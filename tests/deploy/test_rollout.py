@@ -84,7 +84,7 @@ class Load:
         self.enough = False
 
     async def begin(self) -> None:
-        """Read the recorded run and learn from it once."""
+        """Read the recorded trajectory and learn from it once."""
         request = reflector_service_pb2.ParseTrajectoriesRequest(content=RUN.read_bytes(), dataset=self._dataset)
         (parsed,) = (await self._reflector.ParseTrajectories(request, metadata=self._bearing)).trajectories
         parsed.trajectory.dataset = self._dataset

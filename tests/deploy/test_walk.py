@@ -60,7 +60,7 @@ def token_of(running: Cluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def learned_run(running: Cluster) -> tuple[str, LearnResponse]:
+def learned_trajectory(running: Cluster) -> tuple[str, LearnResponse]:
     with client_of(running) as client:
         return learn_from_trajectory(client)
 
@@ -73,18 +73,21 @@ def test_probes_are_answered_in_time(running: Cluster, name: str, kind: str) -> 
 
 
 def test_what_is_learned_is_found_planned_with_and_answered(
-    running: Cluster, learned_run: tuple[str, LearnResponse]
+    running: Cluster, learned_trajectory: tuple[str, LearnResponse]
 ) -> None:
     with client_of(running) as client:
-        use_what_was_learned(client, *learned_run)
+        use_what_was_learned(client, *learned_trajectory)
 
 
 def test_http_asks_for_the_token_of_the_secret(
-    running: Cluster, learned_run: tuple[str, LearnResponse]
+    running: Cluster, learned_trajectory: tuple[str, LearnResponse]
 ) -> None:  # G-18, G-30
     port = SERVICES["gateway"]["http"]
     assert running.http("gateway", port, "/health").json() == {"status": "ok"}
-    request: dict[str, Any] = {"method": "POST", "json": {"query": "What went wrong?", "dataset": learned_run[0]}}
+    request: dict[str, Any] = {
+        "method": "POST",
+        "json": {"query": "What went wrong?", "dataset": learned_trajectory[0]},
+    }
     assert running.http("gateway", port, "/workflow/run", **request).status_code == 401
     bearing = {"Authorization": f"Bearer {token_of(running)}"}
     assert running.http("gateway", port, "/workflow/run", headers=bearing, **request).status_code == 200
@@ -95,7 +98,7 @@ def test_metrics_are_where_they_are_scraped(running: Cluster, name: str) -> None
     assert "process_cpu_seconds_total" in running.http(name, SERVICES[name]["metrics"], "/metrics").text
 
 
-def test_alerts_use_only_existing_metrics(running: Cluster, learned_run: tuple[str, LearnResponse]) -> None:
+def test_alerts_use_only_existing_metrics(running: Cluster, learned_trajectory: tuple[str, LearnResponse]) -> None:
     text = (ROOT / "deploy/kubernetes/components/monitoring/alerts.yaml").read_text()
     rpc_metrics = re.findall(r"(rpc_\w+)\{(\w+)=", text)
     assert rpc_metrics
@@ -133,7 +136,9 @@ def _answer(address: str, credentials: grpc.ChannelCredentials | None, path: str
 
 
 @pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])
-def test_state_is_in_a_database_of_its_own(running: Cluster, learned_run: tuple[str, LearnResponse], name: str) -> None:
+def test_state_is_in_a_database_of_its_own(
+    running: Cluster, learned_trajectory: tuple[str, LearnResponse], name: str
+) -> None:
     engine = create_engine(_sqlalchemy(running.environment(name)[SERVICES[name]["database"]]))
     try:
         assert inspect(engine).get_table_names()

@@ -68,8 +68,8 @@ def check_run(content: bytes, name: str, format: str) -> None:
     """Assert that a file holds one of the scripted runs, each message once."""
     parsed = read_trajectories(content, "frameworks")
     assert parsed.format == format
-    (run,) = parsed.runs
-    described = [describe_step(step) for step in run.trajectory.steps if step.role != "system"]
+    (recorded,) = parsed.trajectories
+    described = [describe_step(step) for step in recorded.trajectory.steps if step.role != "system"]
     assert described == list_steps(name)
-    assert run.trajectory.query == TASK
-    assert run.trajectory.generated_answer == RUNS[name][-1]
+    assert recorded.trajectory.query == TASK
+    assert recorded.trajectory.generated_answer == RUNS[name][-1]

@@ -60,8 +60,8 @@ def find_transcript(environment: dict[str, str]) -> Path:
 def read(transcript: Path) -> RecordedTrajectory:
     parsed = read_trajectories(transcript.read_bytes(), "coding")
     assert parsed.format == "claude_code"
-    (run,) = parsed.runs
-    return run
+    (recorded,) = parsed.trajectories
+    return recorded
 
 
 def bash(command: str) -> tuple[str, dict[str, Any]]:
@@ -87,8 +87,8 @@ async def test_an_agent_uses_the_memory(
     assert all(LESSON in json.dumps(request["messages"]) for request in model.requests if request.get("tools"))
     ((records, succeeded),) = scripted.reports
     assert succeeded
-    (run,) = read_trajectories(json.dumps(records).encode(), "coding").runs
-    results = [step.content for step in run.trajectory.steps if step.role == "tool"]
+    (recorded,) = read_trajectories(json.dumps(records).encode(), "coding").trajectories
+    results = [step.content for step in recorded.trajectory.steps if step.role == "tool"]
     assert results[0].startswith("Error")
     assert REFUSAL in results[0]
     assert results[1] == "2"
@@ -117,21 +117,23 @@ def test_its_transcripts_are_read(
 ) -> None:
     model.replies = [*map(bash, commands), "It is done."]
     run_claude(environment, tmp_path)
-    run = read(find_transcript(environment))
-    steps = run.trajectory.steps
-    assert run.trajectory.query == TASK
+    recorded = read(find_transcript(environment))
+    steps = recorded.trajectory.steps
+    assert recorded.trajectory.query == TASK
     assert [step.content for step in steps if step.role == "tool"] == results
     assert [json.loads(call.arguments)["command"] for step in steps for call in step.tool_calls] == commands
-    assert run.trajectory.generated_answer == steps[-1].content == "It is done."
-    assert run.test_report.partition("\n")[0] == (f"The last test run of the trajectory {report}." if report else "")
+    assert recorded.trajectory.generated_answer == steps[-1].content == "It is done."
+    assert recorded.test_report.partition("\n")[0] == (
+        f"The last test run of the trajectory {report}." if report else ""
+    )
 
 
 def test_a_continued_session_is_one_trajectory(model: AgentModel, environment: dict[str, str], tmp_path: Path) -> None:
     model.replies = ["What shall I do?"]
     run_claude(environment, tmp_path)
     run_claude(environment, tmp_path, "--continue")
-    run = read(find_transcript(environment))
-    assert [(step.role, step.content) for step in run.trajectory.steps] == [
+    recorded = read(find_transcript(environment))
+    assert [(step.role, step.content) for step in recorded.trajectory.steps] == [
         ("user", TASK),
         ("assistant", "What shall I do?"),
     ] * 2

@@ -53,8 +53,8 @@ def record(model: AgentModel, folder: Path, replies: Sequence[Reply]) -> Recorde
     (rollout,) = home.glob("sessions/*/*/*/rollout-*.jsonl")
     parsed = read_trajectories(rollout.read_bytes(), "coding")
     assert parsed.format == "codex"
-    (run,) = parsed.runs
-    return run
+    (recorded,) = parsed.trajectories
+    return recorded
 
 
 def execute(command: str) -> Reply:
@@ -73,14 +73,16 @@ def execute(command: str) -> Reply:
 def test_its_rollouts_are_read(
     model: AgentModel, tmp_path: Path, replies: Sequence[Reply], results: list[str], report: str
 ) -> None:
-    run = record(model, tmp_path, replies)
-    steps = run.trajectory.steps
+    recorded = record(model, tmp_path, replies)
+    steps = recorded.trajectory.steps
     assert steps[0].role == "user"
-    assert steps[0].content == run.trajectory.query == TASK
+    assert steps[0].content == recorded.trajectory.query == TASK
     assert [step.content for step in steps if step.role == "tool"] == results
     assert len([call for step in steps for call in step.tool_calls]) == len(replies)
-    assert run.trajectory.generated_answer == steps[-1].content == "It is done."
-    assert run.test_report.partition("\n")[0] == (f"The last test run of the trajectory {report}." if report else "")
+    assert recorded.trajectory.generated_answer == steps[-1].content == "It is done."
+    assert recorded.test_report.partition("\n")[0] == (
+        f"The last test run of the trajectory {report}." if report else ""
+    )
 
 
 @pytest.mark.parametrize(("line", "has_failed"), [("before", False), ("something else", True)])
@@ -88,7 +90,7 @@ def test_a_patch_that_was_not_applied_is_an_error(
     model: AgentModel, tmp_path: Path, line: str, has_failed: bool
 ) -> None:
     heredoc = f"apply_patch <<'EOF'\n{PATCH.format(line=line)}EOF\n"
-    run = record(model, tmp_path, [execute(heredoc)])
-    (result,) = (step.content for step in run.trajectory.steps if step.role == "tool")
+    recorded = record(model, tmp_path, [execute(heredoc)])
+    (result,) = (step.content for step in recorded.trajectory.steps if step.role == "tool")
     assert result.startswith("Error") is has_failed
     assert ((tmp_path / "notes.txt").read_text(encoding="utf-8") == "after\n") is not has_failed

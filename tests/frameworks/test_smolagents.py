@@ -79,8 +79,11 @@ def test_its_steps_are_read(name: str) -> None:
     content = json.dumps(agent.memory.get_succinct_steps(), default=str).encode()
     parsed = read_trajectories(content, "frameworks")
     assert parsed.format == "smolagents"
-    (run,) = parsed.runs
-    *steps, answer, result = run.trajectory.steps
+    (recorded,) = parsed.trajectories
+    *steps, answer, result = recorded.trajectory.steps
     assert [describe_step(step) for step in steps] == list_steps(name)[:-1]
     assert [call.name for call in answer.tool_calls] == ["final_answer"]
-    assert (run.trajectory.query, result.content, run.trajectory.generated_answer) == (TASK, *[RUNS[name][-1]] * 2)
+    assert (recorded.trajectory.query, result.content, recorded.trajectory.generated_answer) == (
+        TASK,
+        *[RUNS[name][-1]] * 2,
+    )

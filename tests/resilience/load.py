@@ -24,7 +24,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests.support.bulk_jobs import jobs_at, run
+from tests.support.bulk_jobs import build_trajectory, jobs_at
 
 CALLERS = 4
 CALL_SECONDS = 10.0
@@ -87,7 +87,7 @@ class Load:
         """Learn one trajectory; repeat the call until it is acknowledged."""
         dataset = self.ledger.dataset
         request = gateway.LearnRequest(
-            request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run(dataset, number, lessons=8)
+            request_id=str(uuid.uuid4()), dataset=dataset, trajectory=build_trajectory(dataset, number, lessons=8)
         )
         while not self.ledger.record_response(await self._call(self._gateway.Learn, request)):
             pass

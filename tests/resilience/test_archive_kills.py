@@ -39,7 +39,7 @@ class Learners:
         with Client(self._address) as client:
             number = caller
             while not self._ended.is_set():
-                trajectory = bulk_jobs.run(self._dataset, number)
+                trajectory = bulk_jobs.build_trajectory(self._dataset, number)
                 try:
                     client.learn(trajectory)
                 except HanseiError as error:

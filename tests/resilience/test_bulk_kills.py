@@ -13,7 +13,7 @@ import pytest
 
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from tests.support import systems
-from tests.support.bulk_jobs import Jobs, jobs_at, runs
+from tests.support.bulk_jobs import Jobs, build_trajectories, jobs_at
 from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import PostgresServer
 
@@ -44,7 +44,7 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     """Every trajectory was learned, and is in the log of the playbook once."""
     ended = jobs.until_ended(job_id)
     assert (ended.state, ended.learned, ended.dead) == (bulk.JOB_STATE_COMPLETED, total, 0)
-    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, total))
+    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in build_trajectories(dataset, total))
 
 
 def count_committed(jobs: Jobs, dataset: str) -> int:
@@ -65,7 +65,7 @@ def test_a_killed_process_with_all_services_loses_no_job(tmp_path: Path, databas
     for count in KILL_AFTER:
         with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
             # Submitted each time, like a caller that got no response.
-            jobs.submit(dataset, runs(dataset, TOTAL), job_id)
+            jobs.submit(dataset, build_trajectories(dataset, TOTAL), job_id)
             assert jobs.until_learned(job_id, count).state == bulk.JOB_STATE_RUNNING
             system.processes["allinone"].kill()
     with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
@@ -85,7 +85,7 @@ def test_a_replica_takes_over_from_one_that_was_killed(
         two = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="two")
         with two as staying, jobs_at(staying.address) as jobs:
             with gateway_one as killed, jobs_at(killed.address) as first:
-                job = first.submit(dataset, runs(dataset, TOTAL))
+                job = first.submit(dataset, build_trajectories(dataset, TOTAL))
                 first.until_learned(job.job_id, 20)
                 killed.processes["gateway"].kill()
             assert jobs.until_learned(job.job_id, TOTAL // 2).learned >= TOTAL // 2
@@ -94,7 +94,9 @@ def test_a_replica_takes_over_from_one_that_was_killed(
         with three as last, jobs_at(last.address) as jobs:
             ended = jobs.until_ended(job.job_id)
         assert (ended.state, ended.learned) == (bulk.JOB_STATE_COMPLETED, TOTAL)
-        assert sorted(playbook.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, TOTAL))
+        assert sorted(playbook.sources(dataset)) == sorted(
+            trajectory.id for trajectory in build_trajectories(dataset, TOTAL)
+        )
 
 
 def test_counts_after_a_cancellation_and_a_kill_equal_the_log(
@@ -114,7 +116,7 @@ def test_counts_after_a_cancellation_and_a_kill_equal_the_log(
         dropped = 0
         for kill in range(CANCEL_KILLS):
             datasets = [f"{dataset}-{kill}-{number}" for number in range(CANCELLED_AT_ONCE)]
-            ids = [jobs.submit(name, runs(name, CANCELLED_TOTAL)).job_id for name in datasets]
+            ids = [jobs.submit(name, build_trajectories(name, CANCELLED_TOTAL)).job_id for name in datasets]
             jobs.until_learned(ids[0], 1)
             cancellations = {job_id: str(uuid.uuid4()) for job_id in ids}
             calls = [threads.submit(jobs.cancel, *names) for names in cancellations.items()]
@@ -140,7 +142,7 @@ def test_a_job_outlives_a_restart_of_its_database(
         "HANSEI_BULK_LEASE_SECONDS": "4",
     }
     with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
-        job = jobs.submit(dataset, runs(dataset, TOTAL))
+        job = jobs.submit(dataset, build_trajectories(dataset, TOTAL))
         for count in KILL_AFTER[-2:]:
             jobs.until_learned(job.job_id, count)
             lone_postgres.stop()
@@ -159,7 +161,7 @@ def test_a_killed_gateway_continues_its_jobs_under_its_name(
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
-            jobs.submit(dataset, runs(dataset, TOTAL), job_id)
+            jobs.submit(dataset, build_trajectories(dataset, TOTAL), job_id)
             jobs.until_learned(job_id, count)
             lone_postgres.stop()
             gateway.processes["gateway"].kill()
@@ -169,9 +171,9 @@ def test_a_killed_gateway_continues_its_jobs_under_its_name(
 
 
 def test_a_draining_gateway_finishes_its_trajectories_and_leaves_the_others(tmp_path: Path, dataset: str) -> None:
-    """The drain ends with the runs in progress, not with the job, and not with its grace."""
+    """The drain ends with the trajectories in progress, not with the job, and not with its grace."""
     with systems.one_process(tmp_path, HANSEI_DRAIN_GRACE_SECONDS="60") as system, jobs_at(system.address) as jobs:
-        job = jobs.submit(dataset, runs(dataset, TOTAL))
+        job = jobs.submit(dataset, build_trajectories(dataset, TOTAL))
         jobs.until_learned(job.job_id, 10)
         system.processes["allinone"].terminate()
         assert system.processes["allinone"].wait(systems.STOP_SECONDS) == 0

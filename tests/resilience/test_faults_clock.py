@@ -21,7 +21,7 @@ from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, EXECUTION_STATUS_PA
 from hansei.playbook.v1 import playbook_service_pb2
 from tests.resilience.load import check_ledger, load, wait_for_recovery
 from tests.support import systems
-from tests.support.bulk_jobs import jobs_at, run, runs
+from tests.support.bulk_jobs import build_trajectories, build_trajectory, jobs_at
 from tests.support.campaigns import campaign_size
 from tests.support.processes import Process
 from tests.support.systems import ROOT, SERVICES
@@ -52,7 +52,7 @@ async def test_clock_jumps_under_load_fail_no_call(hansei: systems.System, jumpi
     async with load(hansei.address) as callers:
         with jobs_at(hansei.address) as jobs:
             dataset = f"{callers.ledger.dataset}-job"
-            job = await asyncio.to_thread(jobs.submit, dataset, runs(dataset, JOB))
+            job = await asyncio.to_thread(jobs.submit, dataset, build_trajectories(dataset, JOB))
             await put(hansei, jumping, FORWARD)
             await callers.progress()
             await put(hansei, jumping, BACK)
@@ -64,7 +64,7 @@ async def test_clock_jumps_under_load_fail_no_call(hansei: systems.System, jumpi
     whose = "every service" if len(jumping) > 1 else jumping[0]
     check_ledger(f"clock of {whose} an hour forward and back", hansei.address, callers.ledger, seconds)
     assert (ended.state, ended.learned) == (bulk.JOB_STATE_COMPLETED, JOB)
-    assert sorted(sources) == sorted(trajectory.id for trajectory in runs(dataset, JOB))
+    assert sorted(sources) == sorted(trajectory.id for trajectory in build_trajectories(dataset, JOB))
     assert_time_runs_forward(hansei, callers.ledger.dataset)
 
 
@@ -76,7 +76,7 @@ async def test_a_wrong_clock_fails_no_call_and_causes_no_busy_loop(
     await put(hansei, everyone, first)
     try:
         with Client(hansei.address) as client:
-            learned = client.learn(run(dataset, 1))
+            learned = client.learn(build_trajectory(dataset, 1))
             (lesson, *_) = client.search(dataset, "tool1 fails", min_revision=learned.curation.revision).results
             plan = client.planner.create_plan(query=lesson.bullet.content).plan
             next(step for step in plan.steps if step.action == ACTION_RAG_SEARCH).collection = dataset

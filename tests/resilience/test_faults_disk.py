@@ -15,7 +15,7 @@ from chassis.errors import HanseiError
 from hansei.client import Client
 from tests.resilience.load import Ledger, check_ledger
 from tests.support import systems
-from tests.support.bulk_jobs import jobs_at, run
+from tests.support.bulk_jobs import build_trajectory, jobs_at
 
 SIZE = "24m"
 BEFORE = 10
@@ -78,7 +78,7 @@ def test_a_full_disk_is_reported_and_recovered_from(tmp_path: Path) -> None:
 def learn(client: Client, ledger: Ledger, number: int) -> bool:
     """Return whether a trajectory was acknowledged; a response that says "not saved" must name the disk."""
     request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.dataset}/{number}"))
-    request = run(ledger.dataset, number, lessons=10**6)
+    request = build_trajectory(ledger.dataset, number, lessons=10**6)
     try:
         learned = client.gateway.learn(request_id=request_id, dataset=ledger.dataset, trajectory=request)
     except HanseiError as error:

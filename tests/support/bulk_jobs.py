@@ -21,7 +21,7 @@ SECONDS = 120
 BATCH = 100
 
 
-def run(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
+def build_trajectory(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
     """Return a failed trajectory with one tool call; the first `lessons` teach something new, the others repeat it."""
     tool = f"tool{number % lessons}"
     call = trajectory.ToolCall(id="1", name=tool, arguments=f'{{"number": {number}}}')
@@ -40,8 +40,8 @@ def run(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
     )
 
 
-def runs(dataset: str, count: int) -> list[trajectory.Trajectory]:
-    return [run(dataset, number) for number in range(count)]
+def build_trajectories(dataset: str, count: int) -> list[trajectory.Trajectory]:
+    return [build_trajectory(dataset, number) for number in range(count)]
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,13 @@ def dataset() -> str:
     return f"cli-{uuid.uuid4().hex[:12]}"
 
 
-def copy_runs(directory: Path, dataset: str, *ids: str) -> list[Path]:
+def copy_trajectories(directory: Path, dataset: str, *ids: str) -> list[Path]:
     """Copy recorded trajectories into a dataset, and return their files."""
     files = []
     for id_ in ids:
-        run = json.loads((EXAMPLES / f"{id_}.json").read_text(encoding="utf-8"))
+        trajectory = json.loads((EXAMPLES / f"{id_}.json").read_text(encoding="utf-8"))
         file = directory / f"{id_}.json"
-        file.write_text(json.dumps(run | {"dataset": dataset}), encoding="utf-8")
+        file.write_text(json.dumps(trajectory | {"dataset": dataset}), encoding="utf-8")
         files.append(file)
     return files
 

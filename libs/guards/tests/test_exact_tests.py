@@ -18,7 +18,7 @@ def test_one_stratum_is_the_test_of_fisher(failed_firing: int, passed_firing: in
 
 
 def test_strata_are_compared_only_within_themselves() -> None:
-    # All runs of one domain fail and fire: that says nothing about the predicate.
+    # All trajectories of one domain fail and fire: that says nothing about the predicate.
     assert find_p_values([Stratum(20, 20, 20, 20), Stratum(20, 0, 0, 0)]) == (1.0, 1.0)
     assert find_p_values([Stratum(40, 20, 20, 20)])[0] < 1e-9
 

@@ -1,4 +1,4 @@
-"""Guards are mined where a predicate separates failed from passed runs, and nowhere else."""
+"""Guards are mined where a predicate separates failed from passed trajectories, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from libs.guards.backtest import backtest
 from libs.guards.evaluation import evaluate_guards
 from libs.guards.firings import NEVER, FiringTable, Predicate, build_firing_table
 from libs.guards.grammar import quote
+from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.mining import PARTS_DIVISION, MiningPolicy, assign_folds, mine_guards
-from libs.guards.recorded_run import RecordedRun
-from libs.guards.tests.runs import build_run, call
+from libs.guards.tests.trajectories import build_trajectory, call
 
 
-def _build_runs(failing: int = 12, passing: int = 90) -> list[RecordedRun]:
-    """Return runs that fail when the refund was not preceded by a look at the order."""
+def _build_trajectories(failing: int = 12, passing: int = 90) -> list[GuardTrajectory]:
+    """Return trajectories that fail when the refund was not preceded by a look at the order."""
     order = {"order_id": "A-1", "total": 30}
     failed = [
-        build_run(f"f{number}", call(1, "refund", amount=10 + number), is_success=False) for number in range(failing)
+        build_trajectory(f"f{number}", call(1, "refund", amount=10 + number), is_success=False)
+        for number in range(failing)
     ]
     passed = [
-        build_run(f"p{number}", call(1, "get_order", "", order), call(2, "refund", amount=10 + number))
+        build_trajectory(f"p{number}", call(1, "get_order", "", order), call(2, "refund", amount=10 + number))
         for number in range(passing)
     ]
     return failed + passed
 
 
 def test_a_left_out_check_is_found() -> None:
-    runs = _build_runs()
-    result = mine_guards(runs, build_firing_table(runs), range(len(runs)))
+    trajectories = _build_trajectories()
+    result = mine_guards(trajectories, build_firing_table(trajectories), range(len(trajectories)))
     assert [guard.predicate.source for guard in result.guards] == ["call.tool == 'refund' && !succeeded('get_order')"]
     assert (result.guards[0].failed_firing, result.guards[0].passed_firing) == (12, 0)
     assert result.tried >= result.counted > 0
@@ -44,28 +45,31 @@ def test_outcomes_at_random_give_no_guard() -> None:
     found = 0
     for _ in range(10):
         outcomes = random.random(100) < 0.8
-        runs = [
-            build_run(f"{number}", call(1, "refund", amount=int(random.integers(5))), is_success=bool(outcome))
+        trajectories = [
+            build_trajectory(f"{number}", call(1, "refund", amount=int(random.integers(5))), is_success=bool(outcome))
             for number, outcome in enumerate(outcomes)
         ]
-        found += len(mine_guards(runs, build_firing_table(runs), range(len(runs))).guards)
+        found += len(mine_guards(trajectories, build_firing_table(trajectories), range(len(trajectories))).guards)
     assert found <= 1
 
 
-def test_few_passing_runs_cannot_show_that_false_alarms_are_rare() -> None:
-    runs = _build_runs(failing=12, passing=40)
-    assert mine_guards(runs, build_firing_table(runs), range(len(runs))).guards == ()
+def test_few_passing_trajectories_cannot_show_that_false_alarms_are_rare() -> None:
+    trajectories = _build_trajectories(failing=12, passing=40)
+    assert mine_guards(trajectories, build_firing_table(trajectories), range(len(trajectories))).guards == ()
 
 
-def test_repeated_runs_of_one_task_are_one_unit() -> None:
-    single = build_run("one", call(1, "refund", amount=1), is_success=False)
-    runs = [*[RecordedRun(f"r{number}", "one", False, single.events) for number in range(20)], *_build_runs(0, 20)]
-    p_values, _ = compute_p_values(runs, np.array([[not run.is_success] for run in runs]))
+def test_repeated_trajectories_of_one_task_are_one_unit() -> None:
+    single = build_trajectory("one", call(1, "refund", amount=1), is_success=False)
+    trajectories = [
+        *[GuardTrajectory(f"r{number}", "one", False, single.events) for number in range(20)],
+        *_build_trajectories(0, 20),
+    ]
+    p_values, _ = compute_p_values(trajectories, np.array([[not trajectory.is_success] for trajectory in trajectories]))
     assert p_values[0] >= 1 / 21
 
 
 def test_guards_are_measured_on_other_tasks() -> None:
-    report = evaluate_guards(_build_runs())
+    report = evaluate_guards(_build_trajectories())
     assert sorted(report) == ["baselines", "by_domain", "coverage", "false_alarms", "guards"]
     assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
     assert report["by_domain"]["all"]["coverage_low"] > 0.7
@@ -74,21 +78,28 @@ def test_guards_are_measured_on_other_tasks() -> None:
 
 
 def test_guards_are_measured_on_a_file_of_tests() -> None:
-    test = [build_run("t1", call(1, "refund", amount=3), is_success=False), build_run("t2", call(1, "get_order"))]
-    report = evaluate_guards(_build_runs(), test)
-    assert (report["coverage"], report["false_alarms"], report["by_domain"]["all"]["coverage_runs"]) == (1.0, 0.0, 1)
+    test = [
+        build_trajectory("t1", call(1, "refund", amount=3), is_success=False),
+        build_trajectory("t2", call(1, "get_order")),
+    ]
+    report = evaluate_guards(_build_trajectories(), test)
+    assert (report["coverage"], report["false_alarms"], report["by_domain"]["all"]["coverage_trajectories"]) == (
+        1.0,
+        0.0,
+        1,
+    )
 
 
 def test_a_firing_after_the_first_wrong_write_is_late() -> None:
     events = (call(1, "refund", amount=1), call(2, "refund", amount=1))
-    run = RecordedRun("r", "r", False, events, wrong_step=1)
-    result = backtest(Target("call.tool == 'refund' && repeats() > 0"), [run])
+    trajectory = GuardTrajectory("r", "r", False, events, wrong_step=1)
+    result = backtest(Target("call.tool == 'refund' && repeats() > 0"), [trajectory])
     assert (result.failed, result.failed_firing, result.firings[0].is_late) == (1, 0, True)
 
 
 def test_every_proposed_predicate_is_a_target() -> None:
     odd = call(1, 'send "mail"\'s', text="it's\n\\n", count=2.5, flag=True, items=[1], none=None)
-    table = build_firing_table([build_run("r", odd, odd)])
+    table = build_firing_table([build_trajectory("r", odd, odd)])
     for predicate in table.predicates:
         Target(predicate.source)
 
@@ -99,15 +110,15 @@ def test_texts_are_quoted_for_cel() -> None:
 
 
 def test_guards_that_other_tasks_contradict_are_not_kept() -> None:
-    """Without each part, a predicate looks best that fires in the passing runs of that part."""
-    runs = [RecordedRun(f"r{task}", f"t{task}", task >= 27, ()) for task in range(150)]
-    parts = assign_folds(runs, MiningPolicy().parts, PARTS_DIVISION)
+    """Without each part, a predicate looks best that fires in the passing trajectories of that part."""
+    trajectories = [GuardTrajectory(f"r{task}", f"t{task}", task >= 27, ()) for task in range(150)]
+    parts = assign_folds(trajectories, MiningPolicy().parts, PARTS_DIVISION)
     fires = np.zeros((150, 6), dtype=bool)
     fires[:12, 5] = True
     for part in range(5):
-        fires[:, part] = [run.is_success == (parts[row] == part) for row, run in enumerate(runs)]
+        fires[:, part] = [trajectory.is_success == (parts[row] == part) for row, trajectory in enumerate(trajectories)]
     predicates = tuple(Predicate(f"call.args.n == {column}", "test", "", 1) for column in range(6))
     table = FiringTable(predicates, np.where(fires, 0, NEVER).astype(np.int32))
-    without_parts = mine_guards(runs, table, range(150), MiningPolicy(parts=0))
+    without_parts = mine_guards(trajectories, table, range(150), MiningPolicy(parts=0))
     assert [guard.column for guard in without_parts.guards] == [5]
-    assert mine_guards(runs, table, range(150)).guards == ()
+    assert mine_guards(trajectories, table, range(150)).guards == ()

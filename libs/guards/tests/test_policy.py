@@ -1,29 +1,34 @@
-"""The policy in recorded runs, and guards of two sources together."""
+"""The policy in recorded trajectories, and guards of two sources together."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
 from libs.guards.mining import MiningPolicy
 from libs.guards.policy import MIN_DOCUMENT_CHARS, collect_policies
-from libs.guards.recorded_run import RecordedRun, RunMessage
 from libs.guards.sources import evaluate_sources, select_written
-from libs.guards.tests.runs import build_run, call
+from libs.guards.tests.trajectories import build_trajectory, call
 
 LOOKUP_FIRST = "call.tool == 'refund' && !called('get_order')"
 POLICY = "Look the order up before a refund. " * (MIN_DOCUMENT_CHARS // 30)
 
 
-def with_instructions(run: RecordedRun, text: str) -> RecordedRun:
-    return RecordedRun(
-        run.id, run.task_id, run.is_success, (RunMessage(0, "system", text), *run.events), run.domain, run.wrong_step
+def with_instructions(trajectory: GuardTrajectory, text: str) -> GuardTrajectory:
+    return GuardTrajectory(
+        trajectory.id,
+        trajectory.task_id,
+        trajectory.is_success,
+        (TrajectoryMessage(0, "system", text), *trajectory.events),
+        trajectory.domain,
+        trajectory.wrong_step,
     )
 
 
 def test_a_policy_is_what_all_tasks_were_given() -> None:
-    runs = [
+    trajectories = [
         with_instructions(
-            build_run(
+            build_trajectory(
                 f"t{number}",
                 call(1, "get_policy", "", POLICY, topic="refunds"),
                 call(2, "get_order", "", f"order {number} " * MIN_DOCUMENT_CHARS, id=f"A-{number}"),
@@ -34,11 +39,11 @@ def test_a_policy_is_what_all_tasks_were_given() -> None:
         )
         for number in range(4)
     ]
-    (policy,) = collect_policies([*runs])
+    (policy,) = collect_policies([*trajectories])
     assert (policy.domain, policy.instructions) == ("shop", ("You are a clerk.",))
     assert policy.documents == (('get_policy({"topic": "refunds"})', POLICY),)
     assert policy.tools[1].startswith("- get_order(id: A-0 | A-1 | A-2) -> order 0")
-    reversed_outcomes = [RecordedRun(r.id, r.task_id, not r.is_success, r.events, r.domain) for r in runs]
+    reversed_outcomes = [GuardTrajectory(r.id, r.task_id, not r.is_success, r.events, r.domain) for r in trajectories]
     assert collect_policies(reversed_outcomes) == [policy]
 
 
@@ -58,9 +63,9 @@ def test_written_targets_count_with_mined_guards_against_one_limit_of_false_alar
 
 def test_a_written_target_needs_no_significance_and_a_mined_one_does() -> None:
     order, refund = call(1, "get_order"), call(2, "refund")
-    runs = [build_run(f"f{number}", refund, is_success=False) for number in range(4)]
-    runs += [build_run(f"p{number}", order, refund) for number in range(120)]
-    report = evaluate_sources(runs, [LOOKUP_FIRST, "call.tool == 'refund'"])
+    trajectories = [build_trajectory(f"f{number}", refund, is_success=False) for number in range(4)]
+    trajectories += [build_trajectory(f"p{number}", order, refund) for number in range(120)]
+    report = evaluate_sources(trajectories, [LOOKUP_FIRST, "call.tool == 'refund'"])
     assert report["by_source"]["written"]["all"]["coverage"] > 0.9
     assert report["by_source"]["unfiltered"]["all"]["false_alarms"] == 1.0
     assert report["false_alarms"] == 0.0

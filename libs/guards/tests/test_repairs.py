@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from libs.guards.recorded_run import RunCall
+from libs.guards.guard_trajectory import TrajectoryCall
 from libs.guards.repairs import find_repairs, select_repairs
-from libs.guards.tests.runs import build_run, call
+from libs.guards.tests.trajectories import build_trajectory, call
 
 
-def _find_targets(*calls: RunCall) -> list[str]:
-    return [repair.target for repair in find_repairs(build_run("r", *calls))]
+def _find_targets(*calls: TrajectoryCall) -> list[str]:
+    return [repair.target for repair in find_repairs(build_trajectory("r", *calls))]
 
 
 def test_a_tool_that_came_before_the_success_is_a_prerequisite() -> None:
@@ -47,6 +47,6 @@ def test_the_same_call_after_the_same_error_is_a_rule() -> None:
 
 
 def test_a_correct_call_contradicts_a_target() -> None:
-    repaired = build_run("r1", call(1, "deploy", "Error: not built"), call(2, "build"), call(3, "deploy"))
+    repaired = build_trajectory("r1", call(1, "deploy", "Error: not built"), call(2, "build"), call(3, "deploy"))
     assert [repair.kind for repair in select_repairs([repaired])] == ["B without A"]
-    assert select_repairs([repaired, build_run("r2", call(1, "deploy"))]) == []
+    assert select_repairs([repaired, build_trajectory("r2", call(1, "deploy"))]) == []

@@ -232,7 +232,7 @@ class ArchiveServiceClient(ServiceClient[M]):
 
 
 class GuardServiceClient(ServiceClient[M]):
-    """Decide tool calls by guards, report the calls, and test targets on recorded runs."""
+    """Decide tool calls by guards, report the calls, and test targets on recorded trajectories."""
 
     check_call = bind_unary(guards.CheckCallRequest, guards.CheckCallResponse)
     report_call = bind_unary(guards.ReportCallRequest, guards.ReportCallResponse)

@@ -28,7 +28,9 @@ def call(operation: str, error: str = "", repaired_by: int | None = None, **argu
     return EvidenceCall(operation, json.dumps(arguments), error, repaired_by, 1)
 
 
-def run(name: str, *calls: EvidenceCall, task: str = "", passed: bool = True, signal: str = "reward") -> Reflection:
+def build_reflection(
+    name: str, *calls: EvidenceCall, task: str = "", passed: bool = True, signal: str = "reward"
+) -> Reflection:
     query = f"request of {task or name}"
     return Reflection(
         trajectory_id=name, query=query, task_id=task, signal=signal, model=OFFLINE_MODEL, calls=calls,
@@ -37,15 +39,15 @@ def run(name: str, *calls: EvidenceCall, task: str = "", passed: bool = True, si
 
 
 def pays(name: str, before: str, after: str) -> Reflection:
-    """Return a run that repairs the amount, with a note that happens to change too."""
+    """Return the reflection on a trajectory that repairs the amount, with a note that happens to change too."""
     notes = ("as asked", "first reminder") if name == "a" else ("first reminder", "as asked")
     failed = call("pay_fee", E41, 1, account=name, amount=before, note=notes[0])
-    return run(name, failed, call("pay_fee", account=name, amount=after, note=notes[1]))
+    return build_reflection(name, failed, call("pay_fee", account=name, amount=after, note=notes[1]))
 
 
-def texts(operation: str, *runs: Reflection) -> list[str]:
+def texts(operation: str, *reflections: Reflection) -> list[str]:
     record = Evidence(operation)
-    for reflection in runs:
+    for reflection in reflections:
         record = add_trajectory(record, reflection)
     return [lesson.text for lesson in derive_lessons(record) if not lesson.example]
 
@@ -65,11 +67,13 @@ def test_two_trajectories_of_one_task_are_one_task() -> None:
 
 
 def test_a_constant_argument_is_stated_as_a_value() -> None:
-    runs = [
-        run(case, call("assign", "U19", 1, case=case, unit=unit), call("assign", case=case, unit="Q7"))
+    reflections = [
+        build_reflection(case, call("assign", "U19", 1, case=case, unit=unit), call("assign", case=case, unit="Q7"))
         for case, unit in (("c-1", "billing"), ("c-2", "B"))
     ]
-    assert texts("assign", *runs) == ['`assign` fails with "U19": `unit` worked as "Q7", failed as "billing" or "B".']
+    assert texts("assign", *reflections) == [
+        '`assign` fails with "U19": `unit` worked as "Q7", failed as "billing" or "B".'
+    ]
 
 
 def test_a_value_that_also_worked_before_is_no_cause() -> None:
@@ -80,7 +84,7 @@ def test_a_value_that_also_worked_before_is_no_cause() -> None:
 def test_a_call_between_failure_and_success_is_the_repair_of_an_unchanged_call() -> None:
     def closes(name: str, *between: str) -> Reflection:
         made = [call("close", "Error: 409-B", len(between) + 1, case=name), *(call(tool) for tool in between)]
-        return run(name, *made, call("close", case=name))
+        return build_reflection(name, *made, call("close", case=name))
 
     assert texts("close", closes("a", "look", "freeze"), closes("b", "freeze")) == [
         '`close` fails with "Error: 409-B" until `freeze` was called: call it first.'
@@ -89,11 +93,13 @@ def test_a_call_between_failure_and_success_is_the_repair_of_an_unchanged_call()
 
 
 def test_another_program_is_named_with_the_command_that_worked() -> None:
-    runs = [
-        run(name, call("npm install", "exit 1", 1, command="npm install"), call("pnpm", command="pnpm install"))
+    reflections = [
+        build_reflection(
+            name, call("npm install", "exit 1", 1, command="npm install"), call("pnpm", command="pnpm install")
+        )
         for name in ("a", "b")
     ]
-    assert texts("npm install", *runs) == [
+    assert texts("npm install", *reflections) == [
         '`npm install` fails with "exit 1"; use `pnpm` instead, as in "pnpm install".'
     ]
 
@@ -102,8 +108,10 @@ def test_repairs_in_failures_and_new_options_in_unproven_trajectories_are_no_evi
     failed = [replace(pays(name, "45.00", "4500"), is_success=False) for name in ("a", "b")]
     assert texts("pay_fee", *failed) == []
     unproven = [
-        run(name, call("git push", "rejected", 1, command="git push"), call("git push", command="git push --force"),
-            signal=SELF_REPORT)
+        build_reflection(
+            name, call("git push", "rejected", 1, command="git push"), call("git push", command="git push --force"),
+            signal=SELF_REPORT,
+        )
         for name in ("a", "b")
     ]  # fmt: skip
     assert texts("git push", *unproven) == []
@@ -111,34 +119,38 @@ def test_repairs_in_failures_and_new_options_in_unproven_trajectories_are_no_evi
 
 
 def siblings(task: str, bad: str, good: str) -> list[Reflection]:
-    """Return a failed and a passed run of one task, without any error; the text differs by chance."""
+    """Return the reflections on a failed and a passed trajectory of a task, with texts that differ by chance."""
     words = ("as asked", "on request", "first reminder, see the file", "urgent!")
     number = int(task[-1])
     texts = words[number % 4], words[(number + 1) % 4]
     return [
-        run(f"{task}-bad", call("send", case=task, channel=bad, text=texts[0]), task=task, passed=False),
-        run(f"{task}-good", call("send", case=task, channel=good, text=texts[1]), task=task),
+        build_reflection(f"{task}-bad", call("send", case=task, channel=bad, text=texts[0]), task=task, passed=False),
+        build_reflection(f"{task}-good", call("send", case=task, channel=good, text=texts[1]), task=task),
     ]
 
 
 def five_tasks() -> list[Reflection]:
     bad = ("email", "letter", "email", "letter", "email")
-    return [run for number, value in enumerate(bad) for run in siblings(f"t-{number}", value, "registered")]
+    return [
+        reflection for number, value in enumerate(bad) for reflection in siblings(f"t-{number}", value, "registered")
+    ]
 
 
 def test_a_value_of_only_failed_trajectories_is_a_lesson_without_any_error() -> None:
-    runs = five_tasks()
-    assert texts("send", *runs[:4]) == []
-    assert texts("send", *runs) == [
+    reflections = five_tasks()
+    assert texts("send", *reflections[:4]) == []
+    assert texts("send", *reflections) == [
         '`send`: `channel` as "registered" in successes; as "email" or "letter" only in failures.'
     ]
-    unproven = [replace(item, signal=SELF_REPORT) for item in runs]
+    unproven = [replace(item, signal=SELF_REPORT) for item in reflections]
     assert texts("send", *unproven) == []
 
 
 def test_a_form_of_only_failed_trajectories_is_a_lesson() -> None:
-    runs = [run for number in range(5) for run in siblings(f"t-{number}", f"2031-Q{number}", f"FY31Q{number}")]
-    [text] = texts("send", *runs)
+    reflections = [
+        reflection for number in range(5) for reflection in siblings(f"t-{number}", f"2031-Q{number}", f"FY31Q{number}")
+    ]
+    [text] = texts("send", *reflections)
     assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in successes; as "2031-Q0" or "2031-Q1"')
 
 
@@ -151,49 +163,57 @@ def stores(number: int, shelf: str = "") -> EvidenceCall:
 
 
 def test_a_value_that_another_argument_decides_is_a_lesson_without_any_error() -> None:
-    runs = [run(f"good-{number}", stores(number), task=f"t-{number}") for number in range(8)]
+    reflections = [build_reflection(f"good-{number}", stores(number), task=f"t-{number}") for number in range(8)]
     wrong = {"plasma": "C04", "serum": "F80"}
-    runs += [
-        run(f"bad-{number}", stores(number, wrong[("plasma", "serum")[number % 2]]), task=f"t-{number}", passed=False)
+    reflections += [
+        build_reflection(
+            f"bad-{number}", stores(number, wrong[("plasma", "serum")[number % 2]]), task=f"t-{number}", passed=False
+        )
         for number in range(3)
     ]
-    assert texts("store", *runs) == [
+    assert texts("store", *reflections) == [
         '`store`: `shelf` follows `material`: "F80" with "plasma", "C04" with "serum" in successes; '
         "trajectories with another value failed."
     ]
-    against = run("other", stores(0, "C04"), task="t-9")
-    assert texts("store", *runs, against) == []
+    against = build_reflection("other", stores(0, "C04"), task="t-9")
+    assert texts("store", *reflections, against) == []
 
 
 def test_a_value_that_another_argument_decides_is_the_repair_of_an_error() -> None:
     wrong = ("C04", "F80")
-    runs = [
-        run(f"r-{number}", call("store", E41, 1, tube=number, material=("plasma", "serum")[number % 2],
+    reflections = [
+        build_reflection(f"r-{number}", call("store", E41, 1, tube=number, material=("plasma", "serum")[number % 2],
             shelf=wrong[number % 2]), stores(number), task=f"t-{number}")
         for number in range(8)
     ]  # fmt: skip
-    assert texts("store", *runs[:2]) == []
-    assert texts("store", *runs) == [
+    assert texts("store", *reflections[:2]) == []
+    assert texts("store", *reflections) == [
         '`store` fails with "Error: E41": `shelf` follows `material`: "F80" with "plasma", "C04" with "serum".'
     ]
 
 
 def test_values_that_agree_by_chance_are_no_decision() -> None:
-    good = [run(f"good-{number}", stores(number), task=f"t-{number}") for number in range(4)]
-    bad = [run(f"bad-{n}", stores(n, ("C04", "F80")[n % 2]), task=f"t-{n}", passed=False) for n in range(3)]
+    good = [build_reflection(f"good-{number}", stores(number), task=f"t-{number}") for number in range(4)]
+    bad = [
+        build_reflection(f"bad-{n}", stores(n, ("C04", "F80")[n % 2]), task=f"t-{n}", passed=False) for n in range(3)
+    ]
     assert texts("store", *good, *bad) == []
 
 
 def test_free_text_has_no_form() -> None:
     good = ("Look: 3", "(4 + 5) * 2", "A, b", "x_y", "7%")
-    runs = [run for number, text in enumerate(good) for run in siblings(f"t-{number}", f"{number} = {number}", text)]
-    assert texts("send", *runs) == []
+    reflections = [
+        reflection
+        for number, text in enumerate(good)
+        for reflection in siblings(f"t-{number}", f"{number} = {number}", text)
+    ]
+    assert texts("send", *reflections) == []
 
 
 def test_a_call_that_failures_lack_is_a_lesson_when_it_is_significant() -> None:
     def grants(number: int, publishes: bool) -> Reflection:
         extra = [call("publish")] if publishes else []
-        return run(f"r{number}", call("grant", plot=number), call("look"), *extra, passed=publishes)
+        return build_reflection(f"r{number}", call("grant", plot=number), call("look"), *extra, passed=publishes)
 
     few = [grants(number, number % 2 == 0) for number in range(4)]
     many = [grants(number, number % 2 == 0) for number in range(12)]
@@ -202,38 +222,38 @@ def test_a_call_that_failures_lack_is_a_lesson_when_it_is_significant() -> None:
 
 
 def test_an_operation_that_completes_no_task_has_no_example() -> None:
-    runs = [run(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
+    reflections = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
     records = {name: Evidence(name) for name in ("look", "close")}
-    for reflection in runs:
+    for reflection in reflections:
         records = {name: add_trajectory(record, reflection) for name, record in records.items()}
     examples = {name: [lesson.example for lesson in derive_lessons(record)] for name, record in records.items()}
     assert examples["look"] == []
     assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
 
 
-def list_examples(operation: str, *runs: Reflection) -> list[str]:
+def list_examples(operation: str, *reflections: Reflection) -> list[str]:
     record = Evidence(operation)
-    for reflection in runs:
+    for reflection in reflections:
         record = add_trajectory(record, reflection)
     return [lesson.example for lesson in derive_lessons(record) if lesson.example]
 
 
 def test_an_example_omits_calls_that_other_successes_did_without() -> None:
-    runs = [
-        run("a", call("look", id="1"), call("close", id="1")),
-        run("b", call("wait", id="2"), call("close", id="2")),
+    reflections = [
+        build_reflection("a", call("look", id="1"), call("close", id="1")),
+        build_reflection("b", call("wait", id="2"), call("close", id="2")),
     ]
-    assert list_examples("close", *runs) == ['"request of a" → `close` {"id": "1"}']
+    assert list_examples("close", *reflections) == ['"request of a" → `close` {"id": "1"}']
 
 
 def test_each_kind_of_thing_has_an_example() -> None:
     shelves = {"ice": "A1", "tea": "B2", "oil": "C3"}
-    runs = [
-        run(f"{what}-{number}", call("store", what=what, shelf=shelf))
+    reflections = [
+        build_reflection(f"{what}-{number}", call("store", what=what, shelf=shelf))
         for what, shelf in shelves.items()
         for number in (1, 2)
     ]
-    shown = list_examples("store", *runs)
+    shown = list_examples("store", *reflections)
     assert len(shown) == len(shelves)
     assert all(
         any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
@@ -241,14 +261,16 @@ def test_each_kind_of_thing_has_an_example() -> None:
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:
-    runs = [run(name, EvidenceCall("pack", f'{{"box.size": 3, "name": "{name}"}}')) for name in ("a", "b")]
-    assert '`pack` {"box": {"size": 3}, "name": "a"}' in list_examples("pack", *runs)[0]
+    reflections = [
+        build_reflection(name, EvidenceCall("pack", f'{{"box.size": 3, "name": "{name}"}}')) for name in ("a", "b")
+    ]
+    assert '`pack` {"box": {"size": 3}, "name": "a"}' in list_examples("pack", *reflections)[0]
 
 
 def test_errors_that_name_one_value_each_are_explained_by_the_argument_that_decides() -> None:
     carriers = {"Norway": "NORDX", "Spain": "IBERLOG", "Ireland": "EMERALD"}
-    runs = [
-        run(
+    reflections = [
+        build_reflection(
             f"{country}-{number}",
             call("ship", f"carrier of {country} is <id>", 1, country=country, carrier="cheapest"),
             call("ship", country=country, carrier=carrier),
@@ -256,14 +278,14 @@ def test_errors_that_name_one_value_each_are_explained_by_the_argument_that_deci
         for number in range(4)
         for country, carrier in carriers.items()
     ]
-    [lesson] = texts("ship", *runs)
+    [lesson] = texts("ship", *reflections)
     assert lesson.startswith('`ship`: `carrier` follows `country`: "EMERALD" with "Ireland", "NORDX" with "Norway"')
-    assert texts("ship", *runs[:3]) == []
+    assert texts("ship", *reflections[:3]) == []
 
 
 async def test_a_lesson_that_explains_errors_replaces_the_bullets_on_each(store: SqlPlaybookStore) -> None:
     carriers = {"Norway": "NORDX", "Spain": "IBERLOG", "Ireland": "EMERALD"}
-    runs = []
+    reflections = []
     for number in range(4):
         for country, carrier in carriers.items():
             error = f"carrier of {country} is <id>"
@@ -273,9 +295,9 @@ async def test_a_lesson_that_explains_errors_replaces_the_bullets_on_each(store:
                 call("ship", error, 1, country=country, carrier="cheapest"),
                 call("ship", country=country, carrier=carrier),
             )
-            runs.append(replace(run(f"{country}-{number}", *calls), insights=(lesson,)))
-    assert any("check what it needs" in text for text in await curate(store, *runs[:3]))
-    bullets = await curate(store, *runs[3:])
+            reflections.append(replace(build_reflection(f"{country}-{number}", *calls), insights=(lesson,)))
+    assert any("check what it needs" in text for text in await curate(store, *reflections[:3]))
+    bullets = await curate(store, *reflections[3:])
     assert any("`carrier` follows `country`" in text for text in bullets)
     assert not any("check what it needs" in text for text in bullets)
 
@@ -296,9 +318,9 @@ def test_a_shape_is_the_form_without_the_value(value: str, shape: str) -> None:
     assert find_shape(value) == shape
 
 
-async def curate(store: SqlPlaybookStore, *runs: Reflection) -> list[str]:
+async def curate(store: SqlPlaybookStore, *reflections: Reflection) -> list[str]:
     by_words = WordSource()
-    for reflection in runs:
+    for reflection in reflections:
         curation = await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
         assert curation.saved
     return [bullet.content for bullet in (await store.load("d")).bullet_list]
@@ -321,7 +343,7 @@ async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPl
 
 async def test_later_trajectories_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
     assert any(text.startswith("`send`: `channel`") for text in await curate(store, *five_tasks()))
-    against = run("x", call("send", case="c", channel="email"))
+    against = build_reflection("x", call("send", case="c", channel="email"))
     assert not any(text.startswith("`send`: `channel`") for text in await curate(store, against))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chassis.targets.target import Target
 from libs.guards.backtest import Backtest, backtest
-from libs.guards.recorded_run import RecordedRun
+from libs.guards.guard_trajectory import GuardTrajectory
 from services.evidence.domain.archive import ArchivedTrajectory
 from services.evidence.domain.archive_errors import ArchiveNotFound, TrajectoryDeleted, TrajectoryNotFound
 from services.evidence.usecases.archive import Archive
@@ -32,14 +32,16 @@ class BacktestPage:
 
 
 class BacktestArchive:
-    """Reads archived trajectories as recorded runs and tests targets on them.
+    """Reads archived trajectories and tests targets on them.
 
-    `decode_run` returns the run of a stored body, None without an outcome.
+    `decode_trajectory` decodes a stored body; it returns None without an outcome.
     """
 
-    def __init__(self, archive: Archive, decode_run: Callable[[ArchivedTrajectory, bytes], RecordedRun | None]) -> None:
+    def __init__(
+        self, archive: Archive, decode_trajectory: Callable[[ArchivedTrajectory, bytes], GuardTrajectory | None]
+    ) -> None:
         self._archive = archive
-        self._decode_run = decode_run
+        self._decode_trajectory = decode_trajectory
 
     async def test_page(self, target: Target, dataset: str, before: int | None, size: int) -> BacktestPage:
         """Return the firings of a target in a page of the archive, the last stored trajectories first.
@@ -50,11 +52,11 @@ class BacktestArchive:
         if found is None:
             raise ArchiveNotFound(dataset)
         result, skipped = Backtest(), 0
-        async for run in self._read(dataset, found[:size]):
-            if run is None:
+        async for trajectory in self._read(dataset, found[:size]):
+            if trajectory is None:
                 skipped += 1
             else:
-                result = result.add(await asyncio.to_thread(backtest, target, [run]))
+                result = result.add(await asyncio.to_thread(backtest, target, [trajectory]))
         return BacktestPage(result, skipped, found[size - 1].number if len(found) > size else None)
 
     async def test(self, target: Target, dataset: str) -> Backtest:
@@ -67,12 +69,12 @@ class BacktestArchive:
                 break
         return result
 
-    async def _read(self, dataset: str, listed: list[ArchivedTrajectory]) -> AsyncIterator[RecordedRun | None]:
-        """Yield the run of each trajectory, None without an outcome; a content that was replaced is left out."""
+    async def _read(self, dataset: str, listed: list[ArchivedTrajectory]) -> AsyncIterator[GuardTrajectory | None]:
+        """Yield each trajectory, None without an outcome; a content that was replaced is left out."""
         for trajectory in listed:
             try:
                 newest, body = await self._archive.read(dataset, trajectory.key.trajectory_id)
             except (TrajectoryNotFound, TrajectoryDeleted):  # it was deleted meanwhile
                 continue
             if newest.key == trajectory.key:
-                yield await asyncio.to_thread(self._decode_run, trajectory, body)
+                yield await asyncio.to_thread(self._decode_trajectory, trajectory, body)

@@ -58,7 +58,7 @@ def _find_final_error(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Ite
     message = shorten_text(trajectory.error_message or "", 200)
     if message and not any(action.error is not None and action.message in message for action in actions):
         steps = (trajectory.transcript[-1].index,) if trajectory.transcript else ()
-        yield TrajectoryFinding("run_error", steps, {"message": message, "kind": normalize_message(message)})
+        yield TrajectoryFinding("trajectory_error", steps, {"message": message, "kind": normalize_message(message)})
 
 
 def _find_refusal(last: Sequence[Step]) -> Iterator[TrajectoryFinding]:

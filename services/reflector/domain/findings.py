@@ -15,7 +15,7 @@ FindingKind = Literal[
     "contradicted_claim",
     "unverified_answer",
     "refusal",
-    "run_error",
+    "trajectory_error",
     "contrast",
 ]
 

@@ -49,7 +49,7 @@ class TrajectoryFile:
     """The trajectories of a file, in order, and the format of the file."""
 
     format: Format
-    runs: tuple[RecordedTrajectory, ...]
+    trajectories: tuple[RecordedTrajectory, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.guards.recorded_run import RecordedRun
+from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.repairs import RepairedFailure, select_repairs
-from libs.trajectories.run_events import list_events
+from libs.trajectories.events import list_events
 from services.reflector.domain.reflection import Insight
 from services.reflector.domain.trajectory import Step
 
@@ -14,7 +14,7 @@ from services.reflector.domain.trajectory import Step
 def add_targets(insights: Sequence[Insight], steps: Sequence[Step]) -> tuple[Insight, ...]:
     """Return the insights, each with the target of the repaired failure that it rests on, if there is one."""
     # A target that a correct call of the same trajectory contradicts is left out.
-    repairs = select_repairs([RecordedRun("", "", True, list_events(steps))])
+    repairs = select_repairs([GuardTrajectory("", "", True, list_events(steps))])
     aimed: list[Insight] = []
     for insight in insights:
         repair = next((found for found in repairs if _rests_on(insight, found)), None)

@@ -1,4 +1,4 @@
-"""A trajectory: the recorded run of one agent, with the question, the steps and the outcome (R-01, R-02)."""
+"""A trajectory: the record of the work of one agent, with the question, the steps and the outcome (R-01, R-02)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PITFALLS = "troubleshooting_and_pitfalls"
 STRATEGIES = "strategies_and_hard_rules"
 _SECTION: Mapping[FindingKind, str] = {
     "tool_error": PITFALLS,
-    "run_error": PITFALLS,
+    "trajectory_error": PITFALLS,
     "repeated_call": STRATEGIES,
     "contradicted_result": PITFALLS,
     "contradicted_claim": STRATEGIES,

@@ -12,7 +12,7 @@ from services.reflector.domain.language import detect_language
 from services.reflector.domain.reduction import Transcript, format_ranges
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
-from services.reflector.prompts.record import RunRecord, build_blocks
+from services.reflector.prompts.record import PromptRecord, build_blocks
 from services.reflector.prompts.texts import PROMPT_TEXTS, ReflectorTexts
 
 Message = tuple[str, str]
@@ -37,9 +37,9 @@ class ReflectorPrompts:
         return PROMPT_TEXTS[detect_language(request.trajectory) if setting == "auto" else setting]
 
     def build_messages(
-        self, request: ReflectionRequest, record: RunRecord, previous: Sequence[Insight]
+        self, request: ReflectionRequest, record: PromptRecord, previous: Sequence[Insight]
     ) -> list[Message]:
-        """Return the system message, which never varies, and the user message with the record of the run.
+        """Return the system message, which never varies, and the user message with the record of the trajectory.
 
         `previous` are the lessons of the last completed iteration.
         """
@@ -52,7 +52,7 @@ class ReflectorPrompts:
     def build_own_prompt(
         self,
         request: ReflectionRequest,
-        record: RunRecord,
+        record: PromptRecord,
         transcript: Transcript,
         used: Sequence[UsedBullet],
         previous: Sequence[Insight],
@@ -83,7 +83,7 @@ class ReflectorPrompts:
         """Return whether the user has a template for votes."""
         return self._folder is not None and (self._folder / "bullet_evaluation.txt").is_file()
 
-    def build_bullet_prompt(self, request: ReflectionRequest, record: RunRecord, bullet: UsedBullet) -> str:
+    def build_bullet_prompt(self, request: ReflectionRequest, record: PromptRecord, bullet: UsedBullet) -> str:
         """Return the prompt for a vote on one bullet, for users with templates of their own (R-28)."""
         values = {
             **self._describe_outcome(record),
@@ -100,7 +100,7 @@ class ReflectorPrompts:
             unknown=", ".join(map(str, unknown)), first=numbers.start, last=numbers.stop - 1
         )
 
-    def _describe_outcome(self, record: RunRecord) -> dict[str, str]:
+    def _describe_outcome(self, record: PromptRecord) -> dict[str, str]:
         return {
             "query": record.query,
             "generated_answer": record.answer,

@@ -1,4 +1,4 @@
-"""The record of a run for a prompt: each part within its share of the characters."""
+"""The record of a trajectory for a prompt: each part within its share of the characters."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _MAX_ARGUMENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
-    """The parts of a prompt about one run, as texts in the language of the prompt.
+class PromptRecord:
+    """The parts of a prompt about one trajectory, as texts in the language of the prompt.
 
     `served` are the ids of bullets that the agent was given and did not cite.
     """
@@ -53,8 +53,8 @@ class RunRecord:
 
 def build_record(
     request: ReflectionRequest, actions: Sequence[ToolUse], texts: ReflectorTexts, chars: int
-) -> RunRecord:
-    """Return the record of a run in about `chars` characters."""
+) -> PromptRecord:
+    """Return the record of a trajectory in about `chars` characters."""
     trajectory = request.trajectory
     text_chars = max(200, int(chars * _TEXT_SHARE))
 
@@ -74,7 +74,7 @@ def build_record(
     playbook = _select_bullets(request.bullets, {bullet.id for bullet in used_bullets}, int(chars * _PLAYBOOK_SHARE))
     thoughts = _select_thoughts(trajectory)
     fixed = sum(map(len, siblings)) + sum(len(bullet.content) for bullet in playbook)
-    return RunRecord(
+    return PromptRecord(
         query=shorten(trajectory.query),
         answer=shorten(trajectory.generated_answer),
         outcome=_describe_outcome(trajectory, request.ground_truth, request.test_report, texts),
@@ -92,18 +92,18 @@ def build_record(
 
 
 def build_blocks(
-    request: ReflectionRequest, record: RunRecord, previous: Sequence[Insight], texts: ReflectorTexts, key: bytes
+    request: ReflectionRequest, record: PromptRecord, previous: Sequence[Insight], texts: ReflectorTexts, key: bytes
 ) -> list[str]:
     """Return the parts of the user message between tags, those that vary least first."""
     outcome = [record.outcome]
     if record.error_message:
         outcome.append(texts.error_message.format(message=record.error_message))
-    run = [record.transcript.text]
+    lines = [record.transcript.text]
     if record.transcript.shortened:
-        run.append(texts.shortened.format(steps=format_ranges(record.transcript.shortened)))
+        lines.append(texts.shortened.format(steps=format_ranges(record.transcript.shortened)))
     if record.transcript.omitted:
         omitted = record.transcript.omitted
-        run.append(texts.omitted.format(steps=format_ranges(omitted), count=len(omitted)))
+        lines.append(texts.omitted.format(steps=format_ranges(omitted), count=len(omitted)))
     is_shown = bool(record.answer.strip()) and record.answer.strip() in record.transcript.text
     before = "\n".join(f"{number}. {insight.key_insight}" for number, insight in enumerate(previous, 1))
     blocks = [
@@ -115,7 +115,7 @@ def build_blocks(
         ("test_report", record.test_report),
         ("siblings", "\n\n".join(record.siblings)),
         ("thoughts", f"{texts.notes}\n{record.thoughts}" if record.thoughts else ""),
-        ("run", "\n".join(run)),
+        ("run", "\n".join(lines)),
         ("answer", "" if is_shown else record.answer),
         ("cited", _format_ids(record.cited)),
         ("served", _format_ids(record.served)),
@@ -141,7 +141,7 @@ def _describe_outcome(trajectory: Trajectory, ground_truth: str, test_report: st
 
 
 def _select_bullets(bullets: Sequence[UsedBullet], known_ids: set[str], chars: int) -> list[UsedBullet]:
-    """Return the bullets that fit, in order; those that the run used come first."""
+    """Return the bullets that fit, in order; those that the agent used come first."""
     selected: set[str] = set()
     for bullet in sorted(bullets, key=lambda bullet: bullet.id not in known_ids):
         if len(bullet.content) <= chars:

@@ -167,14 +167,16 @@ def _build_insight_message(insight: Insight) -> tpb.Insight:
 def encode_file(file: TrajectoryFile) -> pb.ParseTrajectoriesResponse:
     """Return the message of a trajectory file."""
     return pb.ParseTrajectoriesResponse(
-        trajectories=[_build_recorded_message(run) for run in file.runs],
+        trajectories=[_build_recorded_message(recorded) for recorded in file.trajectories],
         format=_FORMAT_MESSAGES[file.format],
     )
 
 
-def _build_recorded_message(run: RecordedTrajectory) -> pb.ParsedTrajectory:
+def _build_recorded_message(recorded: RecordedTrajectory) -> pb.ParsedTrajectory:
     return pb.ParsedTrajectory(
-        trajectory=_build_trajectory_message(run.trajectory), ground_truth=run.ground_truth, test_report=run.test_report
+        trajectory=_build_trajectory_message(recorded.trajectory),
+        ground_truth=recorded.ground_truth,
+        test_report=recorded.test_report,
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from libs.trajectories.actions import extract_actions
 from services.reflector.domain.trajectory import Step, ToolCall
-from services.reflector.tests.runs import MakeStep, asks, calls, returns, says, steps
+from services.reflector.tests.trajectories import MakeStep, asks, calls, returns, says, steps
 
 
 def paired_calls(*makers: MakeStep) -> list[tuple[int, int | None, str, str]]:

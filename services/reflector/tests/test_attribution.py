@@ -13,7 +13,7 @@ from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.reflection_request import ReflectionRequest
-from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
+from services.reflector.tests.trajectories import MakeStep, asks, build_trajectory, calls, returns, says, steps
 from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
 from services.reflector.usecases.reflect_offline import MAX_CANDIDATES, reflect_by_rules
 
@@ -113,7 +113,7 @@ def test_a_log_with_speakers_as_roles_is_blamed_by_agent() -> None:
         "question": "How tall is it?",
         "history": [{"role": role, "content": content} for role, content in turns],
     }
-    (recorded,) = read_trajectories(json.dumps(log).encode(), "test").runs
+    (recorded,) = read_trajectories(json.dumps(log).encode(), "test").trajectories
     attribution = reflect_by_rules(ReflectionRequest(recorded.trajectory, "test")).attribution
     assert attribution is not None
     assert (attribution.step, attribution.agent) == (6, "WebSurfer")
@@ -139,7 +139,7 @@ def test_in_a_conversation_the_first_writing_call_is_blamed_and_user_and_environ
     assert "writes_first" in signs[6]
     assert "writes" in signs[8]
     assert signs.keys() & {0} == set()
-    blamed = reflect_by_rules(ReflectionRequest(run(*CONVERSATION), "test")).attribution
+    blamed = reflect_by_rules(ReflectionRequest(build_trajectory(*CONVERSATION), "test")).attribution
     assert blamed is not None
     assert (blamed.step, len(blamed.alternatives)) == (6, MAX_CANDIDATES - 1)
     chances = [blamed.probability, *(candidate.probability for candidate in blamed.alternatives)]
@@ -195,7 +195,7 @@ def test_the_names_of_agents_do_not_matter(log: list[MakeStep]) -> None:
 
 
 def test_scores_are_shares_beside_those_of_one_line_rules() -> None:
-    log = run(
+    log = build_trajectory(
         says("Here is the task.", name="A"), says("I will do it.", name="B"),
         says("```python\nrun()\n```", name="B"), returns("exitcode: 1\nValueError: x", tool="shell"),
     )  # fmt: skip

@@ -24,12 +24,12 @@ def load(name: str) -> Any:
 def read(document: object, format_: Format) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(document).encode(), "given")
     assert file.format == format_
-    (run,) = file.runs
-    return run
+    (recorded,) = file.trajectories
+    return recorded
 
 
-def outcome(run: RecordedTrajectory) -> Outcome:
-    return determine_outcome(run.trajectory, run.ground_truth, run.test_report)
+def outcome(recorded: RecordedTrajectory) -> Outcome:
+    return determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report)
 
 
 def refusal(document: object, format_: Format | None = None) -> str:
@@ -64,10 +64,10 @@ class TestStateBench:
         assert actions[2].arguments == '{"loan_id": "LOAN-31", "days": 13}'
 
     def test_the_score_is_the_outcome_and_is_named_as_its_source(self) -> None:
-        run = read(load("state_bench.json"), "state_bench")
-        assert (run.trajectory.task_id, run.trajectory.status) == ("7-extend_loan", "failure")
-        assert outcome(run) == Outcome(False, "test_report")
-        assert run.test_report == (
+        recorded = read(load("state_bench.json"), "state_bench")
+        assert (recorded.trajectory.task_id, recorded.trajectory.status) == ("7-extend_loan", "failure")
+        assert outcome(recorded) == Outcome(False, "test_report")
+        assert recorded.test_report == (
             "Failed.\n"
             "Source: STATE-Bench's task_completion_pass is 0 (state_requirements_met 0, task_requirements_met 1)."
         )
@@ -78,16 +78,16 @@ class TestStateBench:
     def test_a_plain_verdict_is_the_outcome(self, passed: bool, is_success: bool) -> None:
         conversation = load("state_bench.json")["conversation"]
         document = {"domain": "library", "task_id": "7", "passed": passed, "conversation": conversation}
-        run = read(document, "state_bench")
-        assert outcome(run) == Outcome(is_success, "test_report")
-        assert run.test_report.endswith(f"Source: STATE-Bench's passed is {json.dumps(passed)}.")
+        recorded = read(document, "state_bench")
+        assert outcome(recorded) == Outcome(is_success, "test_report")
+        assert recorded.test_report.endswith(f"Source: STATE-Bench's passed is {json.dumps(passed)}.")
 
     def test_a_result_without_a_score_has_no_proven_outcome(self) -> None:
         unscored = load("state_bench.json") | {"task_completion_pass": None}
         alone = {"conversation": unscored["conversation"]}
         for document in (unscored, alone):
-            run = read(document, "state_bench")
-            assert (outcome(run), run.test_report) == (Outcome(True, "self_report"), "")
+            recorded = read(document, "state_bench")
+            assert (outcome(recorded), recorded.test_report) == (Outcome(True, "self_report"), "")
         stopped = read(alone | {"error": "max tool rounds"}, "state_bench")
         assert (outcome(stopped), stopped.trajectory.error_message) == (
             Outcome(False, "self_report"),
@@ -97,8 +97,8 @@ class TestStateBench:
     def test_results_are_read_one_a_line(self) -> None:
         lines = "\n".join(json.dumps(load("state_bench.json") | {"task_id": str(number)}) for number in range(3))
         file = read_trajectories(lines.encode(), "given")
-        assert [run.trajectory.task_id for run in file.runs] == ["0", "1", "2"]
-        assert len({run.trajectory.id for run in file.runs}) == 3
+        assert [recorded.trajectory.task_id for recorded in file.trajectories] == ["0", "1", "2"]
+        assert len({recorded.trajectory.id for recorded in file.trajectories}) == 3
 
     @pytest.mark.parametrize(
         ("change", "problem"),

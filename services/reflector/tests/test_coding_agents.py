@@ -21,11 +21,11 @@ def write(lines: Sequence[object]) -> bytes:
 
 
 def read(lines: Sequence[object]) -> list[RecordedTrajectory]:
-    return list(read_trajectories(write(lines), "coding").runs)
+    return list(read_trajectories(write(lines), "coding").trajectories)
 
 
-def outcome(run: RecordedTrajectory) -> Outcome:
-    return determine_outcome(run.trajectory, run.ground_truth, run.test_report)
+def outcome(recorded: RecordedTrajectory) -> Outcome:
+    return determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report)
 
 
 def line(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def result(call_id: str, text: str, *, is_error: bool = False) -> dict[str, obje
     return {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": is_error}
 
 
-def steps(run: RecordedTrajectory) -> list[tuple[str, str]]:
-    return [(step.role, step.content) for step in run.trajectory.steps]
+def steps(recorded: RecordedTrajectory) -> list[tuple[str, str]]:
+    return [(step.role, step.content) for step in recorded.trajectory.steps]
 
 
 SUMMARY = {"type": "summary", "summary": "Fix the parser", "leafUuid": "d"}
@@ -70,18 +70,18 @@ TRANSCRIPT = [
 
 
 def test_a_transcript_contains_the_conversation_and_the_failures() -> None:
-    (run,) = read(TRANSCRIPT)
-    assert run.trajectory.id == SESSION
-    assert run.trajectory.query == "make the tests pass"
-    assert run.trajectory.generated_answer == "The parser drops the last field."
-    assert steps(run) == [
+    (recorded,) = read(TRANSCRIPT)
+    assert recorded.trajectory.id == SESSION
+    assert recorded.trajectory.query == "make the tests pass"
+    assert recorded.trajectory.generated_answer == "The parser drops the last field."
+    assert steps(recorded) == [
         ("user", "make the tests pass"),
         ("assistant", "run them first"),
         ("tool", "Error: 1 failed\n(exit code 1)"),
         ("assistant", "The parser drops the last field."),
     ]
-    assert run.trajectory.steps[1].tool_calls[0].name == "Bash"
-    assert run.trajectory.created_at.isoformat() == "2026-11-02T10:00:00+00:00"
+    assert recorded.trajectory.steps[1].tool_calls[0].name == "Bash"
+    assert recorded.trajectory.created_at.isoformat() == "2026-11-02T10:00:00+00:00"
     assert read_trajectories(write(TRANSCRIPT), "coding").format == "claude_code"
 
 
@@ -102,16 +102,18 @@ def test_the_last_test_run_decides_the_outcome() -> None:
 
 
 def test_an_interruption_as_the_last_word_is_a_failure() -> None:
-    (run,) = read([*TRANSCRIPT, line("z", "e", "user", [{"type": "text", "text": "[Request interrupted by user]"}])])
-    assert run.trajectory.status == "failure"
-    assert run.trajectory.error_message == "The user interrupted the agent."
-    assert outcome(run).is_success is False
+    (recorded,) = read(
+        [*TRANSCRIPT, line("z", "e", "user", [{"type": "text", "text": "[Request interrupted by user]"}])]
+    )
+    assert recorded.trajectory.status == "failure"
+    assert recorded.trajectory.error_message == "The user interrupted the agent."
+    assert outcome(recorded).is_success is False
 
 
 def test_only_the_branch_of_the_newest_message_is_read() -> None:
     abandoned = line("x", "a", "assistant", [{"type": "text", "text": "I give up."}])
-    (run,) = read([*TRANSCRIPT[:4], abandoned, *TRANSCRIPT[4:]])
-    assert "I give up." not in [text for _, text in steps(run)]
+    (recorded,) = read([*TRANSCRIPT[:4], abandoned, *TRANSCRIPT[4:]])
+    assert "I give up." not in [text for _, text in steps(recorded)]
 
 
 def test_results_of_parallel_calls_are_beside_the_branch() -> None:
@@ -123,9 +125,9 @@ def test_results_of_parallel_calls_are_beside_the_branch() -> None:
         line("e", "c", "user", [result("t2", "/src")]),
         line("f", "e", "assistant", [{"type": "text", "text": "Seen."}]),
     ]
-    (run,) = read(lines)
-    assert [text for _, text in steps(run)] == ["look", "", "setup.py", "/src", "Seen."]
-    assert [tool.id for tool in run.trajectory.steps[1].tool_calls] == ["t1", "t2"]
+    (recorded,) = read(lines)
+    assert [text for _, text in steps(recorded)] == ["look", "", "setup.py", "/src", "Seen."]
+    assert [tool.id for tool in recorded.trajectory.steps[1].tool_calls] == ["t1", "t2"]
 
 
 def test_a_compaction_keeps_the_earlier_messages_and_no_summary() -> None:
@@ -136,9 +138,9 @@ def test_a_compaction_keeps_the_earlier_messages_and_no_summary() -> None:
         line("l", "k", "user", "This session is continued …", isCompactSummary=True),
         line("n", "l", "assistant", [{"type": "text", "text": "Going on."}]),
     ]
-    (run,) = read(lines)
-    assert steps(run)[0] == ("user", "make the tests pass")
-    assert [text for _, text in steps(run)][-2:] == ["The parser drops the last field.", "Going on."]
+    (recorded,) = read(lines)
+    assert steps(recorded)[0] == ("user", "make the tests pass")
+    assert [text for _, text in steps(recorded)][-2:] == ["The parser drops the last field.", "Going on."]
 
 
 def test_sub_agents_are_trajectories_of_their_own() -> None:
@@ -212,9 +214,9 @@ ROLLOUT = [
 
 
 def test_a_rollout_is_the_conversation_with_exit_codes_and_nothing_twice() -> None:
-    (run,) = read(ROLLOUT)
-    assert run.trajectory.id == "rollout-1"
-    assert steps(run) == [
+    (recorded,) = read(ROLLOUT)
+    assert recorded.trajectory.id == "rollout-1"
+    assert steps(recorded) == [
         ("user", "make the tests pass"),
         ("assistant", "Run them first."),
         ("tool", "Error: test result: FAILED\n(exit code 101)"),
@@ -222,15 +224,15 @@ def test_a_rollout_is_the_conversation_with_exit_codes_and_nothing_twice() -> No
         ("tool", "Error: context not found\n(the patch was not applied)"),
         ("assistant", "I could not apply the patch."),
     ]
-    assert [step.name for step in run.trajectory.steps if step.role == "tool"] == ["shell", "apply_patch"]
+    assert [step.name for step in recorded.trajectory.steps if step.role == "tool"] == ["shell", "apply_patch"]
     assert read_trajectories(write(ROLLOUT), "coding").format == "codex"
 
 
 def test_a_shell_around_a_command_is_left_out() -> None:
     arguments = json.dumps({"command": ["bash", "-lc", "npm ci"], "workdir": "/src"})
     lines = [META, message("user", "install"), item("function_call", name="shell", arguments=arguments, call_id="c1")]
-    (run,) = read(lines)
-    assert json.loads(run.trajectory.steps[1].tool_calls[0].arguments) == {"command": "npm ci", "workdir": "/src"}
+    (recorded,) = read(lines)
+    assert json.loads(recorded.trajectory.steps[1].tool_calls[0].arguments) == {"command": "npm ci", "workdir": "/src"}
 
 
 def test_exit_codes_of_older_rollouts_are_in_the_output() -> None:
@@ -241,8 +243,8 @@ def test_exit_codes_of_older_rollouts_are_in_the_output() -> None:
         item("local_shell_call", call_id="c1", action={"type": "exec", "command": ["ls", "x"]}),
         item("function_call_output", call_id="c1", output=output),
     ]
-    (run,) = read(lines)
-    assert steps(run)[-1] == ("tool", "Error: no such file\n(exit code 2)")
+    (recorded,) = read(lines)
+    assert steps(recorded)[-1] == ("tool", "Error: no such file\n(exit code 2)")
 
 
 def test_lines_of_types_that_are_not_known_are_left_out() -> None:
@@ -267,14 +269,14 @@ def test_exit_codes_of_newer_rollouts_are_in_items_of_events_and_in_the_head_of_
         item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="c4"),
         item("custom_tool_call_output", call_id="c4", output="context not found"),
     ]
-    (run,) = read(lines)
-    assert [text for role, text in steps(run) if role == "tool"] == [
+    (recorded,) = read(lines)
+    assert [text for role, text in steps(recorded) if role == "tool"] == [
         "Error: test result: FAILED\n(exit code 101)",
         "Error: no such file\n(exit code 2)",
         "setup.py",
         "Error: context not found\n(the patch was not applied)",
     ]
-    assert outcome(run) == Outcome(is_success=False, signal="test_report")
+    assert outcome(recorded) == Outcome(is_success=False, signal="test_report")
 
 
 def test_the_last_test_run_or_an_aborted_turn_decides_a_rollout() -> None:
@@ -315,17 +317,20 @@ def test_an_unknown_version_of_atif_is_named() -> None:
 
 
 def test_sub_agents_of_atif_are_trajectories_of_their_own() -> None:
-    def run_of(agent: str, text: str, **ids: str) -> dict[str, object]:
+    def build_subagent(agent: str, text: str, **ids: str) -> dict[str, object]:
         steps = [
             {"step_id": 1, "source": "user", "message": text},
             {"step_id": 2, "source": "agent", "message": "done"},
         ]
         return {"schema_version": "ATIF-v1.8", "agent": {"name": agent}, "steps": steps, **ids}
 
-    sub_agents = [run_of("searcher", "find it", session_id="s"), run_of("tester", "test it", trajectory_id="t")]
-    document = {**run_of("main", "plan it", session_id="s"), "subagent_trajectories": sub_agents}
-    runs = read([document])
-    assert [(run.trajectory.id, run.trajectory.query) for run in runs] == [
+    sub_agents = [
+        build_subagent("searcher", "find it", session_id="s"),
+        build_subagent("tester", "test it", trajectory_id="t"),
+    ]
+    document = {**build_subagent("main", "plan it", session_id="s"), "subagent_trajectories": sub_agents}
+    recorded_trajectories = read([document])
+    assert [(recorded.trajectory.id, recorded.trajectory.query) for recorded in recorded_trajectories] == [
         ("s", "plan it"),
         ("s/searcher", "find it"),
         ("t", "test it"),

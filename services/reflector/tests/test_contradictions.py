@@ -12,7 +12,7 @@ from libs.trajectories.actions import extract_actions
 from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.reflection_request import ReflectionRequest
-from services.reflector.tests.runs import MakeStep, calls, returns, run, says, steps
+from services.reflector.tests.trajectories import MakeStep, build_trajectory, calls, returns, says, steps
 from services.reflector.usecases.reflect_offline import reflect_by_rules
 
 ENDS = ("failure", "success")
@@ -96,14 +96,14 @@ def test_a_fact_is_reported_once_and_only_after_a_failed_trajectory() -> None:
     log = [step for stock in (1, 2, 3) for step in ask("get_stock", {**STOCK, "stock": stock}, id="p-1")]
     assert len(find_in(*log)) == 1
     insights_by_status = [
-        reflect_by_rules(ReflectionRequest(run(*log, status=status), "test")).insights for status in ENDS
+        reflect_by_rules(ReflectionRequest(build_trajectory(*log, status=status), "test")).insights for status in ENDS
     ]
     assert [len(insights) for insights in insights_by_status] == [1, 0]
 
 
 def test_the_lesson_names_tool_and_fact_and_not_their_values() -> None:
     log = [*ask("get_stock", STOCK, id="p-1"), *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
-    [insight] = reflect_by_rules(ReflectionRequest(run(*log, says("Seven.")), "test")).insights
+    [insight] = reflect_by_rules(ReflectionRequest(build_trajectory(*log, says("Seven.")), "test")).insights
     assert "`get_stock`" in insight.key_insight
     assert '"stock"' in insight.key_insight
     assert not any(value in insight.key_insight for value in "74")

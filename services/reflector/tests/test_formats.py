@@ -31,8 +31,8 @@ def load(name: str) -> Any:
 def read(value: object, expected: Format) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(value).encode(), "given")
     assert file.format == expected
-    (run,) = file.runs
-    return run
+    (recorded,) = file.trajectories
+    return recorded
 
 
 def refusal(value: object) -> str:
@@ -75,15 +75,15 @@ class TestAtif:
         ]
 
     def test_query_answer_and_outcome_are_read(self) -> None:
-        run = read(load("atif.json"), "atif")
-        trajectory = run.trajectory
+        recorded = read(load("atif.json"), "atif")
+        trajectory = recorded.trajectory
         assert trajectory.id == "5c1f0c3e-7d2b-4f7c-9a51-0d9f6e2b8a11"
         assert (trajectory.query, trajectory.generated_answer) == (
             "Order two pens for customer 7.",
             "Order 91 is placed.",
         )
         assert (trajectory.task_id, trajectory.reward, trajectory.status) == ("order-pens", 1.0, "success")
-        assert run.test_report == "passed"
+        assert recorded.test_report == "passed"
 
     def test_parts_of_later_versions_are_read(self) -> None:
         later = load("atif.json") | {"schema_version": "ATIF-v1.6"}
@@ -133,9 +133,9 @@ class TestSweAgent:
         assert trajectory.generated_answer == "Done."
 
     def test_a_verdict_in_the_file_has_precedence(self) -> None:
-        run = read(load("swe_agent.traj") | {"reward": 0, "test_report": "2 failed"}, "swe_agent")
-        assert (run.trajectory.status, run.test_report) == ("failure", "2 failed")
-        assert not determine_outcome(run.trajectory, run.ground_truth, run.test_report).is_success
+        recorded = read(load("swe_agent.traj") | {"reward": 0, "test_report": "2 failed"}, "swe_agent")
+        assert (recorded.trajectory.status, recorded.test_report) == ("failure", "2 failed")
+        assert not determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report).is_success
 
     def test_the_task_is_found_without_a_history(self) -> None:
         file = load("swe_agent.traj")
@@ -244,7 +244,7 @@ def test_the_error_of_an_unknown_format_lists_the_reason_of_each_format() -> Non
 def test_conversations_one_a_line_need_no_object_around_them() -> None:
     conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     content = f"{json.dumps(conversation)}\n{json.dumps(conversation[:1])}\n".encode()
-    assert [len(run.trajectory.steps) for run in read_trajectories(content, "given").runs] == [2, 1]
+    assert [len(recorded.trajectory.steps) for recorded in read_trajectories(content, "given").trajectories] == [2, 1]
 
 
 NAMES = ["type", "data", "kwargs", "lc", "content", "role", "messages", "trajectory", "action", "observation", "steps"]

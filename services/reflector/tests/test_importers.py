@@ -59,7 +59,7 @@ OWN: dict[str, Any] = {
 
 
 def read(value: object, format_: Format | None = None) -> list[RecordedTrajectory]:
-    return list(read_trajectories(json.dumps(value).encode(), "given", format_).runs)
+    return list(read_trajectories(json.dumps(value).encode(), "given", format_).trajectories)
 
 
 def refusal(content: bytes) -> str:
@@ -80,7 +80,7 @@ def refusal(content: bytes) -> str:
 )
 def test_the_format_is_detected_by_the_content(value: object, format_: str) -> None:
     file = read_trajectories(json.dumps(value).encode(), "given")
-    assert (file.format, len(file.runs)) == (format_, 1)
+    assert (file.format, len(file.trajectories)) == (format_, 1)
 
 
 def test_messages_become_steps_with_the_same_places() -> None:
@@ -96,9 +96,9 @@ def test_messages_become_steps_with_the_same_places() -> None:
 
 
 def test_a_conversation_may_bring_its_outcome() -> None:
-    run = read({"messages": MESSAGES, "reward": 0.0, "ground_truth": "3", "test_report": "failed", "id": "x"})[0]
-    assert (run.trajectory.status, run.trajectory.reward) == ("failure", 0.0)
-    assert (run.trajectory.id, run.ground_truth, run.test_report) == ("x", "3", "failed")
+    recorded = read({"messages": MESSAGES, "reward": 0.0, "ground_truth": "3", "test_report": "failed", "id": "x"})[0]
+    assert (recorded.trajectory.status, recorded.trajectory.reward) == ("failure", 0.0)
+    assert (recorded.trajectory.id, recorded.ground_truth, recorded.test_report) == ("x", "3", "failed")
 
 
 def test_the_old_form_of_calls_is_read() -> None:
@@ -113,8 +113,8 @@ def test_a_tau_bench_line_has_task_and_reward() -> None:
 
 
 def test_speakers_of_a_who_and_when_log_stand_in_name_or_else_in_role() -> None:
-    run = read(LOG)[0]
-    assert [(step.name, step.role) for step in run.trajectory.steps] == [
+    recorded = read(LOG)[0]
+    assert [(step.name, step.role) for step in recorded.trajectory.steps] == [
         ("human", "user"),
         ("Orchestrator", "assistant"),
         ("Orchestrator", "assistant"),
@@ -122,8 +122,8 @@ def test_speakers_of_a_who_and_when_log_stand_in_name_or_else_in_role() -> None:
         ("Computer_terminal", "tool"),
         ("WebSurfer", "assistant"),
     ]
-    assert (run.trajectory.status, run.ground_truth) == ("failure", "8")
-    assert run.trajectory.generated_answer == "```sh\nls\n```"
+    assert (recorded.trajectory.status, recorded.ground_truth) == ("failure", "8")
+    assert recorded.trajectory.generated_answer == "```sh\nls\n```"
 
 
 def test_labels_never_reach_the_trajectory() -> None:
@@ -152,19 +152,22 @@ def test_json_of_the_contract_is_read_as_the_own_format() -> None:
 
 
 def test_our_own_form_round_trips_every_field() -> None:
-    run = read(OWN)[0]
-    trajectory = run.trajectory
+    recorded = read(OWN)[0]
+    trajectory = recorded.trajectory
     assert trajectory.dataset == "devtools"
     assert trajectory.reasoning_steps == ("look", "commit")
     assert trajectory.cited_bullet_ids == ("a",)
     assert trajectory.created_at.year == 2026
     assert trajectory.steps[1].tool_calls[0].arguments == '{"command": "x"}'
-    assert (run.ground_truth, run.test_report) == ("committed", "passed")
+    assert (recorded.ground_truth, recorded.test_report) == ("committed", "passed")
 
 
 def test_lines_are_read_one_by_one_and_blank_ones_skipped() -> None:
     content = "\n".join(["", json.dumps(TAU), "", json.dumps({**TAU, "trial": 2}), ""]).encode()
-    assert [run.trajectory.id for run in read_trajectories(content, "given").runs] == ["tau-bench-3-1", "tau-bench-3-2"]
+    assert [recorded.trajectory.id for recorded in read_trajectories(content, "given").trajectories] == [
+        "tau-bench-3-1",
+        "tau-bench-3-2",
+    ]
     assert len(read([TAU, TAU])) == 2
 
 
@@ -225,7 +228,7 @@ def test_the_dataset_is_checked_first() -> None:
 
 def test_text_that_utf_8_cannot_hold_is_made_so() -> None:
     content = b'[{"role": "user", "content": "a \\ud800 b"}]'
-    assert read_trajectories(content, "given").runs[0].trajectory.query == "a \ufffd b"
+    assert read_trajectories(content, "given").trajectories[0].trajectory.query == "a \ufffd b"
 
 
 FIELDS = [

@@ -15,12 +15,12 @@ from services.reflector.domain.recorded_trajectory import Format, RecordedTrajec
 def read(document: object, format_: Format) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(document).encode(), "given")
     assert file.format == format_
-    (run,) = file.runs
-    return run
+    (recorded,) = file.trajectories
+    return recorded
 
 
-def steps(run: RecordedTrajectory) -> list[tuple[str, str, str]]:
-    return [(step.role, step.name, step.content) for step in run.trajectory.steps]
+def steps(recorded: RecordedTrajectory) -> list[tuple[str, str, str]]:
+    return [(step.role, step.name, step.content) for step in recorded.trajectory.steps]
 
 
 # As `RunResult.to_input_list()` of openai-agents 0.24 writes a trajectory.
@@ -50,23 +50,23 @@ CONVERSATION = [
 
 
 def test_items_are_a_conversation() -> None:
-    run = read(ITEMS, "openai_responses")
-    assert steps(run) == CONVERSATION
-    assert run.trajectory.query == "invert something"
-    assert run.trajectory.generated_answer == "It is 0.5."
-    assert run.trajectory.steps[1].tool_calls[0].arguments == '{"x": 0}'
+    recorded = read(ITEMS, "openai_responses")
+    assert steps(recorded) == CONVERSATION
+    assert recorded.trajectory.query == "invert something"
+    assert recorded.trajectory.generated_answer == "It is 0.5."
+    assert recorded.trajectory.steps[1].tool_calls[0].arguments == '{"x": 0}'
 
 
 def test_the_outcome_stands_beside_the_items() -> None:
-    run = read({"items": ITEMS, "reward": 0, "task_id": "t"}, "openai_responses")
-    assert (run.trajectory.status, run.trajectory.reward, run.trajectory.task_id) == ("failure", 0, "t")
+    recorded = read({"items": ITEMS, "reward": 0, "task_id": "t"}, "openai_responses")
+    assert (recorded.trajectory.status, recorded.trajectory.reward, recorded.trajectory.task_id) == ("failure", 0, "t")
 
 
 def test_a_response_is_read_with_its_input() -> None:
     response = {"object": "response", "id": "resp_1", "status": "completed", "input": "invert something"}
-    run = read({**response, "output": ITEMS[1:]}, "openai_responses")
-    assert steps(run) == CONVERSATION
-    assert (run.trajectory.id, run.trajectory.status) == ("resp_1", "success")
+    recorded = read({**response, "output": ITEMS[1:]}, "openai_responses")
+    assert steps(recorded) == CONVERSATION
+    assert (recorded.trajectory.id, recorded.trajectory.status) == ("resp_1", "success")
 
 
 def part(kind: str, **fields: object) -> dict[str, object]:
@@ -93,8 +93,8 @@ MESSAGES: list[dict[str, Any]] = [
 
 
 def test_messages_of_pydantic_ai_are_a_conversation() -> None:
-    run = read(MESSAGES, "pydantic_ai")
-    assert steps(run) == [
+    recorded = read(MESSAGES, "pydantic_ai")
+    assert steps(recorded) == [
         ("system", "", "be exact"),
         ("user", "", "divide 1"),
         ("assistant", "", ""),
@@ -103,7 +103,7 @@ def test_messages_of_pydantic_ai_are_a_conversation() -> None:
         ("tool", "divide", '{"quotient": 0.5}'),
         ("assistant", "", "It is 0.5."),
     ]
-    assert run.trajectory.generated_answer == "It is 0.5."
+    assert recorded.trajectory.generated_answer == "It is 0.5."
 
 
 def test_retry_prompts_of_older_versions_are_errors() -> None:

@@ -12,7 +12,7 @@ from services.reflector.domain.dataset import check_dataset
 from services.reflector.domain.errors import InvalidTrajectoryDataset
 from services.reflector.domain.reflection import Attribution, BulletEvaluation, Insight, ReflectionResult, UsedBullet
 from services.reflector.domain.trajectory import MAX_TRAJECTORY_CHARS, Step, ToolCall, Trajectory
-from services.reflector.tests.runs import calls, returns, run, says
+from services.reflector.tests.trajectories import build_trajectory, calls, returns, says
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 names = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
@@ -87,7 +87,7 @@ def test_json_dump_then_validate_gives_an_equal_model(model: BaseModel) -> None:
 
 def test_a_trajectory_needs_the_required_fields_and_defaults_the_others() -> None:
     before = datetime.now(UTC)
-    trajectory = run()
+    trajectory = build_trajectory()
     assert trajectory.error_message is None
     assert trajectory.cited_bullet_ids == ()
     assert trajectory.created_at.utcoffset() == timedelta(0)
@@ -98,10 +98,10 @@ def test_a_trajectory_needs_the_required_fields_and_defaults_the_others() -> Non
 
 def test_times_are_kept_in_utc_and_must_name_their_zone() -> None:
     tokyo = datetime(2026, 1, 1, 9, tzinfo=timezone(timedelta(hours=9)))
-    assert run(created_at=tokyo).created_at == datetime(2026, 1, 1, tzinfo=UTC)
-    assert run(created_at=tokyo).created_at.tzinfo == UTC
+    assert build_trajectory(created_at=tokyo).created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert build_trajectory(created_at=tokyo).created_at.tzinfo == UTC
     with pytest.raises(ValidationError):
-        run(created_at=datetime(2026, 1, 1))
+        build_trajectory(created_at=datetime(2026, 1, 1))
 
 
 @pytest.mark.parametrize("tag", ["Helpful", "", "good", None])
@@ -144,7 +144,7 @@ def test_a_reflection_result_counts_one_iteration_by_default() -> None:
 )
 def test_a_value_out_of_bounds_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        run(**fields)
+        build_trajectory(**fields)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a\n", "データ", "a/b"])
@@ -153,14 +153,14 @@ def test_a_dataset_is_named_by_plain_characters(name: str) -> None:
         check_dataset(name)  # C-13
     assert str(caught.value) == f"Invalid dataset name: '{name}'"
     with pytest.raises(ValidationError, match="Invalid dataset name"):
-        run(dataset=name)
+        build_trajectory(dataset=name)
 
 
 def test_the_transcript_is_the_log_or_else_the_reasoning_steps() -> None:
-    log = run(calls("search"), returns("ok"), reasoning_steps=("first", "second"))
+    log = build_trajectory(calls("search"), returns("ok"), reasoning_steps=("first", "second"))
     assert log.transcript == log.steps
     assert log.first_step_number == 0
-    thoughts = run(reasoning_steps=("first", "second"))
+    thoughts = build_trajectory(reasoning_steps=("first", "second"))
     assert [(step.index, step.role, step.content) for step in thoughts.transcript] == [
         (0, "assistant", "first"),
         (1, "assistant", "second"),
@@ -169,10 +169,13 @@ def test_the_transcript_is_the_log_or_else_the_reasoning_steps() -> None:
 
 
 def test_the_content_id_depends_on_content_alone() -> None:
-    trajectory, copy = run(says("a"), created_at=datetime(2026, 1, 1, tzinfo=UTC)), run(says("a"), id="named")
+    trajectory, copy = (
+        build_trajectory(says("a"), created_at=datetime(2026, 1, 1, tzinfo=UTC)),
+        build_trajectory(says("a"), id="named"),
+    )
     assert trajectory.content_id == copy.content_id
     assert trajectory.content_id.startswith("trj-")
-    assert trajectory.content_id != run(says("b")).content_id
+    assert trajectory.content_id != build_trajectory(says("b")).content_id
 
 
 def test_the_speaker_is_the_name_or_else_the_role() -> None:

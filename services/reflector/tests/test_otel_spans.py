@@ -22,8 +22,8 @@ from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 def read(value: object) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(value).encode(), "given")
     assert file.format == "otel"
-    (run,) = file.runs
-    return run
+    (recorded,) = file.trajectories
+    return recorded
 
 
 def refusal(value: object) -> str:
@@ -134,11 +134,14 @@ class TestOtel:
         ]
         in_lines = read_trajectories("\n".join(map(json.dumps, lines)).encode(), "given")
         in_one = read_trajectories(json.dumps(whole).encode(), "given")
-        assert [len(run.trajectory.steps) for run in in_lines.runs] == [5, 5]
-        assert {run.trajectory.id: run.trajectory.status for run in in_lines.runs} == {
-            run.trajectory.id: run.trajectory.status for run in in_one.runs
+        assert [len(recorded.trajectory.steps) for recorded in in_lines.trajectories] == [5, 5]
+        assert {recorded.trajectory.id: recorded.trajectory.status for recorded in in_lines.trajectories} == {
+            recorded.trajectory.id: recorded.trajectory.status for recorded in in_one.trajectories
         }
-        assert sorted(run.trajectory.error_message or "" for run in in_lines.runs) == ["", "the weather is unknown"]
+        assert sorted(recorded.trajectory.error_message or "" for recorded in in_lines.trajectories) == [
+            "",
+            "the weather is unknown",
+        ]
 
     def test_facts_of_only_a_tools_span_are_read(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         tracer, exporter = spans

@@ -4,7 +4,7 @@ import pytest
 
 from libs.prompts.outcomes import build_test_report, is_correct
 from services.reflector.domain.outcome import Outcome, determine_outcome
-from services.reflector.tests.runs import run
+from services.reflector.tests.trajectories import build_trajectory
 
 
 @pytest.mark.parametrize(
@@ -43,24 +43,24 @@ def test_the_built_in_report_has_the_specified_text() -> None:
     ],
 )
 def test_a_test_report_determines_the_outcome(report: str, is_success: bool) -> None:
-    assert determine_outcome(run(status="success"), "", report) == Outcome(is_success, "test_report")
+    assert determine_outcome(build_trajectory(status="success"), "", report) == Outcome(is_success, "test_report")
 
 
 def test_the_strongest_signal_decides() -> None:
-    lucky = run(status="success", reward=0.0, generated_answer="42")
+    lucky = build_trajectory(status="success", reward=0.0, generated_answer="42")
     assert determine_outcome(lucky, "42", "passed") == Outcome(False, "reward")
-    answered = run(status="failure", generated_answer="42")
+    answered = build_trajectory(status="failure", generated_answer="42")
     assert determine_outcome(answered, "43", "passed") == Outcome(True, "test_report")
     assert determine_outcome(answered, "42", "the log of the run") == Outcome(True, "ground_truth")
     assert determine_outcome(answered, " ", "") == Outcome(False, "self_report")
 
 
 def test_a_report_built_from_the_ground_truth_is_no_test() -> None:
-    answered = run(generated_answer="42")
+    answered = build_trajectory(generated_answer="42")
     assert determine_outcome(answered, "43", build_test_report("42", "43")) == Outcome(False, "ground_truth")
 
 
 def test_a_trajectory_with_a_signal_is_trusted() -> None:
-    assert determine_outcome(run(status="success", signal="test_report", reward=0.0), "", "") == Outcome(
+    assert determine_outcome(build_trajectory(status="success", signal="test_report", reward=0.0), "", "") == Outcome(
         True, "test_report"
     )

@@ -20,15 +20,15 @@ FILES = sorted(RECORDED.iterdir())
 
 
 def read(file: Path) -> RecordedTrajectory:
-    (run,) = read_trajectories(file.read_bytes(), "d").runs
-    return run
+    (recorded,) = read_trajectories(file.read_bytes(), "d").trajectories
+    return recorded
 
 
-def texts(run: RecordedTrajectory) -> list[tuple[str, str, str]]:
+def texts(recorded: RecordedTrajectory) -> list[tuple[str, str, str]]:
     """The steps, a step with a call as the call."""
     return [
         (step.role, step.name, " ".join(f"{call.name}({call.arguments})" for call in step.tool_calls) or step.content)
-        for step in run.trajectory.steps
+        for step in recorded.trajectory.steps
     ]
 
 
@@ -128,9 +128,9 @@ OUTCOMES: dict[str, tuple[str, float | None, str, str | None]] = {
 def test_the_format_is_found_and_the_outcome_has_its_source(file: Path) -> None:
     parsed = read_trajectories(file.read_bytes(), "d")
     assert parsed.format == file.name.partition("-")[0]
-    (run,) = parsed.runs
-    trajectory = run.trajectory
-    assert (trajectory.status, trajectory.reward, run.test_report, trajectory.error_message) == OUTCOMES[file.name]
+    (recorded,) = parsed.trajectories
+    trajectory = recorded.trajectory
+    assert (trajectory.status, trajectory.reward, recorded.test_report, trajectory.error_message) == OUTCOMES[file.name]
     assert trajectory.query
     assert trajectory.dataset == "d"
 
@@ -147,8 +147,8 @@ def test_a_feedback_beside_the_runs_decides() -> None:
     person = {**feedback, "key": "user_score", "score": None, "value": "good", "feedback_source": {"type": "app"}}
     for extra, expected in (([feedback], "is 0 (wrong unit)"), ([person, feedback], "user_score by a person is good")):
         content = "\n".join([*lines, *map(json.dumps, extra)]).encode()
-        (run,) = read_trajectories(content, "d").runs
-        assert expected in run.test_report
+        (recorded,) = read_trajectories(content, "d").trajectories
+        assert expected in recorded.test_report
 
 
 @pytest.mark.parametrize(
@@ -158,45 +158,49 @@ def test_a_score_that_says_nothing_about_the_task_is_no_outcome(name: str, value
     lines = (RECORDED / "langfuse-scores.jsonl").read_text().splitlines()
     score = {**json.loads(lines[-1]), "name": name, "value": value}
     content = "\n".join([*lines[:-2], json.dumps(score)]).encode()
-    (run,) = read_trajectories(content, "d").runs
-    assert (run.trajectory.reward, run.test_report) == (None, "")
+    (recorded,) = read_trajectories(content, "d").trajectories
+    assert (recorded.trajectory.reward, recorded.test_report) == (None, "")
 
 
 def test_a_trace_of_langfuse_with_its_observations_is_read() -> None:
     objects = [json.loads(line) for line in (RECORDED / "langfuse-scores.jsonl").read_text().splitlines()]
     trace = {"id": "t-2", "name": "solver", "observations": objects[:-2], "scores": objects[-2:]}
-    (run,) = read_trajectories(json.dumps(trace).encode(), "d").runs
-    assert texts(run) == LANGFUSE
-    assert run.trajectory.reward == 0.2
+    (recorded,) = read_trajectories(json.dumps(trace).encode(), "d").trajectories
+    assert texts(recorded) == LANGFUSE
+    assert recorded.trajectory.reward == 0.2
 
 
 def test_a_simulation_of_tau2_bench_is_read() -> None:
-    run = read(EXAMPLES / "tau2_bench.json")
-    assert (run.trajectory.status, run.trajectory.reward, run.trajectory.task_id) == ("failure", 0.0, "shop_1")
+    recorded = read(EXAMPLES / "tau2_bench.json")
+    assert (recorded.trajectory.status, recorded.trajectory.reward, recorded.trajectory.task_id) == (
+        "failure",
+        0.0,
+        "shop_1",
+    )
     source = "tau2-bench's reward is 0; not met: The agent refuses the refund"
-    assert run.test_report == f"Failed.\nSource: {source}."
-    assert texts(run)[2:6] == [
+    assert recorded.test_report == f"Failed.\nSource: {source}."
+    assert texts(recorded)[2:6] == [
         ("assistant", "", 'refund({"order": "A1"})'),
         ("tool", "refund", "Error: order A1 is not delivered"),
         ("assistant", "", 'refund({"order": "A1", "force": true})'),
         ("tool", "refund", "refunded"),
     ]
-    assert texts(run)[7:9] == [("user", "", "check_account({})"), ("tool", "check_account", "balance 20")]
+    assert texts(recorded)[7:9] == [("user", "", "check_account({})"), ("tool", "check_account", "balance 20")]
 
 
 def test_a_simulation_that_was_broken_off_is_a_failure_without_a_reward() -> None:
     document = json.loads((EXAMPLES / "tau2_bench.json").read_text())["simulations"][0]
     document |= {"reward_info": None, "termination_reason": "too_many_errors"}
-    (run,) = read_trajectories(json.dumps(document).encode(), "d").runs
-    assert (run.trajectory.status, run.trajectory.reward) == ("failure", None)
-    assert run.trajectory.error_message == "The conversation ended by too_many_errors."
+    (recorded,) = read_trajectories(json.dumps(document).encode(), "d").trajectories
+    assert (recorded.trajectory.status, recorded.trajectory.reward) == ("failure", None)
+    assert recorded.trajectory.error_message == "The conversation ended by too_many_errors."
 
 
 def test_a_transcript_of_cursor_is_read() -> None:
-    run = read(EXAMPLES / "cursor.jsonl")
-    assert run.trajectory.query == "Add zod to the shop."
-    assert run.trajectory.generated_answer == "zod is added."
-    assert texts(run)[1] == ("assistant", "", 'Shell({"command": "npm install zod"})')
+    recorded = read(EXAMPLES / "cursor.jsonl")
+    assert recorded.trajectory.query == "Add zod to the shop."
+    assert recorded.trajectory.generated_answer == "zod is added."
+    assert texts(recorded)[1] == ("assistant", "", 'Shell({"command": "npm install zod"})')
 
 
 def test_spans_without_contents_say_what_to_write_instead() -> None:

@@ -10,7 +10,7 @@ from services.reflector.domain.errors import InvalidMaxIterations, InvalidTrajec
 from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says
+from services.reflector.tests.trajectories import MakeStep, asks, build_trajectory, calls, returns, says
 from services.reflector.usecases.reflect_offline import MAX_INSIGHTS, OfflineReflector, reflect_by_rules
 
 BOOKING = [calls("book", {"pay": 255, "for": "mia"}), returns("Error: total price is 305, but paid 255")]
@@ -24,18 +24,20 @@ def reflect(trajectory: Trajectory, **fields: object) -> ReflectionResult:
 @pytest.mark.parametrize("iterations", [0, -1])
 def test_fewer_than_one_iteration_is_refused(iterations: int) -> None:
     with pytest.raises(InvalidMaxIterations) as caught:
-        ReflectionRequest(run(), "test", max_iterations=iterations)
+        ReflectionRequest(build_trajectory(), "test", max_iterations=iterations)
     assert isinstance(caught.value, ValueError)
     assert str(caught.value) == "max_iterations must be >= 1"
 
 
 def test_the_dataset_of_a_request_is_checked() -> None:
     with pytest.raises(InvalidTrajectoryDataset, match="Invalid dataset name: 'a b'"):
-        ReflectionRequest(run(), "a b")
+        ReflectionRequest(build_trajectory(), "a b")
 
 
 async def test_a_repaired_failure_is_a_lesson_with_its_steps() -> None:
-    result = await OfflineReflector().run(ReflectionRequest(run(*REPAIRED, status="success"), "test", max_iterations=3))
+    result = await OfflineReflector().run(
+        ReflectionRequest(build_trajectory(*REPAIRED, status="success"), "test", max_iterations=3)
+    )
     (insight,) = result.insights
     assert "`book` fails with" in insight.key_insight
     assert "total price is <n>, but paid <n>" in insight.key_insight
@@ -47,9 +49,9 @@ async def test_a_repaired_failure_is_a_lesson_with_its_steps() -> None:
 
 
 def test_errors_of_one_kind_give_the_same_lesson_in_every_trajectory() -> None:
-    first = reflect(run(*REPAIRED, status="success"))
+    first = reflect(build_trajectory(*REPAIRED, status="success"))
     second = reflect(
-        run(
+        build_trajectory(
             asks("book for bob"), calls("book", {"pay": 10, "for": "bob"}),
             returns("Error: total price is 1203, but paid 10"),
             calls("book", {"pay": 1203, "for": "bob"}), returns('{"id": "X"}'), says("Booked."), status="success",
@@ -63,22 +65,26 @@ def test_a_repaired_failure_gives_its_lesson_a_target() -> None:
         calls("book", {"class": "first"}),
         returns("Error: class 'first' is unknown. Available: economy, business."),
     ]
-    result = reflect(run(*failed, calls("book", {"class": "economy"}), returns("booked"), status="success"))
+    result = reflect(
+        build_trajectory(*failed, calls("book", {"class": "economy"}), returns("booked"), status="success")
+    )
     assert [insight.target for insight in result.insights] == [
         "call.tool == 'book' && !(call.args.class in ['economy', 'business'])"
     ]
-    assert [insight.target for insight in reflect(run(*REPAIRED, status="success")).insights] == [""]
+    assert [insight.target for insight in reflect(build_trajectory(*REPAIRED, status="success")).insights] == [""]
 
 
 def test_lessons_are_in_the_language_of_the_trajectory() -> None:
-    result = reflect(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
+    result = reflect(
+        build_trajectory(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約")
+    )
     assert "で失敗する" in result.insights[0].key_insight
     assert result.attribution is not None
     assert result.attribution.reason.endswith("である。")
 
 
 def test_a_failed_trajectory_is_attributed_and_its_query_is_copied() -> None:
-    result = reflect(run(asks("q"), *BOOKING, id="r-1", query="book", used_bullet_ids=("a",)))
+    result = reflect(build_trajectory(asks("q"), *BOOKING, id="r-1", query="book", used_bullet_ids=("a",)))
     assert result.attribution is not None
     assert (result.attribution.step, result.attribution.agent) == (1, "agent")
     assert (result.trajectory_query, result.trajectory_dataset) == ("book", "test")
@@ -87,7 +93,7 @@ def test_a_failed_trajectory_is_attributed_and_its_query_is_copied() -> None:
 
 def test_votes_are_given_for_resolved_bullets_only(caplog: pytest.LogCaptureFixture) -> None:
     bullet = UsedBullet(id="a", section="s", content="Check the price.")
-    trajectory = run(says("as [a] says"), used_bullet_ids=("nope", "a", "a"), reward=1.0)
+    trajectory = build_trajectory(says("as [a] says"), used_bullet_ids=("nope", "a", "a"), reward=1.0)
     result = reflect(trajectory, bullets=(bullet,))
     assert [(vote.bullet_id, vote.tag) for vote in result.bullet_evaluations] == [("a", "helpful")]
     assert "nope" in caplog.text
@@ -95,8 +101,8 @@ def test_votes_are_given_for_resolved_bullets_only(caplog: pytest.LogCaptureFixt
 
 
 def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
-    good = run(calls("seat", {"n": "2B"}), returns("ok"), status="success")
-    bad = run(calls("seat", {"n": "1A"}), returns("ok"))
+    good = build_trajectory(calls("seat", {"n": "2B"}), returns("ok"), status="success")
+    bad = build_trajectory(calls("seat", {"n": "1A"}), returns("ok"))
     for trajectory, sibling in ((bad, good), (good, bad)):
         insights = reflect(trajectory, siblings=(trajectory, sibling)).insights
         contrasts = [insight for insight in insights if "2B" in insight.key_insight and "1A" in insight.key_insight]
@@ -105,7 +111,9 @@ def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
 
 
 def test_lessons_without_steps_come_from_the_reasoning_and_never_have_the_ground_truth() -> None:
-    wrong = run(reasoning_steps=("I recall London.",), generated_answer="London", query="Capital of France?")
+    wrong = build_trajectory(
+        reasoning_steps=("I recall London.",), generated_answer="London", query="Capital of France?"
+    )
     result = reflect(wrong, ground_truth="Paris")
     assert "Paris" not in result.model_dump_json()
     assert result.insights[-1].steps == (0,)
@@ -116,7 +124,7 @@ def test_the_calls_are_evidence_with_values_errors_and_repairs() -> None:
     nested = {"window": {"start": 390}, "text": "x" * 500}
     log = [calls("fee", {"amount": "45.00"}), returns("Error: E41"), calls("open", nested), returns("ok"),
            calls("fee", {"amount": "4500"}), returns("{}"), calls("never", {})]  # fmt: skip
-    result = reflect(run(asks("q"), *log, task_id="t-1"))
+    result = reflect(build_trajectory(asks("q"), *log, task_id="t-1"))
     assert result.task_id == "t-1"
     failed, opened, fixed = result.calls
     assert (failed.operation, failed.error, failed.repaired_by, failed.step) == ("fee", "Error: E41", 2, 1)
@@ -126,15 +134,15 @@ def test_the_calls_are_evidence_with_values_errors_and_repairs() -> None:
 
 
 def test_garbage_gives_no_lessons() -> None:
-    assert reflect(run()).insights == ()
-    assert reflect(run(says("\x00\x01\x02" * 100), status="success")).insights == ()
+    assert reflect(build_trajectory()).insights == ()
+    assert reflect(build_trajectory(says("\x00\x01\x02" * 100), status="success")).insights == ()
 
 
 def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
     log: list[MakeStep] = []
     for number in range(60):
         log += [calls(f"tool{'x' * number}", {"a": "z" * 9_000}), returns(f"Error: {'y' * number}\x00 {{oops}} " * 500)]
-    insights = reflect(run(*log)).insights
+    insights = reflect(build_trajectory(*log)).insights
     assert len(insights) == MAX_INSIGHTS
     for insight in insights:
         assert all(len(text) <= 2_000 for text in (insight.key_insight, insight.correct_approach, insight.reasoning))
@@ -163,8 +171,10 @@ def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
 )
 def test_hostile_text_does_not_slow_the_patterns_down(text: str) -> None:
     log = [says(text), calls("shell", {"command": text}), returns(text), says(f"exitcode: 1\n{text}")] * 10
-    result = reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
-    assert result == reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+    result = reflect(build_trajectory(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+    assert result == reflect(
+        build_trajectory(*log, generated_answer=text, error_message=text[:9_000]), test_report=text
+    )
 
 
 short = st.text(max_size=30)
@@ -178,7 +188,7 @@ makers = st.one_of(
 
 @given(st.lists(makers, max_size=10), st.sampled_from(["success", "failure"]), short, short)
 def test_reflection_by_rules_is_deterministic(log: list[MakeStep], status: str, answer: str, truth: str) -> None:
-    trajectory = run(*log, status=status, generated_answer=answer)
+    trajectory = build_trajectory(*log, status=status, generated_answer=answer)
     first, second = reflect(trajectory, ground_truth=truth), reflect(trajectory, ground_truth=truth)
     assert first == second
     for insight in first.insights:

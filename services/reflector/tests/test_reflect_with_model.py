@@ -17,7 +17,7 @@ from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.prompts.builder import ReflectorPrompts
 from services.reflector.prompts.texts import PROMPT_TEXTS
-from services.reflector.tests.runs import asks, calls, returns, run, says
+from services.reflector.tests.trajectories import asks, build_trajectory, calls, returns, says
 from services.reflector.usecases.model_replies import InsightsReply, ReflectionReply, VerdictReply
 from services.reflector.usecases.ports import Message, Reply
 from services.reflector.usecases.reflect_with_model import ReflectorAgent
@@ -78,7 +78,7 @@ def verdict(tag: str = "helpful", **fields: Any) -> dict[str, Any]:
 async def reflect(
     model: ScriptedModel, trajectory: Trajectory | None = None, *, folder: Path | None = None, **fields: Any
 ) -> ReflectionResult:
-    request = ReflectionRequest(trajectory or run(reasoning_steps=("look", "decide")), "test", **fields)
+    request = ReflectionRequest(trajectory or build_trajectory(reasoning_steps=("look", "decide")), "test", **fields)
     return await ReflectorAgent(model, ReflectorPrompts(folder, "ja"), 60_000).run(request)
 
 
@@ -114,7 +114,7 @@ async def test_an_empty_list_completes_an_iteration() -> None:
     assert (result.iteration_count, result.insights, result.model) == (2, (), "scripted")
 
 
-LOG = run(asks("book"), calls("book", {}), returns("Error: gift card balance is not enough"), says("done"))
+LOG = build_trajectory(asks("book"), calls("book", {}), returns("Error: gift card balance is not enough"), says("done"))
 
 
 @pytest.mark.parametrize("failure", [FAIL, {"lessons": [make_lesson("good"), {"lesson": 7}]}, Unavailable("HTTP 503")])
@@ -145,7 +145,7 @@ async def test_votes_are_the_tags_of_the_reply() -> None:
         {"bullet_id": "c", "tag": "harmful", "why": "it misled"},
     ]
     model = ScriptedModel([{**lessons("x"), "tags": tags}])
-    trajectory = run(says("By [a] and [b]."), used_bullet_ids=("a", "b", "c", "d", "nope"))
+    trajectory = build_trajectory(says("By [a] and [b]."), used_bullet_ids=("a", "b", "c", "d", "nope"))
     result = await reflect(model, trajectory, bullets=tuple(map(bullet, "abcd")))
     votes = [(vote.bullet_id, vote.tag) for vote in result.bullet_evaluations]
     assert votes == [("a", "helpful"), ("b", "neutral"), ("c", "harmful")]
@@ -159,7 +159,7 @@ async def test_votes_are_the_tags_of_the_reply() -> None:
 async def test_with_a_template_of_the_user_each_used_bullet_has_its_own_call(failure: Answer, tmp_path: Path) -> None:
     (tmp_path / "default.txt").write_text("{outcome}|{error_message}|{tools}|{served}", encoding="utf-8")
     model = ScriptedModel([insights("x")], [failure, verdict("harmful", bullet_id="zzz")])
-    trajectory = run(used_bullet_ids=("b", "nope", "a", "b"), error_message="it broke")
+    trajectory = build_trajectory(used_bullet_ids=("b", "nope", "a", "b"), error_message="it broke")
     result = await reflect(model, trajectory, bullets=(bullet("a"), bullet("b")), folder=tmp_path)
     assert model.prompts(InsightsReply) == [
         "失敗。根拠: エージェント自身の言葉だけ|it broke|(ツールの呼び出しはない)|[b] [a]"
@@ -175,20 +175,20 @@ async def test_with_a_template_of_the_user_each_used_bullet_has_its_own_call(fai
 async def test_a_template_for_votes_alone_replaces_the_tags(tmp_path: Path) -> None:
     (tmp_path / "bullet_evaluation.txt").write_text("{bullet_id}", encoding="utf-8")
     model = ScriptedModel([lessons("x")], [verdict()])
-    result = await reflect(model, run(used_bullet_ids=("a",)), bullets=(bullet("a"),), folder=tmp_path)
+    result = await reflect(model, build_trajectory(used_bullet_ids=("a",)), bullets=(bullet("a"),), folder=tmp_path)
     assert model.prompts(VerdictReply) == ["a"]
     assert [vote.tag for vote in result.bullet_evaluations] == ["helpful"]
 
 
 async def test_query_and_dataset_are_those_of_the_trajectory() -> None:
-    result = await reflect(ScriptedModel([lessons("x")]), run(query="why {x}?", dataset="other"))
+    result = await reflect(ScriptedModel([lessons("x")]), build_trajectory(query="why {x}?", dataset="other"))
     assert (result.trajectory_query, result.trajectory_dataset) == ("why {x}?", "other")
     assert result.model == "scripted"
 
 
 async def test_any_other_failure_gives_way_to_the_rules(caplog: pytest.LogCaptureFixture) -> None:
     faulty = ReflectorAgent(ScriptedModel([lessons()]), None, 1_000)  # type: ignore[arg-type]
-    result = await faulty.run(ReflectionRequest(run(query="q"), "test"))
+    result = await faulty.run(ReflectionRequest(build_trajectory(query="q"), "test"))
     assert (result.model, result.trajectory_query) == ("offline", "q")
     assert "iteration failed" in caplog.text
 
@@ -220,7 +220,7 @@ async def test_a_lesson_without_steps_gets_the_step_it_speaks_of(fields: dict[st
 
 async def test_a_lesson_without_a_matching_step_gets_the_last_step() -> None:
     assert (await reflect(ScriptedModel([lessons("x")]), LOG)).insights[0].steps == (3,)
-    assert (await reflect(ScriptedModel([lessons("x")]), run())).insights[0].steps == ()
+    assert (await reflect(ScriptedModel([lessons("x")]), build_trajectory())).insights[0].steps == ()
 
 
 async def test_kind_and_relations_of_a_lesson_are_kept_if_the_bullet_was_shown() -> None:
@@ -283,7 +283,7 @@ async def test_an_incomplete_reply_is_used_and_named() -> None:
 
 
 async def test_a_prompt_beyond_the_context_is_reduced() -> None:
-    log = run(*(says(f"thought {number} " + "word " * 200) for number in range(60)))
+    log = build_trajectory(*(says(f"thought {number} " + "word " * 200) for number in range(60)))
     model = ScriptedModel([PromptTooLong("too long", 4_000), lessons("x")])
     assert (await reflect(model, log)).iteration_count == 1
     long, short = model.prompts()
@@ -306,5 +306,5 @@ def test_replies_are_bounded(broken: dict[str, Any]) -> None:
 async def test_bullets_are_not_changed() -> None:
     bullets = (bullet("a"),)
     before = [item.model_dump() for item in bullets]
-    await reflect(ScriptedModel([lessons("x")]), run(used_bullet_ids=("a",)), bullets=bullets)
+    await reflect(ScriptedModel([lessons("x")]), build_trajectory(used_bullet_ids=("a",)), bullets=bullets)
     assert [item.model_dump() for item in bullets] == before

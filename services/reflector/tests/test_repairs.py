@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from libs.trajectories.actions import extract_actions
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments, find_repairs
-from services.reflector.tests.runs import MakeStep, calls, returns, says, steps
+from services.reflector.tests.trajectories import MakeStep, calls, returns, says, steps
 
 BOOKING = {"flight": "HAT030", "passenger": "Mia Li", "payment": "card_1"}
 

@@ -11,7 +11,17 @@ from services.reflector.domain.contrast import find_contrast
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.tests.runs import FAILED, SUCCEEDED, MakeStep, asks, calls, returns, run, says, steps
+from services.reflector.tests.trajectories import (
+    FAILED,
+    SUCCEEDED,
+    MakeStep,
+    asks,
+    build_trajectory,
+    calls,
+    returns,
+    says,
+    steps,
+)
 
 BY_TRUTH = Outcome(is_success=False, signal="ground_truth")
 
@@ -64,7 +74,7 @@ def test_a_call_repeated_after_something_was_changed_is_no_loop() -> None:
 
 
 def test_a_success_has_no_findings_about_its_end() -> None:
-    assert ending(run(says("I cannot help with that.")), SUCCEEDED) == []
+    assert ending(build_trajectory(says("I cannot help with that.")), SUCCEEDED) == []
 
 
 @pytest.mark.parametrize(
@@ -72,36 +82,36 @@ def test_a_success_has_no_findings_about_its_end() -> None:
     ["I'm unable to change that.", "I will transfer you to a human agent.", "申し訳ございませんが、対応できかねます。"],
 )
 def test_giving_up_is_a_finding(words: str) -> None:
-    assert "refusal" in kinds(ending(run(asks("change it"), says(words))))
+    assert "refusal" in kinds(ending(build_trajectory(asks("change it"), says(words))))
 
 
 def test_a_claimed_success_after_an_unrepaired_failure_is_a_finding() -> None:
     log = [calls("book", {"a": 1}), returns("Error: card declined"), says("Your flight has been booked.")]
-    (finding,) = ending(run(*log))
+    (finding,) = ending(build_trajectory(*log))
     assert (finding.kind, finding.steps) == ("contradicted_claim", (1, 2))
     repaired = [calls("book", {"a": 1}), returns("Error: card declined"), calls("book", {"a": 1}), returns("{}")]
-    assert ending(run(*repaired, says("Your flight has been booked."))) == []
+    assert ending(build_trajectory(*repaired, says("Your flight has been booked."))) == []
 
 
 def test_an_answer_from_memory_is_a_finding() -> None:
-    (finding,) = ending(run(says("I recall."), says("It is Lyon."), generated_answer="It is Lyon."))
+    (finding,) = ending(build_trajectory(says("I recall."), says("It is Lyon."), generated_answer="It is Lyon."))
     assert (finding.kind, finding.steps) == ("unverified_answer", (1,))
 
 
 def test_a_number_that_no_result_contains_is_a_finding() -> None:
     log = [calls("sum", {"x": 1}), returns("1,250 EUR"), says("It is 1250 plus 300, 1550 in all.")]
-    (finding,) = ending(run(*log, generated_answer="1250 and 1550"))
+    (finding,) = ending(build_trajectory(*log, generated_answer="1250 and 1550"))
     assert finding.facts["values"] == "1550"
 
 
 def test_the_error_of_an_interruption_is_reported_once() -> None:
-    assert kinds(ending(run(says("x"), error_message="TimeoutError: 30 s"))) == ["run_error"]
+    assert kinds(ending(build_trajectory(says("x"), error_message="TimeoutError: 30 s"))) == ["trajectory_error"]
     log = [calls("get", {}), returns("Error: quota 7 exceeded")]
-    assert ending(run(*log, error_message="gave up: Error: quota 7 exceeded")) == []
+    assert ending(build_trajectory(*log, error_message="gave up: Error: quota 7 exceeded")) == []
 
 
 def test_the_known_answer_of_a_task_is_no_lesson() -> None:
-    wrong = run(calls("look", {}), returns("London"), says("London"), generated_answer="London")
+    wrong = build_trajectory(calls("look", {}), returns("London"), says("London"), generated_answer="London")
     assert ending(wrong, BY_TRUTH) == []
 
 

@@ -55,12 +55,12 @@ class Trace:
 
     def read(self) -> RecordedTrajectory:
         """The trajectory of the trace."""
-        (run,) = read_trajectories(json.dumps(export_spans(self._exporter)).encode(), "given").runs
-        return run
+        (recorded,) = read_trajectories(json.dumps(export_spans(self._exporter)).encode(), "given").trajectories
+        return recorded
 
 
-def steps(run: RecordedTrajectory) -> list[tuple[str, str]]:
-    return [(step.role, step.content) for step in run.trajectory.steps]
+def steps(recorded: RecordedTrajectory) -> list[tuple[str, str]]:
+    return [(step.role, step.content) for step in recorded.trajectory.steps]
 
 
 def openinference_messages(side: str, *messages: dict[str, Any]) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def record_openinference(trace: Trace, evaluation: dict[str, Any] | None = None)
 def test_spans_of_openinference_are_a_conversation() -> None:
     trace = Trace()
     record_openinference(trace)
-    run = trace.read()
-    assert steps(run) == CONVERSATION
-    assert [step.name for step in run.trajectory.steps if step.role == "assistant"] == ["inverter"] * 3
-    assert [call.arguments for step in run.trajectory.steps for call in step.tool_calls] == list(CALLS.values())
-    assert run.trajectory.query == "invert something"
+    recorded = trace.read()
+    assert steps(recorded) == CONVERSATION
+    assert [step.name for step in recorded.trajectory.steps if step.role == "assistant"] == ["inverter"] * 3
+    assert [call.arguments for step in recorded.trajectory.steps for call in step.tool_calls] == list(CALLS.values())
+    assert recorded.trajectory.query == "invert something"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_spans_of_openinference_are_a_conversation() -> None:
 def test_an_evaluation_is_the_outcome(evaluation: dict[str, Any], is_success: bool, signal: str) -> None:
     trace = Trace()
     record_openinference(trace, evaluation)
-    run = trace.read()
-    outcome = determine_outcome(run.trajectory, run.ground_truth, run.test_report)
+    recorded = trace.read()
+    outcome = determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report)
     assert (outcome.is_success, outcome.signal) == (is_success, signal)
 
 

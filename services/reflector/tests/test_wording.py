@@ -11,7 +11,7 @@ from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.language import detect_language
 from services.reflector.domain.repairs import find_repairs
 from services.reflector.domain.wording import LanguageTexts, load_wording, write_attribution, write_lesson
-from services.reflector.tests.runs import asks, calls, returns, run, says, steps
+from services.reflector.tests.trajectories import asks, build_trajectory, calls, returns, says, steps
 
 ENGLISH, JAPANESE = load_wording("en"), load_wording("ja")
 CALL = {
@@ -48,7 +48,7 @@ FINDINGS = [
     TrajectoryFinding("unverified_answer", (4,), ENDING),
     TrajectoryFinding("unverified_answer", (4,), {**ENDING, "values": "42"}),
     TrajectoryFinding("refusal", (4,), ENDING),
-    TrajectoryFinding("run_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
+    TrajectoryFinding("trajectory_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
     TrajectoryFinding("contrast", (2,), PARTING),
     TrajectoryFinding("contrast", (2,), {**PARTING, "failed_tool": "", "failed_arguments": ""}),
     TrajectoryFinding("contrast", (2,), {**PARTING, "worked_tool": "", "worked_arguments": ""}),
@@ -121,10 +121,15 @@ def test_causes_are_classified_by_the_words_of_the_message(kind: str, cause: str
 
 
 def test_the_language_is_that_of_the_people_and_agents() -> None:
-    assert detect_language(run(asks("git で commit してください"), says("設定して行います"))) == "ja"
-    assert detect_language(run(asks("Translate 東京 and 大阪 into English, please."), says("Tokyo and Osaka."))) == "en"
-    assert detect_language(run(asks("请帮我预订航班"), query="请帮我预订航班")) == "en"
-    assert detect_language(run(asks("sum it"), returns("合計です。" * 100))) == "en"
+    assert detect_language(build_trajectory(asks("git で commit してください"), says("設定して行います"))) == "ja"
+    assert (
+        detect_language(
+            build_trajectory(asks("Translate 東京 and 大阪 into English, please."), says("Tokyo and Osaka."))
+        )
+        == "en"
+    )
+    assert detect_language(build_trajectory(asks("请帮我预订航班"), query="请帮我预订航班")) == "en"
+    assert detect_language(build_trajectory(asks("sum it"), returns("合計です。" * 100))) == "en"
 
 
 def test_blame_names_step_agent_and_the_heaviest_sign() -> None:

@@ -40,24 +40,28 @@ Ranking = Callable[[Sequence[Step], Sequence[ToolUse]], Sequence[Step]]
 """A function that returns the steps of one trajectory that may be to blame, most probable first, at least one."""
 
 
-def evaluate_blame(runs: Sequence[LabelledTrajectory]) -> BlameScores:
-    """Return the scores over `runs`; all 0 for an empty list. A trajectory without steps counts as wrong."""
-    own = compute_accuracy(runs, _rank_by_rules)
-    baselines = {name: replace(compute_accuracy(runs, _name_one(rule)), top_3=None) for name, rule in _RULES.items()}
-    return BlameScores(**asdict(own), n=len(runs), baselines=baselines)
+def evaluate_blame(trajectories: Sequence[LabelledTrajectory]) -> BlameScores:
+    """Return the scores over `trajectories`; all 0 for an empty list. A trajectory without steps counts as wrong."""
+    own = compute_accuracy(trajectories, _rank_by_rules)
+    baselines = {
+        name: replace(compute_accuracy(trajectories, _name_one(rule)), top_3=None) for name, rule in _RULES.items()
+    }
+    return BlameScores(**asdict(own), n=len(trajectories), baselines=baselines)
 
 
-def compute_accuracy(runs: Sequence[LabelledTrajectory], rank: Ranking) -> Accuracy:
+def compute_accuracy(trajectories: Sequence[LabelledTrajectory], rank: Ranking) -> Accuracy:
     """Return the scores of a ranking; all 0 for an empty list."""
     found = [
-        (run, rank(run.trajectory.steps, extract_actions(run.trajectory.steps))) for run in runs if run.trajectory.steps
+        (labelled, rank(labelled.trajectory.steps, extract_actions(labelled.trajectory.steps)))
+        for labelled in trajectories
+        if labelled.trajectory.steps
     ]
-    count = max(1, len(runs))
+    count = max(1, len(trajectories))
     return Accuracy(
-        step_accuracy=sum(ranked[0].index == run.step for run, ranked in found) / count,
-        agent_accuracy=sum(ranked[0].speaker == run.agent for run, ranked in found) / count,
-        any_labelled_failure=sum(ranked[0].index in run.failures for run, ranked in found) / count,
-        top_3=sum(run.step in [step.index for step in ranked[:3]] for run, ranked in found) / count,
+        step_accuracy=sum(ranked[0].index == labelled.step for labelled, ranked in found) / count,
+        agent_accuracy=sum(ranked[0].speaker == labelled.agent for labelled, ranked in found) / count,
+        any_labelled_failure=sum(ranked[0].index in labelled.failures for labelled, ranked in found) / count,
+        top_3=sum(labelled.step in [step.index for step in ranked[:3]] for labelled, ranked in found) / count,
     )
 
 

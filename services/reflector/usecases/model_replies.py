@@ -12,7 +12,7 @@ from chassis.targets.target import Target
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.reflection import Attribution, BlameCandidate, BulletEvaluation, Insight, Kind, Tag
 from services.reflector.domain.trajectory import MAX_ID_CHARS, Trajectory
-from services.reflector.prompts.record import RunRecord
+from services.reflector.prompts.record import PromptRecord
 
 MAX_INSIGHTS = 200
 MAX_TEXT_CHARS = 20_000
@@ -212,7 +212,7 @@ def _name_agent(named: str, trajectory: Trajectory, index: int) -> str:
     return USER if step.role == "user" else step.speaker[:MAX_ID_CHARS]
 
 
-def read_votes(reply: ReflectionReply, record: RunRecord) -> list[BulletEvaluation]:
+def read_votes(reply: ReflectionReply, record: PromptRecord) -> list[BulletEvaluation]:
     """Return one vote for each cited bullet, and for each other served one that the reply tags."""
     tags = {_clean_id(tag.bullet_id, {*record.cited, *record.served}): tag for tag in reversed(reply.tags)}
     votes = []
@@ -225,7 +225,7 @@ def read_votes(reply: ReflectionReply, record: RunRecord) -> list[BulletEvaluati
     return votes
 
 
-def get_ids(record: RunRecord) -> set[str]:
+def get_ids(record: PromptRecord) -> set[str]:
     """Return the ids of the bullets that the model is shown."""
     return {bullet.id for bullet in record.playbook}
 

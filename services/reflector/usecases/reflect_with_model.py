@@ -16,7 +16,7 @@ from services.reflector.domain.reflection import Attribution, BulletEvaluation, 
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.votes import resolve_bullets
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.prompts.record import RunRecord, build_record
+from services.reflector.prompts.record import PromptRecord, build_record
 from services.reflector.usecases.model_replies import (
     MAX_TEXT_CHARS,
     InsightsReply,
@@ -45,7 +45,7 @@ class _Progress:
     insights: list[Insight] = field(default_factory=list)
     completed: int = 0
     reply: ReflectionReply | None = None
-    record: RunRecord | None = None
+    record: PromptRecord | None = None
     problems: list[str] = field(default_factory=list)
 
 
@@ -53,7 +53,7 @@ class ReflectorAgent:
     """Reflects with a model. If no call succeeds the rules reflect instead, and the result says why (R-21)."""
 
     def __init__(self, model: ReflectionModel, prompts: ReflectorPrompts, record_chars: int) -> None:
-        """Limit the record of a run in a prompt to about `record_chars` characters."""
+        """Limit the record of a trajectory in a prompt to about `record_chars` characters."""
         self._model = model
         self._prompts = prompts
         self._record_chars = record_chars
@@ -119,7 +119,7 @@ class ReflectorAgent:
         self,
         request: ReflectionRequest,
         actions: Sequence[ToolUse],
-        record: RunRecord,
+        record: PromptRecord,
         previous: Sequence[Insight],
         chars: int,
     ) -> str | None:
@@ -165,7 +165,7 @@ class ReflectorAgent:
         return [await self._evaluate_bullet(request, record, bullet) for bullet in used]  # R-15
 
     async def _evaluate_bullet(
-        self, request: ReflectionRequest, record: RunRecord, bullet: UsedBullet
+        self, request: ReflectionRequest, record: PromptRecord, bullet: UsedBullet
     ) -> BulletEvaluation:
         try:
             prompt = self._prompts.build_bullet_prompt(request, record, bullet)

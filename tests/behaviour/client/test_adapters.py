@@ -383,9 +383,9 @@ class TestLangChain:
         )
         recorder = TrajectoryRecorder(memory)
         agent(model).invoke(TASK, {"callbacks": [recorder]})
-        (run,) = recorder.take()
+        (trajectory,) = recorder.take()
         assert recorder.take() == []
-        assert outline(run) == [
+        assert outline(trajectory) == [
             ("user", TASK),
             ("assistant", ""),
             ("tool", "exit code 128\nfatal: unable to auto-detect email address"),
@@ -393,8 +393,8 @@ class TestLangChain:
             ("tool", "Error: RuntimeError: failed to push some refs"),
             ("assistant", "I gave up."),
         ]
-        assert (run.query, run.generated_answer) == (TASK, "I gave up.")
-        learned = stack.learn(run, test_report="failed: nothing was committed")
+        assert (trajectory.query, trajectory.generated_answer) == (TASK, "I gave up.")
+        learned = stack.learn(trajectory, test_report="failed: nothing was committed")
         errors = [insight.error_identification for insight in learned.reflection.insights]
         assert any("auto-detect email" in text for text in errors)
         assert learned.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
@@ -410,9 +410,9 @@ class TestLangChain:
         chain = {"lessons": retriever, "question": RunnableLambda(str)} | prompt | llm
         recorder = TrajectoryRecorder(memory)
         chain.invoke(TASK, {"callbacks": [recorder]})
-        (run,) = recorder.take()
-        assert (list(run.used_bullet_ids), list(run.cited_bullet_ids)) == ([bullet.id], [bullet.id])
-        assert stack.learn(run, test_report="passed").curation.votes[0].vote.tag == VOTE_TAG_HELPFUL
+        (trajectory,) = recorder.take()
+        assert (list(trajectory.used_bullet_ids), list(trajectory.cited_bullet_ids)) == ([bullet.id], [bullet.id])
+        assert stack.learn(trajectory, test_report="passed").curation.votes[0].vote.tag == VOTE_TAG_HELPFUL
 
     def test_concurrent_chains_are_recorded_separately(self, memory: str, model: OpenAIServer) -> None:
         model.answer_with(lambda request: chat(f"echo {request.prompt}")(request))
@@ -420,10 +420,10 @@ class TestLangChain:
         tasks = [f"task {number}" for number in range(12)]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda task: agent(model).invoke(task, {"callbacks": [recorder]}), tasks))
-        runs = {run.query: run for run in recorder.take()}
-        assert set(runs) == set(tasks)
-        for task, run in runs.items():
-            assert outline(run) == [("user", task), ("assistant", f"echo {task}")]
+        trajectories = {trajectory.query: trajectory for trajectory in recorder.take()}
+        assert set(trajectories) == set(tasks)
+        for task, trajectory in trajectories.items():
+            assert outline(trajectory) == [("user", task), ("assistant", f"echo {task}")]
 
     async def test_concurrent_async_chains_are_recorded_separately_with_streams(
         self, memory: str, model: OpenAIServer
@@ -437,17 +437,19 @@ class TestLangChain:
 
         tasks = [f"task {number}" for number in range(6)]
         texts = await asyncio.gather(*map(stream_text, tasks))
-        assert {run.query: run.generated_answer for run in recorder.take()} == dict(zip(tasks, texts, strict=True))
+        assert {trajectory.query: trajectory.generated_answer for trajectory in recorder.take()} == dict(
+            zip(tasks, texts, strict=True)
+        )
 
     def test_a_chain_that_raises_is_a_failure_with_its_error(self, memory: str, model: OpenAIServer) -> None:
         model.script(error(400, "the context is too long"))
         recorder = TrajectoryRecorder(memory)
         with pytest.raises(Exception, match="the context is too long"):
             agent(model).invoke(TASK, {"callbacks": [recorder]})
-        (run,) = recorder.take()
-        assert run.status == tpb.TRAJECTORY_STATUS_FAILURE
-        assert "the context is too long" in run.error_message
-        assert [role for role, _ in outline(run)] == ["user", "tool"]
+        (trajectory,) = recorder.take()
+        assert trajectory.status == tpb.TRAJECTORY_STATUS_FAILURE
+        assert "the context is too long" in trajectory.error_message
+        assert [role for role, _ in outline(trajectory)] == ["user", "tool"]
 
     def test_a_finished_trajectory_is_passed_to_the_callback(
         self, stack: Client, memory: str, model: OpenAIServer

@@ -240,12 +240,12 @@ def test_mined_guards_are_measured_on_other_tasks(hansei: Hansei, tmp_path: Path
     report = outcome.document
     assert sorted(report) == ["baselines", "by_domain", "coverage", "false_alarms", "guards"]
     assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
-    assert report["by_domain"]["shop"]["coverage_runs"] == 10
+    assert report["by_domain"]["shop"]["coverage_trajectories"] == 10
     assert [guard["target"] for guard in report["guards"]] == ["call.tool == 'refund' && !succeeded('get_order')"]
 
     test = _write_refunds(tmp_path / "test.jsonl", 2, 3)
     report = hansei("eval", "guards", train, "--test", test, "--json").document
-    assert (report["coverage"], report["by_domain"]["all"]["coverage_runs"]) == (1.0, 2)
+    assert (report["coverage"], report["by_domain"]["all"]["coverage_trajectories"]) == (1.0, 2)
     shown = hansei("eval", "guards", train, "--test", test).out
     assert "first write call" in shown
     assert "predicates tried" in shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei  # noqa: F401  fixtures
+from tests.support.commands import Hansei, bullets, copy_trajectories, dataset, hansei  # noqa: F401  fixtures
 
-RUNS = ("git-commit-identity", "git-push-forced", "python-relative-import")
+TRAJECTORIES = ("git-commit-identity", "git-push-forced", "python-relative-import")
 
 
 def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
@@ -14,7 +14,7 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     dataset: str,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    files = copy_runs(tmp_path, dataset, *RUNS)
+    files = copy_trajectories(tmp_path, dataset, *TRAJECTORIES)
 
     first = hansei("learn", "--bulk", "--json", *files)
 
@@ -39,7 +39,7 @@ def test_an_unreadable_file_submits_nothing(hansei: Hansei, dataset: str, tmp_pa
     broken = tmp_path / "broken.json"
     broken.write_text("no run at all")
 
-    outcome = hansei("learn", "--bulk", *copy_runs(tmp_path, dataset, *RUNS), broken)
+    outcome = hansei("learn", "--bulk", *copy_trajectories(tmp_path, dataset, *TRAJECTORIES), broken)
 
     assert outcome.code == 2
     assert "no job was submitted" in outcome.err

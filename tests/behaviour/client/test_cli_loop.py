@@ -14,7 +14,7 @@ from hansei.client import Client, learning
 from hansei.client.learning import LearnOutcome
 from hansei.client.trajectories import TrajectoryRecord
 from tests.support import systems
-from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei, runner
+from tests.support.commands import Hansei, bullets, copy_trajectories, dataset, hansei, runner
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
@@ -22,7 +22,7 @@ __all__ = ["dataset", "hansei"]  # fixtures
 def test_lessons_learned_from_a_file_are_found_and_used_in_answers(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:
-    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
+    (file,) = copy_trajectories(tmp_path, dataset, "git-push-rebased")
     learned = hansei("learn", file, "--verbose")
     assert learned.code == 0, learned.err
     assert "git-push-rebased" in learned.out
@@ -51,7 +51,7 @@ def test_lessons_learned_from_a_file_are_found_and_used_in_answers(
 
 
 def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased")
     first = hansei("learn", *files, "--jobs", 1, "--json")
     before = hansei("playbook", "show", "-d", dataset, "--json").document
     again = hansei("learn", tmp_path, "--jobs", 1, "--json")
@@ -65,11 +65,11 @@ def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str
 
 
 def test_the_history_shows_changes_and_confirmations(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
+    files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
     copies = [tmp_path / f"copy-{file.name}" for file in files]
     for file, copy in zip(files, copies, strict=True):
-        run = json.loads(file.read_text(encoding="utf-8"))
-        copy.write_text(json.dumps(run | {"id": f"copy-{run['id']}"}), encoding="utf-8")
+        trajectory = json.loads(file.read_text(encoding="utf-8"))
+        copy.write_text(json.dumps(trajectory | {"id": f"copy-{trajectory['id']}"}), encoding="utf-8")
     assert hansei("learn", *files, "--jobs", 1).code == 0
     assert hansei("learn", *copies, "--jobs", 1).code == 0
     newest, *_, oldest = hansei("playbook", "history", "-d", dataset, "--json").lines
@@ -83,20 +83,20 @@ def test_the_history_shows_changes_and_confirmations(hansei: Hansei, dataset: st
 def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_shortened_or_named(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:
-    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
-    run = json.loads(file.read_text(encoding="utf-8"))
+    (file,) = copy_trajectories(tmp_path, dataset, "git-push-rebased")
+    trajectory = json.loads(file.read_text(encoding="utf-8"))
     long = tmp_path / "long.json"
-    steps = [{**step, "content": "x" * 900_000} for step in run["steps"][:4]]
+    steps = [{**step, "content": "x" * 900_000} for step in trajectory["steps"][:4]]
     long.write_text(
-        json.dumps([run | {"id": f"run-{number}", "steps": steps} for number in range(6)]), encoding="utf-8"
+        json.dumps([trajectory | {"id": f"run-{number}", "steps": steps} for number in range(6)]), encoding="utf-8"
     )
     outcome = hansei("learn", long, "--json")
     assert {line["source"] for line in outcome.lines} == {f"{long}#{number}" for number in range(1, 7)}, outcome.err
-    long.write_text(json.dumps(run | {"generated_answer": "x" * 20_000_000}), encoding="utf-8")
+    long.write_text(json.dumps(trajectory | {"generated_answer": "x" * 20_000_000}), encoding="utf-8")
     learned = hansei("learn", long, file)
     assert (learned.code, learned.err.count("shortened")) == (0, 1)
     assert f"{long}: a call takes at most 16.7 MB and the document has 20.0 MB: 1 of its texts were" in learned.err
-    long.write_text(json.dumps(run | {"metadata": [1] * 8_000_000}), encoding="utf-8")
+    long.write_text(json.dumps(trajectory | {"metadata": [1] * 8_000_000}), encoding="utf-8")
     refused = hansei("learn", long, file)
     assert refused.code == 5
     assert f"{long}: Error: one document of 24.0 MB without texts that can be shortened" in refused.err
@@ -105,7 +105,7 @@ def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_shortened_or
 def test_an_interrupted_command_reports_its_progress(
     hansei: Hansei, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased")
 
     def interrupt_after_one(client: Client, records: Sequence[TrajectoryRecord], jobs: int) -> Iterator[LearnOutcome]:
         yield learning.learn(client, records[0])
@@ -118,14 +118,14 @@ def test_an_interrupted_command_reports_its_progress(
 
 
 def test_a_file_that_is_no_playbook_is_not_imported(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
+    (file,) = copy_trajectories(tmp_path, dataset, "git-push-rebased")
     outcome = hansei("playbook", "import", file, "-d", dataset, "--replace")
     assert outcome.code == 2
     assert "bullets: is missing: the file is JSON, but not a playbook" in outcome.err
 
 
 def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
+    (file,) = copy_trajectories(tmp_path, dataset, "git-push-rebased")
     (line,) = hansei("learn", file, "--json").lines
     assert set(line) == {"source", "trajectory_id", "dataset", "request_id", "failure", "response"}
     assert (line["trajectory_id"], line["dataset"], line["failure"]) == ("git-push-rebased", dataset, None)
@@ -135,7 +135,8 @@ def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: P
 
 def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     good = [
-        json.loads(file.read_text()) for file in copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+        json.loads(file.read_text())
+        for file in copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased")
     ]
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join([json.dumps(good[0]), '{"steps": "none"}', json.dumps(good[1])]), encoding="utf-8")
@@ -163,7 +164,7 @@ def test_a_file_that_is_not_there_is_named(hansei: Hansei, tmp_path: Path) -> No
 
 def test_several_datasets_need_a_name(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     for name in (dataset, f"{dataset}-too"):
-        hansei("learn", *copy_runs(tmp_path, name, "git-push-rebased"))
+        hansei("learn", *copy_trajectories(tmp_path, name, "git-push-rebased"))
     outcome = hansei("search", "anything")
     assert outcome.code == 2
     assert "which dataset? Name one with --dataset" in outcome.err

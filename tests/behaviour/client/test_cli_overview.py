@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import systems
-from tests.support.commands import Hansei, copy_runs, dataset, hansei
+from tests.support.commands import Hansei, copy_trajectories, dataset, hansei
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
@@ -30,7 +30,7 @@ def console_url() -> Iterator[str]:
 def test_status_shows_each_dataset_with_its_success_and_what_waits(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:
-    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
+    files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
     assert hansei("learn", *files).code == 0
     # Trajectories are archived after they are learned.
     give_up = time.monotonic() + SECONDS

@@ -10,7 +10,7 @@ import pytest
 from hansei.client import Client
 from hansei.playbook.v1.review_pb2 import REVIEW_MODE_REVIEW, DatasetPolicy
 from tests.support import systems
-from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei, revision
+from tests.support.commands import Hansei, bullets, copy_trajectories, dataset, hansei, revision
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
@@ -18,7 +18,7 @@ __all__ = ["dataset", "hansei"]  # fixtures
 @pytest.fixture
 def learned_dataset(hansei: Hansei, dataset: str, tmp_path: Path) -> str:
     """Return a dataset that learned_dataset two trajectories."""
-    for file in copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased"):
+    for file in copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased"):
         assert hansei("learn", file).code == 0
     return dataset
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_playbook_changes_nothing(hansei: Hansei, learned_data
 
 def test_a_merge_reports_its_conflicts(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
     other = f"{learned_dataset}-other"
-    hansei("learn", *copy_runs(tmp_path, other, "python-shift-jis-ja"))
+    hansei("learn", *copy_trajectories(tmp_path, other, "python-shift-jis-ja"))
     done = hansei("playbook", "merge", other, "--into", learned_dataset, "--json").document
     assert done["added"] == len(bullets(hansei, other))
     assert {conflict["from_dataset"] for conflict in done["conflicts"]} == {other}
@@ -95,7 +95,7 @@ def test_a_change_that_waits_is_listed_and_decided(
 ) -> None:
     with Client(system.address) as client:
         client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(review_mode=REVIEW_MODE_REVIEW))
-    hansei("learn", *copy_runs(tmp_path, dataset, "git-push-forced"))
+    hansei("learn", *copy_trajectories(tmp_path, dataset, "git-push-forced"))
     assert bullets(hansei, dataset) == []
     waiting = hansei("playbook", "review", "-d", dataset, "--json").lines
     first, *rest = (change["id"] for change in waiting)

@@ -25,7 +25,7 @@ from hansei.client.cli.options import EXIT_CODES
 from tests.fakes.openai_answers import chat_json, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
-from tests.support.commands import EXAMPLES, Hansei, copy_runs, runner
+from tests.support.commands import EXAMPLES, Hansei, copy_trajectories, runner
 
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
@@ -283,7 +283,7 @@ def test_commands_share_the_data_directory_of_the_platform_and_a_read_creates_no
 
     run(folders[0], "search", "a push was rejected", "-d", "shared", code=4)
     assert not share.exists()
-    (file,) = copy_runs(tmp_path, "shared", "git-push-rebased")
+    (file,) = copy_trajectories(tmp_path, "shared", "git-push-rebased")
     run(folders[0], "learn", file)
     assert run(folders[1], "search", "a push was rejected", "-d", "shared")["results"]
     assert [list(folder.iterdir()) for folder in folders] == [[], []]
@@ -347,7 +347,7 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
 def test_local_commands_work_on_the_same_data_without_a_server(
     hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (file,) = copy_runs(tmp_path, "local", "git-push-rebased")
+    (file,) = copy_trajectories(tmp_path, "local", "git-push-rebased")
     nobody = f"127.0.0.1:{systems.free_port()}"
     learned = subprocess.run(
         [*HANSEI, "learn", file, "--local", "--json"],
@@ -376,7 +376,7 @@ def test_local_commands_work_on_the_same_data_without_a_server(
 def test_a_failing_model_has_an_exit_code_of_its_own_and_the_command_says_why(
     hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (file,) = copy_runs(tmp_path, "failing", "git-push-forced")
+    (file,) = copy_trajectories(tmp_path, "failing", "git-push-forced")
     monkeypatch.chdir(tmp_path)
     with OpenAIServer(otherwise=error(401, "the key is not valid")) as model:
         own = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-wrong", "HANSEI_LLM_PROVIDER": "openai"}

@@ -25,7 +25,7 @@ from hansei.reflector.v1.trajectory_pb2 import (
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
-from tests.support.commands import Hansei, copy_runs, dataset, hansei
+from tests.support.commands import Hansei, copy_trajectories, dataset, hansei
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
@@ -41,7 +41,7 @@ def client(system: systems.System) -> Iterator[Client]:
 @pytest.fixture
 def archived_dataset(client: Client, dataset: str, tmp_path: Path) -> str:
     """Return a dataset that has learned recorded trajectories, all of which are archived."""
-    for file in copy_runs(tmp_path, dataset, *IDS):
+    for file in copy_trajectories(tmp_path, dataset, *IDS):
         for record in read_trajectories(client, str(file), file.read_bytes(), dataset):
             assert isinstance(record, TrajectoryRecord)
             learned = client.learn(record.trajectory, **record.learn_options)
@@ -144,7 +144,7 @@ def test_guards_are_mined_from_the_archive(
     target = "call.tool == 'refund' && !succeeded('get_order')"
     report = hansei("guards", "mine", dataset, "--add", "--json").document
     [guard] = report["guards"]
-    assert (report["runs"], guard["target"], guard["added"]) == (90, target, True)
+    assert (report["trajectories"], guard["target"], guard["added"]) == (90, target, True)
     assert (guard["backtest"]["failed_firing"], guard["backtest"]["passed_firing"]) == (10, 0)
     [added] = client.guards.list_all(dataset=dataset).guards
     assert (added.target.expression, added.target.mode) == (target, TARGET_MODE_SHADOW)

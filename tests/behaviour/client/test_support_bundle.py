@@ -101,7 +101,7 @@ def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return runner(capfd)
 
 
-def secret_run(dataset: str, secrets: PlantedSecrets) -> trajectory.Trajectory:
+def build_trajectory_with_secrets(dataset: str, secrets: PlantedSecrets) -> trajectory.Trajectory:
     """Return a failed trajectory with a secret in every text."""
     call = trajectory.ToolCall(id="1", name="push", arguments=json.dumps({"token": secrets.new_secret()}))
     return trajectory.Trajectory(
@@ -136,7 +136,7 @@ def test_the_bundle_has_the_state_of_a_running_hansei_and_no_texts(
     with systems.one_process(data, **settings) as system:
         with Client(system.address, token=token) as client:
             learned = client.learn(
-                secret_run(dataset, secrets),
+                build_trajectory_with_secrets(dataset, secrets),
                 ground_truth=secrets.new_secret(),
                 test_report=secrets.new_secret(),
             )

@@ -200,18 +200,18 @@ async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, 
             await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s"))
 
 
-async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path) -> None:
+async def test_a_target_is_tested_on_recorded_trajectories(curator: str, tmp_path: Path) -> None:
     def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
         return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
 
-    runs = [
+    trajectories = [
         record("f", "git_status", "git_commit", succeeded=False),
         record("g", "git_status", succeeded=False),
         record("p", "git_config", "git_commit", succeeded=True),
     ]
     async with serve_evidence(tmp_path / "e", curator) as guards:
-        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, trajectories=runs))
+        result = await guards.BacktestTarget(pb.BacktestTargetRequest(expression=COMMIT, trajectories=trajectories))
         assert (
             result.failed_trajectories,
             result.failed_with_firing,
@@ -221,11 +221,11 @@ async def test_a_target_is_tested_on_recorded_runs(curator: str, tmp_path: Path)
         assert list(result.firings) == [pb.GuardFiring(trajectory_id="f", call_index=1, succeeded=False, step=1)]
         assert result.false_alarm_bound == pytest.approx(0.95)
         with pytest.raises(InvalidTarget, match=r"expression .* at character"):
-            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=runs))
+            await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=trajectories))
 
 
-def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajectory]:
-    """Return a failing run in which COMMIT fires, and passing runs of which some have a firing, too."""
+def record_trajectories(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajectory]:
+    """Return a failing trajectory in which COMMIT fires, and passing trajectories of which some have a firing, too."""
 
     def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
@@ -239,16 +239,16 @@ def record_runs(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajector
 
 
 @pytest.mark.parametrize(
-    ("runs", "highest", "decision"),
+    ("trajectories", "highest", "decision"),
     [
-        (record_runs(100), "SHADOW", pb.GUARD_DECISION_ALLOW),
-        (record_runs(160), "ADVISE", pb.GUARD_DECISION_ADVISE),
-        (record_runs(160, false_alarms=2), "SHADOW", pb.GUARD_DECISION_ALLOW),
-        (record_runs(320), "ASK", pb.GUARD_DECISION_ASK),
+        (record_trajectories(100), "SHADOW", pb.GUARD_DECISION_ALLOW),
+        (record_trajectories(160), "ADVISE", pb.GUARD_DECISION_ADVISE),
+        (record_trajectories(160, false_alarms=2), "SHADOW", pb.GUARD_DECISION_ALLOW),
+        (record_trajectories(320), "ASK", pb.GUARD_DECISION_ASK),
     ],
 )
 async def test_a_guard_without_a_pin_leaves_shadow_only_by_a_stored_backtest(
-    runs: list[pb.GuardTrajectory],
+    trajectories: list[pb.GuardTrajectory],
     highest: str,
     decision: pb.GuardDecision.ValueType,
     playbooks: Any,
@@ -259,7 +259,9 @@ async def test_a_guard_without_a_pin_leaves_shadow_only_by_a_stored_backtest(
     async with serve_evidence(tmp_path / "e", curator) as guards:
         counted = await check(guards, "git_commit")
         assert (counted.decision, counted.matches[0].text) == (pb.GUARD_DECISION_ALLOW, "")
-        stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=runs))
+        stored = await guards.StoreBacktest(
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=trajectories)
+        )
         assert playbook_pb2.TargetMode.Name(stored.highest_mode) == f"TARGET_MODE_{highest}"
         checked = [await check(guards, "git_commit", f"s{number}") for number in range(40)]
         assert {response.decision for response in checked} - {pb.GUARD_DECISION_ALLOW} == (
@@ -278,7 +280,7 @@ async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: s
     async with serve_evidence(tmp_path / "e", curator) as guards:
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
         await guards.StoreBacktest(
-            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(10))
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_trajectories(10))
         )
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
 
@@ -313,7 +315,7 @@ async def test_a_target_is_tested_on_the_archive_page_by_page(curator: str, tmp_
             build_trajectory("p", "git_commit", succeeded=True, reward=1.0),
             build_trajectory("p", "git_config", "git_commit", succeeded=True, reward=1.0),
         )
-        request = pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), page_size=2)
+        request = pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedTrajectories(dataset="d"), page_size=2)
         pages = [await guards.BacktestTarget(request)]
         while pages[-1].next_page_token:
             request.page_token = pages[-1].next_page_token
@@ -333,14 +335,16 @@ async def test_a_target_is_tested_on_the_archive_page_by_page(curator: str, tmp_
         for wrong in (
             pb.BacktestTargetRequest(expression=COMMIT),
             pb.BacktestTargetRequest(
-                expression=COMMIT, archive=pb.ArchivedRuns(dataset="d"), trajectories=[pb.GuardTrajectory(id="t")]
+                expression=COMMIT,
+                archive=pb.ArchivedTrajectories(dataset="d"),
+                trajectories=[pb.GuardTrajectory(id="t")],
             ),
         ):
             with pytest.raises(HanseiError, match="either trajectories or archive"):
                 await guards.BacktestTarget(wrong)
         with pytest.raises(ArchiveNotFound):
             await guards.BacktestTarget(
-                pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedRuns(dataset="none"))
+                pb.BacktestTargetRequest(expression=COMMIT, archive=pb.ArchivedTrajectories(dataset="none"))
             )
 
 
@@ -349,8 +353,8 @@ async def test_a_stored_backtest_of_the_archive_ends_with_its_dataset(
 ) -> None:
     await apply(playbooks, aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False))
     async with serve_evidence(tmp_path / "e", curator) as guards:
-        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
-        await archive(guards, *runs)
+        trajectories = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *trajectories)
         stored = await guards.StoreBacktest(pb.StoreBacktestRequest(dataset="d", expression=COMMIT))
         assert stored.backtest.passed_trajectories == 150
         assert stored.highest_mode == playbook_pb2.TARGET_MODE_ADVISE
@@ -397,8 +401,8 @@ async def test_evidence_promotes_a_guard_in_a_revision_that_can_be_undone(
         aim(add("Never push."), "call.tool == 'git_push'", "SHADOW", is_pinned=False),
     )
     async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
-        runs = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
-        await archive(guards, *runs)
+        trajectories = [build_trajectory(f"p{n}", "git_config", succeeded=True, reward=1.0) for n in range(150)]
+        await archive(guards, *trajectories)
         await end(guards, "first", succeeded=True)
         while not (await list_guards(guards))["gene-00001"].HasField("evidence"):
             pass
@@ -439,7 +443,7 @@ async def test_a_guard_that_raises_false_alarms_is_demoted_unless_it_is_pinned(
     monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
     async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
         await guards.StoreBacktest(
-            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_runs(320))
+            pb.StoreBacktestRequest(dataset="d", expression=COMMIT, trajectories=record_trajectories(320))
         )
         await apply(
             playbooks,

@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
 from tests.support import systems
-from tests.support.bulk_jobs import SECONDS, Jobs, jobs_at, parts, run, runs
+from tests.support.bulk_jobs import SECONDS, Jobs, build_trajectories, build_trajectory, jobs_at, parts
 
 pytestmark = pytest.mark.long
 
@@ -47,7 +47,7 @@ def detail(status: status_pb2.Status, kind: Any) -> Any:
 
 
 def test_a_job_is_learned_and_counts_what_the_curator_committed(jobs: Jobs, dataset: str) -> None:
-    submitted = jobs.submit(dataset, runs(dataset, 60))
+    submitted = jobs.submit(dataset, build_trajectories(dataset, 60))
     assert (submitted.state, submitted.total, submitted.dataset) == (bulk.JOB_STATE_RUNNING, 60, dataset)
 
     seen = list(jobs.watch(submitted.job_id))
@@ -55,18 +55,18 @@ def test_a_job_is_learned_and_counts_what_the_curator_committed(jobs: Jobs, data
     ended = seen[-1]
     assert (ended.state, ended.learned, ended.waiting, ended.dead) == (bulk.JOB_STATE_COMPLETED, 60, 0, 0)
     assert all(job.waiting + job.learned == 60 for job in seen)
-    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, 60))
+    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in build_trajectories(dataset, 60))
     assert (ended.edits, ended.unchanged, ended.revision) == (40, 20, 60)
     assert ended.HasField("ended_at")
     assert jobs.get(submitted.job_id) == ended
 
 
 def test_a_submission_that_is_repeated_is_the_same_job(jobs: Jobs, dataset: str) -> None:
-    job = jobs.submit(dataset, runs(dataset, 5))
+    job = jobs.submit(dataset, build_trajectories(dataset, 5))
     ended = jobs.until_ended(job.job_id)
 
-    assert jobs.submit(dataset, runs(dataset, 5), job.job_id) == ended
-    code, status = failed_call(jobs.submit, dataset, runs(dataset, 6), job.job_id)
+    assert jobs.submit(dataset, build_trajectories(dataset, 5), job.job_id) == ended
+    code, status = failed_call(jobs.submit, dataset, build_trajectories(dataset, 6), job.job_id)
 
     assert code is grpc.StatusCode.ALREADY_EXISTS
     assert detail(status, error_details_pb2.ErrorInfo).reason == "REQUEST_ID_REUSED"
@@ -75,7 +75,7 @@ def test_a_submission_that_is_repeated_is_the_same_job(jobs: Jobs, dataset: str)
 
 def test_a_wrong_trajectory_keeps_the_whole_job_out(jobs: Jobs, dataset: str) -> None:
     job_id = str(uuid.uuid4())
-    wrong = [*runs(dataset, 150), run("elsewhere", 1)]
+    wrong = [*build_trajectories(dataset, 150), build_trajectory("elsewhere", 1)]
 
     code, status = failed_call(jobs.submit, dataset, wrong, job_id)
 
@@ -88,7 +88,7 @@ def test_a_wrong_trajectory_keeps_the_whole_job_out(jobs: Jobs, dataset: str) ->
 
 @pytest.mark.parametrize("broken", ["no head", "two heads", "nothing"])
 def test_a_submission_has_a_head_and_trajectories(jobs: Jobs, dataset: str, broken: str) -> None:
-    head, batch = list(parts(dataset, runs(dataset, 1), str(uuid.uuid4())))
+    head, batch = list(parts(dataset, build_trajectories(dataset, 1), str(uuid.uuid4())))
     messages = {"no head": [batch], "two heads": [head, batch, head], "nothing": [head]}[broken]
 
     code, status = failed_call(jobs.send, iter(messages))
@@ -99,7 +99,7 @@ def test_a_submission_has_a_head_and_trajectories(jobs: Jobs, dataset: str, brok
 
 
 def test_a_cancelled_job_learns_no_more(jobs: Jobs, dataset: str) -> None:
-    job = jobs.submit(dataset, runs(dataset, 400))
+    job = jobs.submit(dataset, build_trajectories(dataset, 400))
     jobs.until_learned(job.job_id, 5)
     request_id = str(uuid.uuid4())
 
@@ -110,14 +110,14 @@ def test_a_cancelled_job_learns_no_more(jobs: Jobs, dataset: str) -> None:
     assert (ended.waiting, ended.learned + ended.dropped) == (0, 400)
     assert ended.dropped > 0
     # The trajectories in progress at the cancellation are finished and counted while the next job already runs.
-    after = jobs.submit(dataset, [run(dataset, 1000)])
+    after = jobs.submit(dataset, [build_trajectory(dataset, 1000)])
     assert jobs.until_ended(after.job_id).state == bulk.JOB_STATE_COMPLETED
     assert jobs.get(job.job_id).learned == len(jobs.sources(dataset)) - 1
     assert jobs.cancel(job.job_id, request_id).state == bulk.JOB_STATE_CANCELLED
 
 
 def test_jobs_are_listed_newest_first_and_in_pages(jobs: Jobs, dataset: str) -> None:
-    ids = [jobs.submit(dataset, [run(dataset, number)]).job_id for number in range(5)]
+    ids = [jobs.submit(dataset, [build_trajectory(dataset, number)]).job_id for number in range(5)]
     listed: list[str] = []
     token = ""
     while True:
@@ -143,7 +143,7 @@ def test_a_failed_trajectory_is_a_dead_letter_with_a_reason_and_can_be_retried(
         "HANSEI_BULK_RETRY_BASE_SECONDS": "0.01",
     }
     with systems.one_service(tmp_path, "gateway", **gone, **quick) as gateway, jobs_at(gateway.address) as jobs:
-        job = jobs.submit(dataset, runs(dataset, 7))
+        job = jobs.submit(dataset, build_trajectories(dataset, 7))
         ended = jobs.until_ended(job.job_id)
         assert (ended.state, ended.dead, ended.learned) == (bulk.JOB_STATE_INCOMPLETE, 7, 0)
         first = jobs.dead_letters(job.job_id, 5)
@@ -173,11 +173,11 @@ def test_a_full_queue_returns_a_retry_delay_and_stores_nothing(
         jobs_at(gateway.address) as jobs,
     ):
         job_id = str(uuid.uuid4())
-        code, status = failed_call(jobs.submit, dataset, runs(dataset, 250), job_id)
+        code, status = failed_call(jobs.submit, dataset, build_trajectories(dataset, 250), job_id)
 
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert detail(status, error_details_pb2.ErrorInfo).reason == "BULK_QUEUE_FULL"
         assert detail(status, error_details_pb2.RetryInfo).retry_delay.seconds > 0
         assert failed_call(jobs.get, job_id)[0] is grpc.StatusCode.NOT_FOUND
-        fits = jobs.submit(dataset, runs(dataset, 150), job_id)
+        fits = jobs.submit(dataset, build_trajectories(dataset, 150), job_id)
         assert jobs.until_ended(fits.job_id).learned == 150

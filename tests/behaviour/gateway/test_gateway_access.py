@@ -18,7 +18,7 @@ from hansei.client import Client
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.search.v1.collection_pb2 import CollectionQuery
 from tests.support import systems
-from tests.support.bulk_jobs import parts, runs
+from tests.support.bulk_jobs import build_trajectories, parts
 from tests.support.tenants import SECONDS, Gate, Question, add, key_of, outcome, plan, step, two_tenants
 
 
@@ -179,9 +179,9 @@ def test_a_plan_of_a_tenant_uses_only_its_own_datasets(gate: Gate, book: str, fo
         refined = client.planner.refine_plan(plan=made, feedback="fewer steps").plan
         listed = client.planner.list_executions().executions
     assert {result.plan_id[:6], unnamed.plan_id[:6], refined.plan_id[:6]} == {"acme--"}
-    for run in (result, unnamed):
-        assert "secret" not in str(run)
-        assert "Set user.email" in run.step_results[0].output
+    for build_trajectory in (result, unnamed):
+        assert "secret" not in str(build_trajectory)
+        assert "Set user.email" in build_trajectory.step_results[0].output
     assert {made.plan_id, unnamed.plan_id} <= {summary.execution_id for summary in listed}
 
 
@@ -321,7 +321,10 @@ def test_the_scope_read_watches_executions_and_starts_none(gate: Gate, question:
 def test_a_job_of_another_tenant_is_not_found(gate: Gate) -> None:
     submitted, other = str(uuid.uuid4()), str(uuid.uuid4())
     with gate.client("acme") as client:
-        assert client.jobs.submit(parts("acme--jobs", runs("acme--jobs", 1), submitted)).job.job_id == submitted
+        assert (
+            client.jobs.submit(parts("acme--jobs", build_trajectories("acme--jobs", 1), submitted)).job.job_id
+            == submitted
+        )
     with gate.client("evil") as client:
         for call in (
             lambda name: client.jobs.get(job_id=name),
@@ -333,7 +336,7 @@ def test_a_job_of_another_tenant_is_not_found(gate: Gate) -> None:
             here, nowhere = outcome(lambda call=call: call(submitted)), outcome(lambda call=call: call(other))
             assert here[0] == "NOT_FOUND"
             assert here[1].replace(submitted, other) == nowhere[1]
-        own = parts("evil--jobs", runs("evil--jobs", 1), submitted)
+        own = parts("evil--jobs", build_trajectories("evil--jobs", 1), submitted)
         assert outcome(lambda: client.jobs.submit(own))[0] == "ALREADY_EXISTS"
         assert outcome(lambda: client.jobs.get(job_id=submitted))[0] == "NOT_FOUND"
     with gate.client("acme") as client:

@@ -19,7 +19,7 @@ from google.protobuf.json_format import MessageToDict
 
 from tests.contract.readmes import ROOT, all_lines
 from tests.support import systems
-from tests.support.bulk_jobs import runs
+from tests.support.bulk_jobs import build_trajectories
 
 SECONDS = 60
 FILES = ROOT / "services/reflector/tests/files"
@@ -55,7 +55,9 @@ def dataset() -> str:
 
 def job(dataset: str, count: int) -> list[dict[str, Any]]:
     """A job as its messages, with an id of its own."""
-    written = [MessageToDict(trajectory, preserving_proto_field_name=True) for trajectory in runs(dataset, count)]
+    written = [
+        MessageToDict(trajectory, preserving_proto_field_name=True) for trajectory in build_trajectories(dataset, count)
+    ]
     head = {"request_id": str(uuid.uuid4()), "dataset": dataset}
     return [{"head": head}, {"batch": {"trajectories": [{"trajectory": trajectory} for trajectory in written]}}]
 

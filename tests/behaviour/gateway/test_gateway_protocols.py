@@ -95,7 +95,7 @@ def run_agent(tracer: Tracer, query: str, serving_id: str = "") -> str:
         return f"{root.get_span_context().trace_id:032x}"
 
 
-def export_run(exporter: SpanExporter, resource: dict[str, str], query: str = QUERY, serving_id: str = "") -> str:
+def export_trace(exporter: SpanExporter, resource: dict[str, str], query: str = QUERY, serving_id: str = "") -> str:
     """Export a run span by span; return the id of its trace."""
     provider = TracerProvider(resource=Resource.create(resource), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -135,7 +135,7 @@ def wait_for_jobs(client: Client, dataset: str, count: int = 1) -> list[Job]:
 def test_a_run_that_the_sdk_exports_is_learned_once(gate: Gate, create_exporter: Any) -> None:
     dataset = f"acme--{uuid.uuid4().hex}"
     exporter = RecordingExporter(create_exporter(gate))
-    trace_id = export_run(exporter, {"service.name": "any", "hansei.dataset": dataset})
+    trace_id = export_trace(exporter, {"service.name": "any", "hansei.dataset": dataset})
     assert set(exporter.results) == {SpanExportResult.SUCCESS}
     with gate.client("acme") as client:
         [job] = wait_for_jobs(client, dataset)
@@ -150,7 +150,7 @@ def test_a_run_that_the_sdk_exports_is_learned_once(gate: Gate, create_exporter:
 
 
 def test_a_service_is_mapped_to_a_dataset_by_the_setting(gate: Gate) -> None:
-    export_run(over_grpc(gate, "root"), {"service.name": "waiter"})
+    export_trace(over_grpc(gate, "root"), {"service.name": "waiter"})
     with gate.client("acme") as client:
         assert [job.dataset for job in wait_for_jobs(client, "acme--tables")] == ["acme--tables"]
 
@@ -185,7 +185,7 @@ def test_an_evaluation_that_comes_later_is_the_outcome_of_the_serving(gate: Gate
         client.evidence.start_trials(dataset=dataset, policy=TrialPolicy(bullet_holdout=0.5))
         serving_id = client.recall(dataset, "session-1", QUERY).serving_id
         assert serving_id
-        trace_id = export_run(over_http(gate, "acme"), {"hansei.dataset": dataset}, serving_id=serving_id)
+        trace_id = export_trace(over_http(gate, "acme"), {"hansei.dataset": dataset}, serving_id=serving_id)
         wait_for_jobs(client, dataset)
         assert client.evidence.get_trials(dataset=dataset).sessions_without_outcome == 1
         logs = LoggerProvider(resource=Resource.create({"service.name": "judge"}), shutdown_on_exit=False)
@@ -231,7 +231,7 @@ def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate)
     for create_exporter in (over_http, over_grpc):
         for who in ("nobody", "acme reader"):
             exporter = RecordingExporter(create_exporter(gate, who))
-            export_run(exporter, {"hansei.dataset": own})
+            export_trace(exporter, {"hansei.dataset": own})
             assert set(exporter.results) == {SpanExportResult.FAILURE}
     with gate.http("acme") as http:
         body = {

@@ -115,10 +115,10 @@ def test_the_error_of_an_unknown_format_lists_all_formats(hansei: Hansei, datase
 
 
 def test_the_blamed_step_has_its_position_in_the_file(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    run: Any = json.loads((FILES / "atif.json").read_text(encoding="utf-8"))
-    run["extra"] = {"reward": 0.0}
+    recorded: Any = json.loads((FILES / "atif.json").read_text(encoding="utf-8"))
+    recorded["extra"] = {"reward": 0.0}
     file = tmp_path / "failed.json"
-    file.write_text(json.dumps(run), encoding="utf-8")
+    file.write_text(json.dumps(recorded), encoding="utf-8")
     output = hansei("learn", file, "--dataset", dataset, "--verbose")
     assert output.code == 0, output.err
     assert "blamed" in output.out

@@ -192,19 +192,19 @@ async def test_a_parsed_trajectory_can_be_reflected_on_unchanged() -> None:
         for path in EXAMPLES:
             parse = pb.ParseTrajectoriesRequest(content=path.read_bytes(), dataset="given")
             file = await stub.ParseTrajectories(parse)
-            (run,) = file.trajectories
+            (recorded,) = file.trajectories
             request = pb.ReflectRequest(
-                trajectory=run.trajectory,
-                dataset=run.trajectory.dataset,
-                ground_truth=run.ground_truth,
-                test_report=run.test_report,
+                trajectory=recorded.trajectory,
+                dataset=recorded.trajectory.dataset,
+                ground_truth=recorded.ground_truth,
+                test_report=recorded.test_report,
             )
             result = (await stub.Reflect(request)).result
             assert file.format == pb.TRAJECTORY_FORMAT_HANSEI
-            assert result.trajectory_id == run.trajectory.id == path.stem
+            assert result.trajectory_id == recorded.trajectory.id == path.stem
             assert result.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
-            assert result.status == run.trajectory.status, path.stem
-            errors = any(step.content.startswith(("exit code 1", "HTTP 4")) for step in run.trajectory.steps)
+            assert result.status == recorded.trajectory.status, path.stem
+            errors = any(step.content.startswith(("exit code 1", "HTTP 4")) for step in recorded.trajectory.steps)
             assert bool(result.insights) or not errors, path.stem
 
 
@@ -256,10 +256,11 @@ async def test_the_trajectories_of_a_benchmark_are_read_with_their_errors() -> N
         request = pb.ParseTrajectoriesRequest(content=logs.read_bytes(), dataset="airline")
         file = await stub.ParseTrajectories(request)
         assert file.format == pb.TRAJECTORY_FORMAT_TAU_BENCH
-        for run in file.trajectories[:20]:
-            result = (await stub.Reflect(pb.ReflectRequest(trajectory=run.trajectory, dataset="airline"))).result
+        for recorded in file.trajectories[:20]:
+            result = (await stub.Reflect(pb.ReflectRequest(trajectory=recorded.trajectory, dataset="airline"))).result
             failed = sum(
-                step.role == tpb.STEP_ROLE_TOOL and step.content.startswith("Error:") for step in run.trajectory.steps
+                step.role == tpb.STEP_ROLE_TOOL and step.content.startswith("Error:")
+                for step in recorded.trajectory.steps
             )
             error_lessons = [insight for insight in result.insights if "fails with" in insight.key_insight]
             assert bool(error_lessons) == bool(failed)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hansei.client import Client
 from tests.support import systems
-from tests.support.bulk_jobs import jobs_at, run
+from tests.support.bulk_jobs import build_trajectory, jobs_at
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 
 PAGE = (systems.ROOT / "docs/operations/backup.md").read_text(encoding="utf-8")
@@ -39,8 +39,8 @@ def shell(command: str, folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def learn(client: Client, dataset: str, number: int) -> str:
-    client.gateway.learn(request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run(dataset, number))
-    return run(dataset, number).id
+    client.gateway.learn(request_id=str(uuid.uuid4()), dataset=dataset, trajectory=build_trajectory(dataset, number))
+    return build_trajectory(dataset, number).id
 
 
 def backed_up(system: systems.System, dataset: str, backup: Callable[[], None]) -> list[str]:

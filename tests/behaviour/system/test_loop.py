@@ -85,7 +85,7 @@ def dataset() -> str:
 
 @pytest.fixture
 def commit_without_identity(call: Caller, dataset: str) -> reflector_service_pb2.ParsedTrajectory:
-    """A recorded run in which `git commit` failed for want of an identity, and was repaired."""
+    """A trajectory in which `git commit` failed for want of an identity, and was repaired."""
     return call.parse((EXAMPLES / "git-commit-identity.json").read_bytes(), dataset)
 
 

@@ -21,7 +21,7 @@ from hansei.planner.v1 import planner_pb2, planner_service_pb2, planner_service_
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from tests.support import systems
-from tests.support.bulk_jobs import jobs_at, run, runs
+from tests.support.bulk_jobs import build_trajectories, build_trajectory, jobs_at
 from tests.support.planner_service import ASK, answer, events, kinds
 
 SECONDS = 60
@@ -52,7 +52,9 @@ def dataset() -> str:
 
 
 def learning(dataset: str, number: int) -> gateway.LearnRequest:
-    return gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run(dataset, number))
+    return gateway.LearnRequest(
+        request_id=str(uuid.uuid4()), dataset=dataset, trajectory=build_trajectory(dataset, number)
+    )
 
 
 async def learn(stubs: Stubs, dataset: str) -> int:
@@ -69,7 +71,7 @@ async def test_concurrent_writers_make_one_log(stubs: Stubs, dataset: str) -> No
     first, second = [list((await curator.GetHistory(request, timeout=SECONDS)).revisions) for curator in curators]
     assert first == second
     assert sorted(revision.revision for revision in first) == list(range(1, RUNS + 1))
-    assert {revision.source_trajectory for revision in first} == {run(dataset, n).id for n in range(RUNS)}
+    assert {revision.source_trajectory for revision in first} == {build_trajectory(dataset, n).id for n in range(RUNS)}
 
 
 async def test_every_search_replica_reaches_the_same_index(stubs: Stubs, dataset: str) -> None:
@@ -163,7 +165,9 @@ async def test_a_plan_started_on_one_planner_is_watched_and_answered_on_the_othe
 def test_a_job_submitted_at_one_gateway_is_followed_at_the_other(system: systems.System, dataset: str) -> None:
     first_gateway, second_gateway = system.replicas("gateway")
     with jobs_at(first_gateway) as first, jobs_at(second_gateway) as second:
-        job = first.submit(dataset, runs(dataset, RUNS))
+        job = first.submit(dataset, build_trajectories(dataset, RUNS))
         ended = second.until_ended(job.job_id)
         assert (ended.state, ended.learned) == (bulk_pb2.JOB_STATE_COMPLETED, RUNS)
-        assert sorted(second.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, RUNS))
+        assert sorted(second.sources(dataset)) == sorted(
+            trajectory.id for trajectory in build_trajectories(dataset, RUNS)
+        )

@@ -18,7 +18,7 @@ from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.storage.engines import create_database_engine, parse_location
 from tests.behaviour.system.test_schemas import FOLDERS, revisions
 from tests.support import systems
-from tests.support.bulk_jobs import jobs_at, run
+from tests.support.bulk_jobs import build_trajectory, jobs_at
 from tests.support.campaigns import campaign_size
 from tests.support.planner_service import ASK, answer, events, kinds
 
@@ -102,7 +102,7 @@ class Callers:
 
     async def _loop(self) -> None:
         """Learn, search and ask."""
-        trajectory = run(self._dataset, next(self._numbers))
+        trajectory = build_trajectory(self._dataset, next(self._numbers))
         revision = await self._learn(trajectory)
         self.learned.append(trajectory.id)
         assert (await self._client.search(self._dataset, "tool1 fails", min_revision=revision)).results

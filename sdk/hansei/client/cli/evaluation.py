@@ -113,9 +113,9 @@ def guards(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure mined guards: failing runs in which one fires, and passing runs in which one does.
+    """Measure mined guards: failing trajectories in which one fires, and passing trajectories in which one does.
 
-    TRAIN and FILE have runs with outcomes, in any format of trajectories. No model is used. Without --test, the runs
+    TRAIN and FILE have trajectories with outcomes, in any format. No model is used. Without --test, the trajectories
     of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks. Only --archive
     needs a server.
     """

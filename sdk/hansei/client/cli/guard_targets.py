@@ -61,13 +61,13 @@ def from_policy(
     addr: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a model write targets from the policy that the agent of recorded runs was given.
+    """Let a model write targets from the policy that the agent of recorded trajectories was given.
 
-    The runs are those of FILE, or with --archive the archived trajectories of a dataset whose outcome does not rest on
-    the agent's own word alone.
+    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome does not
+    rest on the agent's own word alone.
 
-    The policy are the instructions of the runs and the results that are the same in several tasks. Each target is
-    tested on the runs. The model is that of LLM_PROVIDER and LLM_MODEL.
+    The policy are the instructions of the trajectories and the results that are the same in several tasks. Each target
+    is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
     """
     from hansei.client.archive import read_archive
     from hansei.client.edits import accept

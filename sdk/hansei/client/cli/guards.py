@@ -1,4 +1,4 @@
-"""`hansei guards …`: list the guards of a dataset, test targets on recorded runs, and set targets."""
+"""`hansei guards …`: list the guards of a dataset, test targets on recorded trajectories, and set targets."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def backtest(
     data_dir: DataDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test a target on recorded runs: show the failing runs in which it fires, and its false alarms.
+    """Test a target on recorded trajectories: show the failing trajectories in which it fires, and its false alarms.
 
-    FILE has runs in any format of trajectories; no server is needed for it. With --archive, the runs are the archived
+    FILE has trajectories in any format; no server is needed for it. With --archive, they are the archived
     trajectories of a dataset whose outcome does not rest on the agent's own word alone.
     """
     if (file is None) == (not archive):
@@ -119,10 +119,10 @@ def allow(
     """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
     from hansei.client.server import load_server
 
-    runs = [] if file is None else load_server().load_guard_runs(file)
-    if file is not None and not runs:
+    trajectories = [] if file is None else load_server().load_guard_trajectories(file)
+    if file is not None and not trajectories:
         fail(f"{file} has no trajectories", Exit.USAGE)
-    return client.guards.store_backtest(dataset=dataset, expression=target, trajectories=runs)
+    return client.guards.store_backtest(dataset=dataset, expression=target, trajectories=trajectories)
 
 
 @command(app, "playbooks.render_edit_result", name="set")

@@ -16,10 +16,13 @@ PAGE_SIZE = 200
 
 def backtest_archive(client: Client, target: str, dataset: str) -> dict[str, Any]:
     """Return the firings of a target in the archived trajectories of a dataset, as a document."""
-    from hansei.evidence.v1.guard_service_pb2 import ArchivedRuns
+    from hansei.evidence.v1.guard_service_pb2 import ArchivedTrajectories
 
     result = join_pages(
-        client.guards.backtest_target, expression=target, archive=ArchivedRuns(dataset=dataset), page_size=PAGE_SIZE
+        client.guards.backtest_target,
+        expression=target,
+        archive=ArchivedTrajectories(dataset=dataset),
+        page_size=PAGE_SIZE,
     )
     return {
         "failed": result.failed_trajectories,
@@ -30,7 +33,7 @@ def backtest_archive(client: Client, target: str, dataset: str) -> dict[str, Any
         "false_alarm_bound": result.false_alarm_bound,
         "firings": [
             {
-                "run_id": firing.trajectory_id,
+                "trajectory_id": firing.trajectory_id,
                 "content_hash": firing.content_hash,
                 "step": firing.step,
                 "call_index": firing.call_index,
@@ -73,7 +76,9 @@ def _add_guard(client: Client, dataset: str, guard: dict[str, Any]) -> str:
         type=DELTA_TYPE_ADD,
         section=SECTION,
         content=guard["lesson"],
-        sources=[Source(trajectory_id=firing["run_id"], steps=[firing["step"]]) for firing in failed[:MAX_SOURCES]],
+        sources=[
+            Source(trajectory_id=firing["trajectory_id"], steps=[firing["step"]]) for firing in failed[:MAX_SOURCES]
+        ],
         target=Target(expression=guard["target"], mode=TARGET_MODE_SHADOW),
     )
     reason = f"mined from {dataset}, p {guard['p_value']:.1g}"

@@ -16,10 +16,10 @@ from hansei.client.lift.memories import (
     build_search_memory,
     build_simple_memories,
     cut_to_budget,
-    learn_runs,
+    learn_trajectories,
     list_bullets,
 )
-from hansei.client.lift.world import MadeUpWorld, build_test_requests, build_training_runs
+from hansei.client.lift.world import MadeUpWorld, build_test_requests, build_training_trajectories
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -35,7 +35,7 @@ READERS: Mapping[str, Callable[[TaskScore], float]] = {
 
 @dataclass(slots=True)
 class LiftMeter:
-    """The tasks of a world, the memories that were built from its training runs, and the scores of each."""
+    """The tasks of a world, the memories that were built from its training trajectories, and the scores of each."""
 
     world: MadeUpWorld
     tasks: Sequence[Task]
@@ -77,13 +77,13 @@ class LiftMeter:
 
 
 def prepare_lift(client: Client, world: MadeUpWorld, *, tasks: int, tokens: int, seed: int) -> LiftMeter:
-    """Record and learn the training runs offline, and return the meter for `tasks` test tasks."""
-    runs = build_training_runs(world, TRAINING_TASKS, seed)
+    """Record and learn the training trajectories offline, and return the meter for `tasks` test tasks."""
+    trajectories = build_training_trajectories(world, TRAINING_TASKS, seed)
     dataset = f"{world.name}-{seed}"
-    revision = learn_runs(client, runs, dataset)
+    revision = learn_trajectories(client, trajectories, dataset)
     memories = {
         HANSEI: build_search_memory(client, dataset, revision),
-        **build_simple_memories(world, runs, list_bullets(client, dataset), seed),
+        **build_simple_memories(world, trajectories, list_bullets(client, dataset), seed),
     }
     return LiftMeter(world, build_tasks(world, build_test_requests(world, tasks, seed), seed), memories, tokens)
 

@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hansei.client.lift.world import MadeUpWorld, Run
+from hansei.client.lift.world import MadeUpWorld, SimulatedTrajectory
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
 HANSEI = "hansei, offline"
 NO_MEMORY = "no memory"
-STRONGEST_SIMPLE_MEMORY = "successful runs without failing calls, BM25"
+STRONGEST_SIMPLE_MEMORY = "successful trajectories without failing calls, BM25"
 CHARS_OF_A_TOKEN = 4
 TOP_K = 50
 
@@ -52,10 +52,10 @@ def cut_to_budget(texts: Sequence[str], tokens: int) -> list[str]:
     return served
 
 
-def learn_runs(client: Client, runs: Sequence[Run], dataset: str) -> int:
-    """Learn the runs with the other run of their task as sibling; return the newest revision."""
+def learn_trajectories(client: Client, trajectories: Sequence[SimulatedTrajectory], dataset: str) -> int:
+    """Learn the trajectories with the other trajectory of their task as sibling; return the newest revision."""
     revision = 0
-    messages = [run.build_message(number, dataset) for number, run in enumerate(runs)]
+    messages = [trajectory.build_message(number, dataset) for number, trajectory in enumerate(trajectories)]
     for message in messages:
         siblings = [other for other in messages if other.task_id == message.task_id and other.id != message.id]
         revision = client.learn(message, siblings=siblings).curation.revision
@@ -78,20 +78,22 @@ def build_search_memory(client: Client, dataset: str, revision: int) -> Memory:
 
 
 def build_simple_memories(
-    world: MadeUpWorld, runs: Sequence[Run], bullets: Sequence[str], seed: int
+    world: MadeUpWorld, trajectories: Sequence[SimulatedTrajectory], bullets: Sequence[str], seed: int
 ) -> dict[str, Memory]:
     """Return the memories that hansei is compared with."""
     errors: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for run in runs:
-        for call in run.calls:
+    for trajectory in trajectories:
+        for call in trajectory.calls:
             if call.error:
                 errors[call.tool][call.error] = None
     joined = [f"{tool}: {'; '.join(messages)}" for tool, messages in errors.items()]
     chance = random.Random(seed)
     return {
         NO_MEMORY: lambda request: [],
-        "raw transcripts, BM25": rank_by_bm25([run.render(is_clean=False) for run in runs]),
-        STRONGEST_SIMPLE_MEMORY: rank_by_bm25([run.render(is_clean=True) for run in runs if run.is_success]),
+        "raw transcripts, BM25": rank_by_bm25([trajectory.render(is_clean=False) for trajectory in trajectories]),
+        STRONGEST_SIMPLE_MEMORY: rank_by_bm25(
+            [trajectory.render(is_clean=True) for trajectory in trajectories if trajectory.is_success]
+        ),
         "errors joined for each tool, BM25": rank_by_bm25(joined),
         "random bullets of hansei": lambda request: chance.sample(list(bullets), len(bullets)),
         "perfect bullets by hand, BM25": rank_by_bm25([convention.rule for convention in world.conventions]),

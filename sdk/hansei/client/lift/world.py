@@ -1,8 +1,8 @@
-"""Made-up environments: tools whose conventions nobody can guess, and runs of an agent that does not know them.
+"""Made-up environments: tools whose conventions nobody can guess, and trajectories of an agent that does not know them.
 
-A run is simulated from a seed: the agent makes the calls of its task, breaks a convention with a fixed probability,
-repairs failures as an agent would (it tries, changes irrelevant arguments, or gives up), and meets faults that teach
-nothing. No rule of hansei knows these worlds.
+A trajectory is simulated from a seed: the agent makes the calls of its task, breaks a convention with a fixed
+probability, repairs failures as an agent would (it tries, changes irrelevant arguments, or gives up), and meets faults
+that teach nothing. No rule of hansei knows these worlds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Arguments = dict[str, Any]
 Values = Mapping[str, str]
 
 BREAKS = {"error states it": 0.75, "bare code": 0.75, "no error": 0.5}
-"""The probability that a run breaks a convention at first, by its kind."""
+"""The probability that a trajectory breaks a convention at first, by its kind."""
 REPAIRS = {"error states it": 0.95, "bare code": 0.6}
 """The probability that the next attempt after an error is right."""
 GIVES_UP = 0.15
@@ -86,7 +86,7 @@ class Convention:
 
 @dataclass(frozen=True, slots=True)
 class MadeUpWorld:
-    """Conventions, and tools without a rule that runs call as well."""
+    """Conventions, and tools without a rule that trajectories call as well."""
 
     name: str
     conventions: Sequence[Convention]
@@ -105,8 +105,8 @@ class MadeUpCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One recorded run of a task."""
+class SimulatedTrajectory:
+    """A recorded trajectory of a task, with its calls."""
 
     task: str
     request: str
@@ -114,7 +114,7 @@ class Run:
     is_success: bool
 
     def render(self, *, is_clean: bool) -> str:
-        """Return the run as a memory would store it; without failing calls and results if `is_clean`."""
+        """Return the trajectory as a memory would store it; without failing calls and results if `is_clean`."""
         lines = [f"Request: {self.request}"]
         for call in self.calls:
             if is_clean and call.error:
@@ -127,7 +127,7 @@ class Run:
         return "\n".join(lines)
 
     def build_message(self, number: int, dataset: str) -> pb.Trajectory:
-        """Return the run as a trajectory with a reward."""
+        """Return the message of the trajectory, with a reward."""
         steps = [pb.Step(role=pb.STEP_ROLE_USER, content=self.request)]
         for index, call in enumerate(self.calls):
             made = pb.ToolCall(id=f"c{index}", name=call.tool, arguments=json.dumps(call.arguments))
@@ -160,10 +160,10 @@ def hash_call(call: MadeUpCall) -> int:
     return int.from_bytes(f"{call.tool}{sorted(call.arguments.items())}".encode()[-6:], "big")
 
 
-def build_training_runs(world: MadeUpWorld, tasks: int, seed: int) -> list[Run]:
-    """Return two runs of each of `tasks` tasks, in the order in which they were recorded."""
+def build_training_trajectories(world: MadeUpWorld, tasks: int, seed: int) -> list[SimulatedTrajectory]:
+    """Return two trajectories of each of `tasks` tasks, in the order in which they were recorded."""
     chance = random.Random(f"{world.name} train {seed}")
-    runs: list[Run] = []
+    trajectories: list[SimulatedTrajectory] = []
     for number in range(tasks):
         errands = [world.conventions[number % len(world.conventions)]]
         if chance.random() < SECOND_ERRAND:
@@ -175,9 +175,9 @@ def build_training_runs(world: MadeUpWorld, tasks: int, seed: int) -> list[Run]:
         ]
         request = " Then: ".join(texts)
         pairs = list(zip(errands, values, strict=True))
-        runs += [_record(world, f"task-{number}", request, pairs, chance) for _ in range(2)]
-    chance.shuffle(runs)
-    return runs
+        trajectories += [_record(world, f"task-{number}", request, pairs, chance) for _ in range(2)]
+    chance.shuffle(trajectories)
+    return trajectories
 
 
 def build_test_requests(world: MadeUpWorld, tasks: int, seed: int) -> list[Request]:
@@ -194,14 +194,14 @@ def build_test_requests(world: MadeUpWorld, tasks: int, seed: int) -> list[Reque
 
 def _record(
     world: MadeUpWorld, task: str, request: str, errands: Sequence[tuple[Convention, Values]], chance: random.Random
-) -> Run:
+) -> SimulatedTrajectory:
     calls: list[MadeUpCall] = []
     is_success = chance.random() >= FAILS_ANYHOW
     for convention, values in errands:
         done, follows_rule = _run_errand(world, convention, values, chance)
         calls += done
         is_success = is_success and follows_rule
-    return Run(task, request, tuple(calls), is_success)
+    return SimulatedTrajectory(task, request, tuple(calls), is_success)
 
 
 def _run_errand(

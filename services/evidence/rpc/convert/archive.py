@@ -12,8 +12,8 @@ from chassis.secrets import remove_secrets
 from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
-from libs.guards.recorded_run import RecordedRun
-from libs.trajectories.run_events import list_events
+from libs.guards.guard_trajectory import GuardTrajectory
+from libs.trajectories.events import list_events
 from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
@@ -78,17 +78,17 @@ def decode_body(body: bytes, trajectory: ArchivedTrajectory) -> pb.GetTrajectory
     return response
 
 
-def decode_run(trajectory: ArchivedTrajectory, body: bytes) -> RecordedRun | None:
-    """Return a stored trajectory as a recorded run; None if its outcome is unknown or rests on the agent's own word."""
-    return build_run(pb.GetTrajectoryResponse.FromString(body), trajectory.key.content_hash)
+def decode_archived_trajectory(trajectory: ArchivedTrajectory, body: bytes) -> GuardTrajectory | None:
+    """Return a stored trajectory for backtests; None if its outcome is unknown or rests on the agent's own word."""
+    return build_guard_trajectory(pb.GetTrajectoryResponse.FromString(body), trajectory.key.content_hash)
 
 
-def build_run(content: pb.GetTrajectoryResponse, content_hash: str) -> RecordedRun | None:
-    """Return the recorded run of a trajectory of the archive, as `decode_run` does."""
+def build_guard_trajectory(content: pb.GetTrajectoryResponse, content_hash: str) -> GuardTrajectory | None:
+    """Return a trajectory of the archive for backtests, as `decode_archived_trajectory` does."""
     if decode_outcome(content) is None:
         return None
     recorded = content.trajectory
-    return RecordedRun(
+    return GuardTrajectory(
         recorded.id,
         recorded.task_id or recorded.id,
         recorded.status == trajectory_pb2.TRAJECTORY_STATUS_SUCCESS,

@@ -10,7 +10,7 @@ from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
 from libs.guards.backtest import Backtest
 from libs.guards.exact_tests import find_upper_bound
-from libs.guards.recorded_run import RecordedRun, RunCall, RunMessage
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall, TrajectoryMessage
 from services.evidence.domain.guard_sessions import (
     DecidedMatch,
     SessionCall,
@@ -45,17 +45,18 @@ def decode_events(request: pb.ReportCallRequest) -> list[SessionEvent]:
     return events
 
 
-def decode_run(message: pb.GuardTrajectory, field: str) -> RecordedRun:
-    """Return a recorded run; the step of a call is its number. Raises InvalidCallArguments."""
-    events: list[RunMessage | RunCall] = []
+def decode_guard_trajectory(message: pb.GuardTrajectory, field: str) -> GuardTrajectory:
+    """Return a recorded trajectory; the step of a call is its number. Raises InvalidCallArguments."""
+    events: list[TrajectoryMessage | TrajectoryCall] = []
     for number, recorded in enumerate(message.calls):
         events.extend(
-            RunMessage(number, "system" if text.is_instruction else "user", text.text) for text in recorded.messages
+            TrajectoryMessage(number, "system" if text.is_instruction else "user", text.text)
+            for text in recorded.messages
         )
         call = decode_call(recorded.call, f"{field}.calls[{number}].call")
         error = recorded.result or "failed" if recorded.failed else ""
-        events.append(RunCall(number, call, recorded.result, error))
-    return RecordedRun(message.id, message.id, message.succeeded, tuple(events))
+        events.append(TrajectoryCall(number, call, recorded.result, error))
+    return GuardTrajectory(message.id, message.id, message.succeeded, tuple(events))
 
 
 def encode_checked_call(checked: CheckedCall) -> pb.CheckCallResponse:
@@ -147,7 +148,7 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
         false_alarm_bound=result.false_alarm_bound,
         firings=[
             pb.GuardFiring(
-                trajectory_id=firing.run_id,
+                trajectory_id=firing.trajectory_id,
                 call_index=firing.call_index,
                 succeeded=firing.is_success,
                 step=firing.step,
@@ -185,6 +186,6 @@ def encode_backtest_page(page: BacktestPage, earlier: Sequence[int]) -> pb.Backt
     return response
 
 
-def decode_runs(messages: Iterable[pb.GuardTrajectory]) -> Sequence[RecordedRun]:
-    """Return the recorded runs of a request. Raises InvalidCallArguments."""
-    return [decode_run(message, f"trajectories[{index}]") for index, message in enumerate(messages)]
+def decode_guard_trajectories(messages: Iterable[pb.GuardTrajectory]) -> Sequence[GuardTrajectory]:
+    """Return the recorded trajectories of a request. Raises InvalidCallArguments."""
+    return [decode_guard_trajectory(message, f"trajectories[{index}]") for index, message in enumerate(messages)]

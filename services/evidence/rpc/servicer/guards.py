@@ -1,4 +1,4 @@
-"""GuardService: decide tool calls, take their results, list guards, and test targets on recorded runs."""
+"""GuardService: decide tool calls, take their results, list guards, and test targets on recorded trajectories."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         )
 
     async def BacktestTarget(self, request: pb.BacktestTargetRequest, context: Any) -> pb.BacktestTargetResponse:
-        """Count the firings of a target in recorded runs, failing and passing."""
+        """Count the firings of a target in recorded trajectories, failing and passing."""
         target = _compile(request.expression)
         if not request.HasField("archive"):
-            return convert.encode_backtest(await _test_runs(target, request.trajectories))
+            return convert.encode_backtest(await _test_trajectories(target, request.trajectories))
         before, *earlier = decode_page_token(request, *[int] * 6) or (None, 0, 0, 0, 0, 0)
         page = await self._archive.test_page(
             target, request.archive.dataset, before, request.page_size or BACKTEST_PAGE_SIZE
@@ -129,7 +129,7 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         """Test a target and store the counts, so that its guard may leave SHADOW."""
         target = _compile(request.expression)
         if request.trajectories:
-            result = await _test_runs(target, request.trajectories)
+            result = await _test_trajectories(target, request.trajectories)
         else:
             result = await self._archive.test(target, request.dataset)
         await self._store.store_backtest(request.dataset, request.expression, result)
@@ -152,6 +152,6 @@ def _compile(expression: str) -> Target:
         raise InvalidTarget(expression, error.rule, "expression") from error
 
 
-async def _test_runs(target: Target, trajectories: Sequence[pb.GuardTrajectory]) -> Backtest:
-    """Return the firings of a target in the runs of a request. Raises InvalidCallArguments."""
-    return await asyncio.to_thread(backtest, target, convert.decode_runs(trajectories))
+async def _test_trajectories(target: Target, trajectories: Sequence[pb.GuardTrajectory]) -> Backtest:
+    """Return the firings of a target in the trajectories of a request. Raises InvalidCallArguments."""
+    return await asyncio.to_thread(backtest, target, convert.decode_guard_trajectories(trajectories))

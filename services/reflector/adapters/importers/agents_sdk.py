@@ -32,7 +32,7 @@ def check_format(record: Record) -> None:
         raise record.error("object", f"must be {_TRACE} or {_SPAN}")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each trace. Raise MalformedTrajectory with the span and its field."""
     traces: dict[str, list[Span]] = {}
     without_contents: dict[str, Record] = {}

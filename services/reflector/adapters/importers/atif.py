@@ -36,7 +36,7 @@ def check_format(record: Record) -> None:
     record.require_records("steps")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectories of a file, each before those of its sub-agents. Raise MalformedTrajectory."""
     for record in records:
         try:

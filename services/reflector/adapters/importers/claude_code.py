@@ -70,7 +70,7 @@ def check_format(record: Record) -> None:
         raise record.error("uuid", "must be a text: a message of a Claude Code transcript has it")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of the main agent and those of its sub-agents. Raise MalformedTrajectory with the line."""
     lines = [_read_line(number, record) for number, record in enumerate(records) if record.has("uuid")]
     by_uuid = {line.uuid: line for line in lines}
@@ -82,9 +82,9 @@ def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTraje
         branch = _find_branch(leaf, by_uuid)
         same_agent = [line for line in lines if line.agent == agent and line.is_message]
         messages = [line for line in branch if line.is_message]
-        run = _read_run(_add_parallel_calls(messages, same_agent), agent, dataset)
-        if run is not None:
-            yield run
+        recorded = _read_trajectory(_add_parallel_calls(messages, same_agent), agent, dataset)
+        if recorded is not None:
+            yield recorded
 
 
 def _read_line(number: int, record: Record) -> _Line:
@@ -124,7 +124,7 @@ def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list
     return sorted(found.values(), key=lambda line: line.number)
 
 
-def _read_run(lines: Sequence[_Line], agent: str, dataset: str) -> RecordedTrajectory | None:
+def _read_trajectory(lines: Sequence[_Line], agent: str, dataset: str) -> RecordedTrajectory | None:
     """Return the trajectory of a branch; None if it has no message of a model."""
     if not any(line.kind == "assistant" for line in lines):
         return None

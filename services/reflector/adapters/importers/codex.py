@@ -45,7 +45,7 @@ def _check_line(record: Record) -> None:
         raise record.error("payload", "must be an object")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of a rollout. Raise MalformedTrajectory with the line."""
     lines = list(records)
     check_format(lines[0])

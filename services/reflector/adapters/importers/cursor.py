@@ -28,7 +28,7 @@ def check_format(record: Record) -> None:
         raise record.error("message", "must have a list `content`")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of a transcript. Raise MalformedTrajectory with the line."""
     collector = StepCollector("transcript")
     first: Record | None = None

@@ -43,40 +43,40 @@ MAX_FILE_BYTES = 64_000_000
 MAX_TRAJECTORIES = 10_000
 
 
-Runs = Callable[[Iterable[Record], str], Iterator[RecordedTrajectory]]
+ReadTrajectories = Callable[[Iterable[Record], str], Iterator[RecordedTrajectory]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     check_format: Callable[[Record], None]
-    runs: Runs
+    read_trajectories: ReadTrajectories
 
 
-def _read_each_record(read: Callable[[Record, str], RecordedTrajectory]) -> Runs:
+def _read_each_record(read: Callable[[Record, str], RecordedTrajectory]) -> ReadTrajectories:
     """Return a reader for formats in which each record is one trajectory."""
 
-    def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+    def read_records(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
         for record in records:
             try:
                 yield read(record, dataset)
             except RecursionError as error:
                 raise MalformedTrajectory(record.location, "", "is nested too deeply") from error
 
-    return runs
+    return read_records
 
 
 # The first matching format is used: a format that others resemble comes after them.
 _READERS: Mapping[Format, _Reader] = {
-    "otel": _Reader(otel.check_format, otel.read_runs),
-    "atif": _Reader(atif.check_format, atif.read_runs),
-    "claude_code": _Reader(claude_code.check_format, claude_code.read_runs),
-    "codex": _Reader(codex.check_format, codex.read_runs),
-    "cursor": _Reader(cursor.check_format, cursor.read_runs),
-    "agents_sdk": _Reader(agents_sdk.check_format, agents_sdk.read_runs),
-    "langsmith": _Reader(langsmith.check_format, langsmith.read_runs),
-    "langfuse": _Reader(langfuse.check_format, langfuse.read_runs),
-    "smolagents": _Reader(smolagents.check_format, smolagents.read_runs),
-    "tau2_bench": _Reader(tau2_bench.check_format, tau2_bench.read_runs),
+    "otel": _Reader(otel.check_format, otel.read_trajectories),
+    "atif": _Reader(atif.check_format, atif.read_trajectories),
+    "claude_code": _Reader(claude_code.check_format, claude_code.read_trajectories),
+    "codex": _Reader(codex.check_format, codex.read_trajectories),
+    "cursor": _Reader(cursor.check_format, cursor.read_trajectories),
+    "agents_sdk": _Reader(agents_sdk.check_format, agents_sdk.read_trajectories),
+    "langsmith": _Reader(langsmith.check_format, langsmith.read_trajectories),
+    "langfuse": _Reader(langfuse.check_format, langfuse.read_trajectories),
+    "smolagents": _Reader(smolagents.check_format, smolagents.read_trajectories),
+    "tau2_bench": _Reader(tau2_bench.check_format, tau2_bench.read_trajectories),
     "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
     "state_bench": _Reader(state_bench.check_format, _read_each_record(state_bench.read)),
     "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
@@ -105,24 +105,24 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
     if first is None:
         raise MalformedTrajectory("file", content[:80], "holds no trajectory")
     detected = format or _detect_format(first)
-    runs: list[RecordedTrajectory] = []
-    for run in _READERS[detected].runs(chain([first], records), dataset):
-        if len(runs) == MAX_TRAJECTORIES:
+    recorded_trajectories: list[RecordedTrajectory] = []
+    for recorded in _READERS[detected].read_trajectories(chain([first], records), dataset):
+        if len(recorded_trajectories) == MAX_TRAJECTORIES:
             raise MalformedTrajectory(
                 "file",
-                run.trajectory.id or f"trajectory {MAX_TRAJECTORIES + 1}",
+                recorded.trajectory.id or f"trajectory {MAX_TRAJECTORIES + 1}",
                 f"is beyond the limit: a file may have at most {MAX_TRAJECTORIES} trajectories",
             )
-        runs.append(_add_id(run))
-    if not runs:
+        recorded_trajectories.append(_add_id(recorded))
+    if not recorded_trajectories:
         raise MalformedTrajectory("file", content[:80], f"holds no trajectory of the format {detected}")
-    return TrajectoryFile(detected, tuple(runs))
+    return TrajectoryFile(detected, tuple(recorded_trajectories))
 
 
-def _add_id(run: RecordedTrajectory) -> RecordedTrajectory:
-    if run.trajectory.id:
-        return run
-    return replace(run, trajectory=run.trajectory.model_copy(update={"id": run.trajectory.content_id}))
+def _add_id(recorded: RecordedTrajectory) -> RecordedTrajectory:
+    if recorded.trajectory.id:
+        return recorded
+    return replace(recorded, trajectory=recorded.trajectory.model_copy(update={"id": recorded.trajectory.content_id}))
 
 
 def _detect_format(record: Record) -> Format:

@@ -42,23 +42,23 @@ def read_wrong_steps(content: bytes) -> tuple[int | None, ...]:
 
 
 def _read_who_and_when(record: Record) -> LabelledTrajectory:
-    run = who_and_when.read(record, _DATASET)
+    recorded = who_and_when.read(record, _DATASET)
     step = _read_number(record, "mistake_step", "must be the place of a step in `history`")
-    return LabelledTrajectory(run.trajectory, step, record.text("mistake_agent"), frozenset({step}))
+    return LabelledTrajectory(recorded.trajectory, step, record.text("mistake_agent"), frozenset({step}))
 
 
 def _read_tau_bench(record: Record, labels: Record) -> LabelledTrajectory:
-    run = tau_bench.read(record, _DATASET)
+    recorded = tau_bench.read(record, _DATASET)
     failures = {failure.text("failure_id"): failure for failure in labels.records("failures")}
     cause = labels.child("root_cause")
     root = failures.get(cause.text("failure_id")) if cause else None
     if root is None:
         raise labels.error("root_cause", "must have the `failure_id` of one of `failures`")
-    steps = run.trajectory.steps
+    steps = recorded.trajectory.steps
     numbers = {name: _read_step(failure, len(steps)) for name, failure in failures.items()}
     step = numbers[root.text("failure_id")]
     agent = _SPEAKERS.get(root.text("failed_agent").lower(), steps[step].speaker)
-    return LabelledTrajectory(run.trajectory, step, agent, frozenset(numbers.values()))
+    return LabelledTrajectory(recorded.trajectory, step, agent, frozenset(numbers.values()))
 
 
 def _read_step(failure: Record, count: int) -> int:

@@ -38,7 +38,7 @@ def check_format(record: Record) -> None:
             raise record.error(name, "must be text: a run of LangSmith has it")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each trace. Raise MalformedTrajectory with the run and its field."""
     traces: dict[str, list[Record]] = {}
     feedbacks: list[Record] = []

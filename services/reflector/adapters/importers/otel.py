@@ -55,7 +55,7 @@ def check_format(record: Record) -> None:
     record.require_list("resourceLogs" if record.has("resourceLogs") else "resourceSpans")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectories of a file, in the order of their traces. Raise MalformedTrajectory with the span."""
     traces: dict[str, list[Span]] = {}
     events: dict[str, list[Span]] = {}

@@ -29,7 +29,7 @@ def check_format(record: Record) -> None:
             raise record.error(name, "is missing; each action step of smolagents has it")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of a memory. Raise MalformedTrajectory with step and field."""
     collector = StepCollector("trajectories")
     actions: list[Record] = []

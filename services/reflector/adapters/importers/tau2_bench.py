@@ -34,7 +34,7 @@ def check_format(record: Record) -> None:
         raise record.error("reward_info", "is missing; each simulation of tau2-bench has it")
 
 
-def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each simulation. Raise MalformedTrajectory naming simulation, message and field."""
     for record in records:
         simulations = record.records("simulations") if record.has("simulations") else [record]

@@ -748,7 +748,7 @@ class GuardTrajectory(_message.Message):
 Global___GuardTrajectory: _TypeAlias = GuardTrajectory  # noqa: Y015
 
 @_typing.final
-class ArchivedRuns(_message.Message):
+class ArchivedTrajectories(_message.Message):
     """Archived trajectories to test a target on: those whose outcome does not rest on the agent's own word alone; of
     several contents with one id, the last stored one.
     """
@@ -769,7 +769,7 @@ class ArchivedRuns(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ArchivedRuns: _TypeAlias = ArchivedRuns  # noqa: Y015
+Global___ArchivedTrajectories: _TypeAlias = ArchivedTrajectories  # noqa: Y015
 
 @_typing.final
 class BacktestTargetRequest(_message.Message):
@@ -793,7 +793,7 @@ class BacktestTargetRequest(_message.Message):
         """The trajectories to test on; at most 1,000."""
 
     @_builtins.property
-    def archive(self) -> Global___ArchivedRuns:
+    def archive(self) -> Global___ArchivedTrajectories:
         """The archive to test on, the last stored trajectories first."""
 
     def __init__(
@@ -801,7 +801,7 @@ class BacktestTargetRequest(_message.Message):
         *,
         expression: _builtins.str = ...,
         trajectories: _abc.Iterable[Global___GuardTrajectory] | None = ...,
-        archive: Global___ArchivedRuns | None = ...,
+        archive: Global___ArchivedTrajectories | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...

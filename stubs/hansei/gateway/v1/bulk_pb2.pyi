@@ -147,11 +147,11 @@ class QueuedTrajectory(_message.Message):
     """The report of a test on the answer; empty lets the gateway write one from the ground truth."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The run."""
+        """The trajectory."""
 
     @_builtins.property
     def siblings(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Trajectory]:
-        """Other runs of the same task, to contrast with."""
+        """Other trajectories of the same task, to contrast with."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class LearnRequest(_message.Message):
 
     @_builtins.property
     def siblings(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Trajectory]:
-        """Other runs of the same task, to contrast with; at most 20."""
+        """Other trajectories of the same task, to contrast with; at most 20."""
 
     def __init__(
         self,

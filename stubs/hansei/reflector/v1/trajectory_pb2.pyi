@@ -215,7 +215,7 @@ Global___Step: _TypeAlias = Step  # noqa: Y015
 
 @_typing.final
 class Trajectory(_message.Message):
-    """One recorded run of an agent: its task, its steps and its answer (R-01)."""
+    """The record of the work of an agent on one task: its task, its steps and its answer (R-01)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

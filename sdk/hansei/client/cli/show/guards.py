@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         UndoGuardDecisionResponse,
     )
 
-MAX_LISTED_RUNS = 20
+MAX_LISTED_FIRINGS = 20
 
 
 def render_table(guards: Sequence[Guard]) -> RenderableType:
@@ -94,8 +94,8 @@ def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableType:
-    """Show the counts of a backtest, and the runs in which the target fires; those of an archive can be opened."""
-    table = make_score_table("runs", "with a firing", "of")
+    """Show the counts of a backtest and its firings; those in an archived trajectory can be opened."""
+    table = make_score_table("trajectories", "with a firing", "of")
     table.add_row("failing", str(result["failed_firing"]), str(result["failed"]))
     table.add_row("passing", str(result["passed_firing"]), str(result["passed"]))
     notes = [f"upper bound of the false alarms: {result['false_alarm_bound']:.3f} (95 %)"]
@@ -107,7 +107,7 @@ def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableT
 def render_mined(report: Mapping[str, Any], dataset: str) -> RenderableType:
     """Show mined guards, each with its lesson, its backtest and the steps of its firings."""
     searched = (
-        f"{report['runs']} trajectories with an outcome, {report['failed_runs']} failed;"
+        f"{report['trajectories']} trajectories with an outcome, {report['failed_trajectories']} failed;"
         f" {report['predicates_tried']} predicates tried, {report['tests_counted']} tests counted"
     )
     if not report["guards"]:
@@ -126,10 +126,12 @@ def render_mined(report: Mapping[str, Any], dataset: str) -> RenderableType:
 def _list_firings(firings: Sequence[Mapping[str, Any]], archive: str) -> list[Text]:
     command = f"hansei trajectories show {archive} " if archive else ""
     lines = []
-    for firing in firings[:MAX_LISTED_RUNS]:
+    for firing in firings[:MAX_LISTED_FIRINGS]:
         is_alarm = firing["is_success"]
         label = "false alarm" if is_alarm else "failing"
-        lines.append(Text(f"{label}: {command}{firing['run_id']}, step {firing['step']}", BAD if is_alarm else ""))
-    if len(firings) > MAX_LISTED_RUNS:
-        lines.append(Text(f"and {count_noun(len(firings) - MAX_LISTED_RUNS, 'more run')}", FAINT))
+        lines.append(
+            Text(f"{label}: {command}{firing['trajectory_id']}, step {firing['step']}", BAD if is_alarm else "")
+        )
+    if len(firings) > MAX_LISTED_FIRINGS:
+        lines.append(Text(f"and {count_noun(len(firings) - MAX_LISTED_FIRINGS, 'more firing')}", FAINT))
     return lines

@@ -48,24 +48,26 @@ def render_lift(report: Mapping[str, Any]) -> RenderableType:
 
 def render_guards(report: Mapping[str, Any]) -> RenderableType:
     """Show the coverage and the false alarms of mined guards by domain, of trivial rules, and the guards."""
-    table = make_score_table("rule", "failing runs", "95 %", "passing runs", "95 %")
+    table = make_score_table("rule", "failing trajectories", "95 %", "passing trajectories", "95 %")
     for domain, shares in report["by_domain"].items():
         table.add_row(f"guards, {domain}", *_show_shares(shares))
     for name, baseline in report["baselines"].items():
         table.add_row(name.replace("_", " "), *_show_shares(baseline["by_domain"]["all"]))
     total = report["by_domain"]["all"]
     tried = f"{total['predicates_tried']} predicates tried, {total['tests_counted']} tests counted"
-    notes = [f"share of runs in which one fires; {count_noun(len(report['guards']), 'guard')} from all runs; {tried}"]
+    notes = [
+        f"share of trajectories in which one fires; {count_noun(len(report['guards']), 'guard')} from all; {tried}"
+    ]
     if total["coverage_before_wrong_step"] is not None:
         notes.append(f"at or before the first wrong write: {total['coverage_before_wrong_step']:.3f}")
     repeats = list(zip(total["coverage_firing_by_repeat"], total["false_alarms_firing_by_repeat"], strict=True))
     if len(repeats) > 1:
         counts = ", ".join(f"{failing} and {passing}" for failing, passing in repeats)
-        notes.append(f"failing and passing runs with a firing in each division into folds: {counts}")
+        notes.append(f"failing and passing trajectories with a firing in each division into folds: {counts}")
     for guard in report["guards"]:
         counts = (
-            f"{guard['failed_firing']} of {guard['failed_runs']} failing, "
-            f"{guard['passed_firing']} of {guard['passed_runs']} passing runs"
+            f"{guard['failed_firing']} of {guard['failed_trajectories']} failing, "
+            f"{guard['passed_firing']} of {guard['passed_trajectories']} passing trajectories"
         )
         notes.append(f"{guard['target']}\n  {counts}, p {guard['p_value']:.1g}, {guard['kind']}")
     return Group(table, *(Text(note, FAINT) for note in notes))
@@ -73,7 +75,7 @@ def render_guards(report: Mapping[str, Any]) -> RenderableType:
 
 def render_guard_sources(report: Mapping[str, Any]) -> RenderableType:
     """Show the coverage and the false alarms of written targets, of mined guards and of both, by domain."""
-    table = make_score_table("source", "failing runs", "95 %", "passing runs", "95 %")
+    table = make_score_table("source", "failing trajectories", "95 %", "passing trajectories", "95 %")
     for source, by_domain in report["by_source"].items():
         for domain, shares in by_domain.items():
             table.add_row(f"{source}, {domain}", *_show_shares(shares))
@@ -91,7 +93,7 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
         text
         for name in ("coverage", "false_alarms")
         for text in (
-            f"{shares[name]:.3f} ({shares[f'{name}_firing']:g}/{shares[f'{name}_runs']})",
+            f"{shares[name]:.3f} ({shares[f'{name}_firing']:g}/{shares[f'{name}_trajectories']})",
             f"{shares[f'{name}_low']:.3f} to {shares[f'{name}_high']:.3f}",
         )
     ]

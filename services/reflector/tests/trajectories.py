@@ -1,4 +1,4 @@
-"""Short ways to write down runs."""
+"""Short ways to write down trajectories."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def steps(*makers: MakeStep) -> tuple[Step, ...]:
     return tuple(make(index) for index, make in enumerate(makers))
 
 
-def run(*makers: MakeStep, **fields: Any) -> Trajectory:
-    """Return a failed run of the given steps."""
+def build_trajectory(*makers: MakeStep, **fields: Any) -> Trajectory:
+    """Return a failed trajectory of the steps."""
     defaults: dict[str, Any] = {
         "query": "do the task",
         "dataset": "test",

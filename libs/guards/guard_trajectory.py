@@ -1,4 +1,4 @@
-"""Recorded runs of agents, as mining and backtests read them: messages and calls in order, with the outcome.
+"""Recorded trajectories of agents, as mining and backtests read them: messages and calls in order, with the outcome.
 
 A file or an archive of trajectories supplies them as an iterable, so nothing here depends on where they are stored.
 """
@@ -15,7 +15,7 @@ from chassis.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class RunMessage:
+class TrajectoryMessage:
     """A message of the user, of the instructions or of the agent at a step of a trajectory."""
 
     step: int
@@ -24,7 +24,7 @@ class RunMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCall:
+class TrajectoryCall:
     """A tool call at a step of a trajectory, with its result; `error` is the error message, empty without an error."""
 
     step: int
@@ -34,46 +34,46 @@ class RunCall:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
+class GuardTrajectory:
     """The record of one session with its outcome.
 
-    `domain` groups runs that share tools and is a stratum of every test; `wrong_step` is the step of the first wrong
-    write, if people know it.
+    `domain` groups trajectories that share tools and is a stratum of every test; `wrong_step` is the step of the first
+    wrong write, if people know it.
     """
 
     id: str
     task_id: str
     is_success: bool
-    events: tuple[RunMessage | RunCall, ...]
+    events: tuple[TrajectoryMessage | TrajectoryCall, ...]
     domain: str = ""
     wrong_step: int | None = None
     content_hash: str = ""
     """The hash of the content of an archived trajectory."""
 
     @property
-    def calls(self) -> Iterator[RunCall]:
+    def calls(self) -> Iterator[TrajectoryCall]:
         """Yield the calls in order."""
-        return (event for event in self.events if isinstance(event, RunCall))
+        return (event for event in self.events if isinstance(event, TrajectoryCall))
 
 
 @dataclass(slots=True)
 class Replay:
-    """A run that is replayed call by call: `session` holds the texts and calls before the current call."""
+    """A trajectory that is replayed call by call: `session` holds the texts and calls before the current call."""
 
-    run: RecordedRun
+    trajectory: GuardTrajectory
     session: SessionHistory = field(default_factory=SessionHistory)
 
-    def __iter__(self) -> Iterator[RunCall]:
+    def __iter__(self) -> Iterator[TrajectoryCall]:
         """Yield each call before its result is added to the session."""
-        for event in self.run.events:
-            if isinstance(event, RunCall):
+        for event in self.trajectory.events:
+            if isinstance(event, TrajectoryCall):
                 yield event
                 self.session.add_call(event.request, event.result, is_success=not event.error)
             elif event.role != "assistant":
                 self.session.add_message(event.text, is_user=event.role == "user")
 
 
-def matches(target: Target, call: RunCall, replay: Replay) -> bool:
+def matches(target: Target, call: TrajectoryCall, replay: Replay) -> bool:
     """Return whether a target matches a call of a replay; one that cannot be evaluated does not match."""
     try:
         return target.matches(call.request, replay.session)

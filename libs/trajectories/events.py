@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from chassis.targets.session import ToolCallRequest
-from libs.guards.recorded_run import RunCall, RunMessage
+from libs.guards.guard_trajectory import TrajectoryCall, TrajectoryMessage
 from libs.trajectories.actions import ToolUse, TrajectoryStep, extract_actions
 
 _ROLES: Mapping[str, Literal["user", "system", "assistant"]] = {
@@ -17,23 +17,23 @@ _ROLES: Mapping[str, Literal["user", "system", "assistant"]] = {
 }
 
 
-def list_events(steps: Sequence[TrajectoryStep]) -> tuple[RunMessage | RunCall, ...]:
+def list_events(steps: Sequence[TrajectoryStep]) -> tuple[TrajectoryMessage | TrajectoryCall, ...]:
     """Return the messages and the calls of a trajectory in order; a call holds its result."""
     actions = extract_actions(steps)
     results = {action.result_step for action in actions}
     calls: dict[int, list[ToolUse]] = {}
     for action in actions:
         calls.setdefault(action.call_step, []).append(action)
-    events: list[RunMessage | RunCall] = []
+    events: list[TrajectoryMessage | TrajectoryCall] = []
     for step in steps:
         if step.content.strip() and step.index not in results and step.role in _ROLES:
-            events.append(RunMessage(step.index, _ROLES[step.role], step.content))
+            events.append(TrajectoryMessage(step.index, _ROLES[step.role], step.content))
         events.extend(_build_call(action) for action in calls.get(step.index, ()))
     return tuple(events)
 
 
-def _build_call(action: ToolUse) -> RunCall:
-    return RunCall(
+def _build_call(action: ToolUse) -> TrajectoryCall:
+    return TrajectoryCall(
         action.call_step,
         ToolCallRequest(action.tool, _parse_arguments(action.arguments)),
         action.output,

@@ -1,4 +1,4 @@
-"""One run in each of the formats that trajectories come in, as short as it may be."""
+"""A short trajectory in each format that the console names."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BY_NAME: Mapping[str, str] = {
 
 
 def lines(count: int) -> str:
-    """Different runs, one a line."""
+    """Return different trajectories, one a line."""
     return "\n".join(
         json.dumps({"query": f"add {number}", "status": "failure", "steps": MESSAGES}) for number in range(count)
     )

@@ -1,4 +1,4 @@
-"""Read files of trajectories as the recorded runs that guards are mined from and tested on."""
+"""Read the trajectories that guards are mined from and tested on, from files and from the archive."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
-from libs.guards.recorded_run import RecordedRun, RunCall
-from libs.trajectories.run_events import list_events
-from services.evidence.rpc.convert.archive import build_run
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
+from libs.trajectories.events import list_events
+from services.evidence.rpc.convert.archive import build_guard_trajectory
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_wrong_steps
 
@@ -20,15 +20,15 @@ MAX_TEXT_CHARS = 100_000
 MAX_RESULT_CHARS = 400_000
 
 
-def read_runs(file: Path) -> list[RecordedRun]:
-    """Return the runs of a file of any format of trajectories. Raises MalformedTrajectory, UnknownFormat."""
+def read_guard_trajectories(file: Path) -> list[GuardTrajectory]:
+    """Return the trajectories of a file of any format. Raises MalformedTrajectory, UnknownFormat."""
     content = file.read_bytes()
-    trajectories = read_trajectories(content, _DATASET).runs
+    trajectories = read_trajectories(content, _DATASET).trajectories
     wrong_steps = read_wrong_steps(content)
     if len(wrong_steps) != len(trajectories):
         wrong_steps = (None,) * len(trajectories)
     return [
-        RecordedRun(
+        GuardTrajectory(
             id=recorded.trajectory.id,
             task_id=recorded.trajectory.task_id or recorded.trajectory.id,
             is_success=recorded.trajectory.status == "success",
@@ -40,18 +40,18 @@ def read_runs(file: Path) -> list[RecordedRun]:
     ]
 
 
-def read_archived_runs(archived: Iterable[GetTrajectoryResponse]) -> list[RecordedRun]:
-    """Return the runs of trajectories of the archive; those without an outcome are left out."""
-    runs = (build_run(content, content.summary.content_hash) for content in archived)
-    return [run for run in runs if run is not None]
+def decode_archived_trajectories(archived: Iterable[GetTrajectoryResponse]) -> list[GuardTrajectory]:
+    """Return the trajectories of responses of the archive; those without an outcome are left out."""
+    decoded = (build_guard_trajectory(content, content.summary.content_hash) for content in archived)
+    return [trajectory for trajectory in decoded if trajectory is not None]
 
 
-def encode_run(run: RecordedRun) -> pb.GuardTrajectory:
-    """Return the message of a run; texts that are longer than the contract allows are cut."""
-    message = pb.GuardTrajectory(id=run.id, succeeded=run.is_success)
+def encode_guard_trajectory(trajectory: GuardTrajectory) -> pb.GuardTrajectory:
+    """Return the message of a trajectory; texts that are longer than the contract allows are cut."""
+    message = pb.GuardTrajectory(id=trajectory.id, succeeded=trajectory.is_success)
     texts: list[pb.SessionMessage] = []
-    for event in run.events:
-        if isinstance(event, RunCall):
+    for event in trajectory.events:
+        if isinstance(event, TrajectoryCall):
             arguments = json.dumps(event.request.args, ensure_ascii=False, default=str)
             result = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
             message.calls.add(
