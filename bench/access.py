@@ -59,7 +59,7 @@ def main() -> None:
 
 @contextmanager
 def _tenants() -> Iterator[tuple[Client, Client]]:
-    """Two tenants' clients of a hansei in one process."""
+    """Yield two tenants' clients of a hansei in one process."""
     with (
         tempfile.TemporaryDirectory() as folder,
         systems.one_process(Path(folder), GATEWAY_API_TOKEN="root", HANSEI_LOG_LEVEL="ERROR") as system,

@@ -22,12 +22,12 @@ COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reaso
 
 
 def line(*cells: object) -> str:
-    """A line of a table."""
+    """Return a line of a table."""
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def row(figure: dict[str, Any]) -> str:
-    """A figure as a line of the table."""
+    """Return a figure as a line of the table."""
     refused = "; ".join(f"{times} {refusal}" for refusal, times in figure["refused"].items()) or "none"
     seconds = figure["recovery_seconds"]
     after = "" if seconds is None else f"{seconds} s"

@@ -50,7 +50,7 @@ def parse_message(value: Any, kind: Descriptor) -> Any:
 def _find_faults(kind: Descriptor, value: Any, path: str, depth: int) -> Iterator[_Fault]:
     """Yield the faults of a JSON value in the place of a message. The parser itself decides what is one."""
     if kind.full_name.startswith("google.protobuf."):
-        if not _is_parsed(kind, value):
+        if not _can_parse(kind, value):
             yield _Fault(path, _explain(_WELL_KNOWN.get(kind.full_name, "has an invalid format"), value))
         return
     if not isinstance(value, Mapping):
@@ -70,7 +70,7 @@ def _find_faults(kind: Descriptor, value: Any, path: str, depth: int) -> Iterato
             yield _Fault(path, f"has both {chosen[owner]} and {name}, of which only one may be set")
         if item is not None:
             chosen[owner] = name
-        if not _is_parsed(kind, {name: item}):
+        if not _can_parse(kind, {name: item}):
             yield from _find_field_faults(field, item, f"{path}.{name}".lstrip("."), depth)
 
 
@@ -103,7 +103,7 @@ def _find_value_faults(field: FieldDescriptor, value: Any, path: str, depth: int
         return
     content = [value] if field.is_repeated else value
     owner = field.containing_type
-    if owner is None or owner.GetOptions().map_entry or not _is_parsed(owner, {field.name: content}):
+    if owner is None or owner.GetOptions().map_entry or not _can_parse(owner, {field.name: content}):
         yield _Fault(path, _explain(_describe_scalar(field), value))
 
 
@@ -127,7 +127,7 @@ def _find_field(kind: Descriptor, name: str) -> FieldDescriptor | None:
     return kind.fields_by_name.get(name) or kind.fields_by_camelcase_name.get(name)
 
 
-def _is_parsed(kind: Descriptor, value: Any) -> bool:
+def _can_parse(kind: Descriptor, value: Any) -> bool:
     try:
         json_format.ParseDict(value, GetMessageClass(kind)())
     except _CANNOT_PARSE:

@@ -1,1 +1,1 @@
-"""The public face: chains the services, owns no data and no rule."""
+"""The public API: it chains the services, and owns no rule of theirs."""

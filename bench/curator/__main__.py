@@ -93,7 +93,7 @@ def grow(transaction: DatasetTransaction, to: int) -> None:
 
 
 async def long_logs(store: SqlPlaybookStore) -> list[dict[str, Any]]:
-    """The cost of a commit in logs of several lengths, the commits taking turns."""
+    """Return the cost of a commit in logs of several lengths, the commits taking turns."""
     for size in LOG_SIZES:
         while (head := (await store.load(f"log{size}")).revision) < size:
             await store.write(f"log{size}", partial(grow, to=min(size, head + 2_000)))

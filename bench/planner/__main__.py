@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.planner.dags import random_dag
 from bench.planner.life import SYSTEMS, count_repeated_effects
-from bench.planner.measurements import Figures, cpu_per_step, makespans, measure_pauses, run_in_process
+from bench.planner.measurements import Figures, cpu_per_step, measure_makespans, measure_pauses, run_in_process
 from bench.planner.planner_system import payload_of_a_pause
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -30,7 +30,7 @@ def stages(arguments: argparse.Namespace, names: list[str]) -> dict[str, Callabl
     def makespan() -> dict[str, Figures]:
         rng = random.Random(arguments.seed)
         dags = [random_dag(rng, arguments.scale) for _ in range(arguments.dags)]
-        found: dict[str, Figures] = run_in_process(makespans, names, dags, arguments.at_once)
+        found: dict[str, Figures] = run_in_process(measure_makespans, names, dags, arguments.at_once)
         return found
 
     def steps() -> dict[str, Figures]:

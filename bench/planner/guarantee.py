@@ -202,13 +202,13 @@ def find_provable(scenario: Scenario, errors: Floats) -> float:
     best = 1.0
     for threshold, error in zip(CANDIDATES, np.mean(errors[: CHANGE // BUCKET], axis=0), strict=True):
         share = float(np.mean(scores < threshold))
-        evidence = independent * (1 if scenario.correlation == 1 else 1 - share) * divergence(float(error))
+        evidence = independent * (1 if scenario.correlation == 1 else 1 - share) * compute_divergence(float(error))
         if error < ALPHA and evidence >= -math.log(DELTA):
             best = min(best, share)
     return best
 
 
-def divergence(error: float) -> float:
+def compute_divergence(error: float) -> float:
     """Return the Kullback-Leibler divergence of a label with this error from one with alpha."""
     right = (1 - error) * math.log((1 - error) / (1 - ALPHA))
     return right + (error * math.log(error / ALPHA) if error else 0.0)

@@ -39,7 +39,7 @@ def ratios(dags: list[Dag], spans: list[float]) -> Figures:
     return {"median": statistics.median(found), "p90": quantile(found, 0.9), "max": max(found)}
 
 
-async def makespans(folder: Path, names: list[str], dags: list[Dag], at_once: int) -> dict[str, Figures]:
+async def measure_makespans(folder: Path, names: list[str], dags: list[Dag], at_once: int) -> dict[str, Figures]:
     """Return the makespans of every DAG on every system, in turns, so that other load affects all of them."""
     async with AsyncExitStack() as stack:
         contenders: dict[str, Callable[[Dag], Awaitable[float]]] = {"no durability": Floor().makespan}

@@ -28,7 +28,7 @@ from allinone.commands import find_failed_calls_in
 from bench.report import machine, write
 from chassis.server.cpu import CpuPool
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
-from hansei.client.cli.foresight import FailedToolCall, query_before, warns_of
+from hansei.client.cli.foresight import FailedToolCall, build_query_before, warns_of
 from hansei.client.client import Client
 from hansei.playbook.v1 import playbook_pb2
 from libs.embedding.embedder import TextEmbedder
@@ -114,7 +114,7 @@ def _flip_reward(trajectory: Trajectory) -> Trajectory:
     )
 
 
-def unproven(trajectory: Trajectory) -> Trajectory:
+def remove_proof(trajectory: Trajectory) -> Trajectory:
     """Return the trajectory as an agent without any check reports it."""
     return trajectory.model_copy(update={"reward": None, "signal": SELF_REPORT})
 
@@ -166,7 +166,7 @@ def _foresee(
     ]  # fmt: skip
     for call in failed:
         if call.error_kind in kinds:
-            found = client.index.rank_bullets(query=query_before(call), bullets=messages).results
+            found = client.index.rank_bullets(query=build_query_before(call), bullets=messages).results
             result.seen += 1
             result.foreseen += any(warns_of(ranked.bullet, call) for ranked in found)
     kinds.update(call.error_kind for call in failed)
@@ -216,7 +216,7 @@ async def main(content: bytes, client: Client) -> None:
             labelled = flip_rewards(trajectories, share)
             believed = replace(truth) if not share else await learn(client, gullible, labelled, trajectories)
             rows.append(row(name, "believed", share, believed, truth))
-            doubted = await learn(client, gullible, [unproven(trajectory) for trajectory in labelled], trajectories)
+            doubted = await learn(client, gullible, [remove_proof(trajectory) for trajectory in labelled], trajectories)
             rows.append(row(name, "own word", share, doubted, truth))
     write("trust", {"machine": machine(), "runs": len(trajectories), "rows": rows})
 

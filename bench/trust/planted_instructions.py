@@ -94,7 +94,7 @@ def main(folder: Path) -> None:
     for texts in halves["planted, half kept for the figure"].values():
         for text in texts:
             if not find_instruction(text):
-                print("not held:", text)
+                print("not held back:", text)
 
 
 if __name__ == "__main__":

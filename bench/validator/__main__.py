@@ -31,7 +31,7 @@ ROUNDS, WARM_UP = 150, 20
 
 
 def main() -> None:
-    """Runs all measurements."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--baselines", required=True, help="a Python in which bench/validator/baselines.txt is installed"
@@ -133,7 +133,7 @@ def _cpu() -> str:
 
 def _write_table(name: str, rows: list[dict[str, Any]]) -> None:
     columns = list(rows[0])
-    lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([_format_cell(row[column]) for column in columns] for row in rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     readme = HERE / "README.md"
     marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -142,7 +142,7 @@ def _write_table(name: str, rows: list[dict[str, Any]]) -> None:
     print(table)
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     return str(value)

@@ -27,7 +27,7 @@ def report() -> dict[str, Any]:
 
 
 def broken_report() -> dict[str, Any]:
-    """The same with one unknown id."""
+    """Return the same with one unknown id."""
     broken = report()
     broken["relation_proposals"][2]["from_node_id"] = "zz"
     return broken

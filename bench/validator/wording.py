@@ -13,7 +13,7 @@ PHRASES = {"organizer": ORGANIZER_PHRASES, "advisor": ADVISOR_WORDS}
 
 
 def wording_rows() -> list[dict[str, Any]]:
-    """One row per way and kind."""
+    """Return one row per way and kind."""
     lines = [line.split("\t") for line in LABELLED.read_text(encoding="utf-8").splitlines()]
     ways: dict[str, PhraseFinders] = {"literal": LITERAL, "linguistic": LinguisticFinders(SudachiTokenizer())}
     return [

@@ -179,14 +179,14 @@ def _choose_check(handler: Any) -> Callable[[Any, Authorization], Awaitable[Any]
     """Return the check of a method's requests. Bytes are passed to another service, which checks them."""
     if handler.request_streaming:
         return _check_requests
-    return _authorize_bytes if handler.request_deserializer is None else _check_message
+    return _authorize_bytes if handler.request_deserializer is None else _check_and_authorize
 
 
 async def _authorize_bytes(request: Any, authorization: Authorization) -> Any:
     return await authorization.request(request)
 
 
-async def _check_message(request: Any, authorization: Authorization) -> Any:
+async def _check_and_authorize(request: Any, authorization: Authorization) -> Any:
     if isinstance(request, _UnreadableRequest):
         raise InvalidArgument(request.description, reason="MALFORMED_MESSAGE")
     validation.check(request)
@@ -199,7 +199,9 @@ async def _check_requests(requests: AsyncIterator[Any], authorization: Authoriza
         async for request in requests:
             if call is not None and not call.request_id and isinstance(request, Message):
                 call.request_id = normalize_key(request)
-            yield await (_authorize_bytes if isinstance(request, bytes) else _check_message)(request, authorization)
+            yield await (_authorize_bytes if isinstance(request, bytes) else _check_and_authorize)(
+                request, authorization
+            )
 
     return checked_requests()
 

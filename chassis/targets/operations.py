@@ -81,7 +81,7 @@ def _contains(evaluation: TargetEvaluation, value: Any, container: Any) -> bool:
     return any(are_equal(evaluation, value, item) for item in container)
 
 
-def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[TargetEvaluation, Any, Any], bool]:
+def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[TargetEvaluation, Any, Any], bool]:
     def evaluate(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
         if (is_number(left) and is_number(right)) or (isinstance(left, str) and isinstance(right, str)):
             return compare(left, right)
@@ -147,10 +147,12 @@ def _measure(evaluation: TargetEvaluation, value: Any) -> int:
     raise EvaluationFailed(f"takes the size of {describe_kind(value)}, must be a text, a list or an object")
 
 
-def _occurs(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
+def _all_occur(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any], bool]) -> bool:
     if isinstance(value, list | dict):
         evaluation.spend(1 + len(value))
-        return all(_occurs(evaluation, item, occurs) for item in (value.values() if isinstance(value, dict) else value))
+        return all(
+            _all_occur(evaluation, item, occurs) for item in (value.values() if isinstance(value, dict) else value)
+        )
     if isinstance(value, str):
         evaluation.spend(1 + (len(value) + evaluation.session.size) // CHARS_PER_STEP)
     return occurs(value)
@@ -183,7 +185,7 @@ UNARY = {"!": _invert, "-": _negate}
 BINARY: Mapping[str, Callable[[TargetEvaluation, Any, Any], Any]] = {
     "==": are_equal,
     "!=": lambda evaluation, left, right: not are_equal(evaluation, left, right),
-    **{operator: _compare(compare) for operator, compare in COMPARISONS.items()},
+    **{operator: _build_comparison(compare) for operator, compare in COMPARISONS.items()},
     "in": _contains,
     "+": _add,
     "-": lambda _, left, right: _calculate(left, right, lambda first, second: first - second),
@@ -195,9 +197,9 @@ FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
     **{name: (1, fact) for name, fact in TOOL_FACTS.items()},
     "repeats": (0, lambda evaluation: evaluation.session.repeats[_find_key(evaluation.call)]),
     "failures": (0, lambda evaluation: evaluation.session.failures[_find_key(evaluation.call)]),
-    "seen": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_seen)),
-    "found": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.has_found)),
-    "said": (1, lambda evaluation, value: _occurs(evaluation, value, evaluation.session.is_from_user)),
+    "seen": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_seen)),
+    "found": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_found)),
+    "said": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.is_from_user)),
     "user_confirmed": (0, lambda evaluation: evaluation.session.is_confirmed),
     "size": (1, _measure),
     "double": (1, _convert_to_number),

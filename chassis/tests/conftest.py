@@ -63,7 +63,7 @@ async def start_probe(stack: AsyncExitStack) -> Serve:
 
 @pytest.fixture
 async def connect_probe(stack: AsyncExitStack) -> Connect:
-    """A stub of the probe at an address, for as long as the test runs."""
+    """Return a stub of the probe at an address, for as long as the test runs."""
 
     def connect(
         address: str, *, timeout: float | None = 30, retry: bool = True, longest: float | None = None, **more: Any

@@ -18,7 +18,7 @@ from chassis.tests.probe import Probe, pb, rpc
 
 
 async def chain(start_probe: Serve, connect_probe: Connect) -> Any:
-    """A stub of the first of three servers, each of which calls the next one with a policy of 30 seconds."""
+    """Return a stub of the first of three servers, each of which calls the next one with a policy of 30 seconds."""
     last = await start_probe()
     middle = await start_probe(Probe(next_hop=connect_probe(last.address)))
     first = await start_probe(Probe(next_hop=connect_probe(middle.address)))

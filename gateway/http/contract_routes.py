@@ -48,7 +48,7 @@ class ContractRoutes:
         return [Route(binding.route, self._build_handler(binding), methods=[binding.verb]) for binding in bindings]
 
     def _build_handler(self, binding: Binding) -> Callable[[Request], Any]:
-        answer = self._stream if binding.method.server_streaming else self._answer_unary
+        answer = self._answer_stream if binding.method.server_streaming else self._answer_unary
         path = get_path(binding.method)
 
         async def handle(request: Request) -> Response:
@@ -69,7 +69,7 @@ class ContractRoutes:
         text = await convert(len(response), self._encoder.encode, binding.method.output_type, response)
         return Response(text, media_type="application/json")
 
-    async def _stream(self, binding: Binding, request: Request, message: Any) -> Response:
+    async def _answer_stream(self, binding: Binding, request: Request, message: Any) -> Response:
         if resumption := RESUMPTIONS.get(binding.method.full_name):
             resumption.resume(message, request.headers.get(LAST_EVENT, ""))
         with ExitStack() as entering:

@@ -88,7 +88,7 @@ class ContractDocument:
         schemas = {"Problem": PROBLEM_SCHEMA}
         pending = [binding.method.output_type for binding in self._bindings]
         pending += [binding.body_message for binding in self._bindings if binding.body_message is not None]
-        pending += [message for binding in self._bindings for message in _query_messages(binding)]
+        pending += [message for binding in self._bindings for message in _iterate_query_messages(binding)]
         while pending:
             message = pending.pop()
             if message.full_name not in schemas and message.full_name not in _WELL_KNOWN:
@@ -129,7 +129,7 @@ class ContractDocument:
         for path, field in _iterate_fields(binding.method.input_type, binding.variables):
             yield self._describe_parameter(path, field, "path", required=True)
         if binding.reads_query:
-            for path, field in _query_fields(binding):
+            for path, field in _iterate_query_fields(binding):
                 yield self._describe_parameter(path, field, "query", required=is_required(field))
         if find_key_path(binding.method.input_type) is not None:
             yield {"name": IDEMPOTENCY_KEY, "in": "header", "required": False, **_IDEMPOTENCY_KEY}
@@ -182,7 +182,7 @@ def _iterate_fields(message: Descriptor, paths: Iterable[str]) -> Iterator[tuple
         yield path, parent.fields_by_name[name]
 
 
-def _query_fields(binding: Binding) -> Iterator[tuple[str, FieldDescriptor]]:
+def _iterate_query_fields(binding: Binding) -> Iterator[tuple[str, FieldDescriptor]]:
     """Yield the fields that a query may have: neither fields of path and body, nor alternatives of these in a oneof."""
     fields = binding.method.input_type.fields
     bound = {*binding.variables, binding.body}
@@ -204,8 +204,10 @@ def _flatten(field: FieldDescriptor, path: str) -> Iterator[tuple[str, FieldDesc
                 yield f"{path}.{part.name}", part
 
 
-def _query_messages(binding: Binding) -> Iterator[Descriptor]:
-    return (field.message_type for _, field in _query_fields(binding) if field.message_type and binding.reads_query)
+def _iterate_query_messages(binding: Binding) -> Iterator[Descriptor]:
+    return (
+        field.message_type for _, field in _iterate_query_fields(binding) if field.message_type and binding.reads_query
+    )
 
 
 def _build_reference(message: Descriptor) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Learning:
             f"{_quantify(_count_served(trajectory, prepared), 'bullet')} served to the agent",
         )
 
-        reflected = await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))
+        reflected = await self.reflector.Reflect(_build_reflect_request(request, trajectory, prepared))
         reflection = reflected.result
         response = gateway.LearnResponse(reflection=reflection, usage=reflected.usage)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
@@ -171,7 +171,7 @@ def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
     return trajectory
 
 
-def _reflect_request(
+def _build_reflect_request(
     request: gateway.LearnRequest,
     trajectory: trajectory_pb2.Trajectory,
     prepared: curator_pb.PrepareCurationResponse,

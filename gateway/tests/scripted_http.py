@@ -144,7 +144,7 @@ class Peers:
 
 
 def example_of(method: str) -> Any:
-    """The JSON of the first README line that calls a method, such as `search.v1.SearchService/Search`."""
+    """Return the JSON of the first README line that calls a method, such as `search.v1.SearchService/Search`."""
     lines = (line for line in example_lines() if re.search(rf"hansei\.{re.escape(method)}(\s|$)", line.command))
     text, decoder, found = parse_call(next(lines)).data.strip() or "{}", json.JSONDecoder(), []
     while text:
@@ -155,7 +155,7 @@ def example_of(method: str) -> Any:
 
 
 def request_arguments(binding: Binding, **values: str) -> dict[str, Any]:
-    """The arguments of `httpx` for the README's example of a method, with these values in the path."""
+    """Return the arguments of `httpx` for the README's example of a method, with these values in the path."""
     path = binding.path.format(**(VALUES | values))
     request: dict[str, Any] = {"method": binding.verb, "url": path}
     has_fields = bool(binding.body) or binding.verb == "DELETE"
@@ -178,7 +178,7 @@ async def client_of(
     contract: Contract = CONTRACT,
     **options: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application over these peers."""
+    """Yield a client of the application over these peers."""
     app = create_app(
         contract,
         peers,

@@ -236,7 +236,7 @@ class Stage:
         raise AssertionError("no result came")
 
     def requests_of(self, kind: str) -> list[Any]:
-        """The requests of a kind, in order."""
+        """Return the requests of a kind, in order."""
         return [what for name, what in self.journal if name == kind]
 
 

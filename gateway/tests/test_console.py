@@ -16,7 +16,7 @@ SOURCES = sorted(PAGE.rglob("*.js"))
 
 
 def client() -> httpx.AsyncClient:
-    """A client of the console with an application behind it that answers everything."""
+    """Return a client of the console with an application behind it that answers everything."""
     app = Console(PlainTextResponse("behind"))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://hansei")
 

@@ -43,7 +43,7 @@ FREE = {
 
 
 def encode(value: str) -> str:
-    """A segment of a path, with nothing left in it that a client might resolve."""
+    """Return a segment of a path, with nothing left in it that a client might resolve."""
     return quote(value, safe="").replace(".", "%2E")
 
 

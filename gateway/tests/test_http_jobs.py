@@ -21,7 +21,7 @@ MESSAGES = example_of("gateway.v1.BulkService/SubmitTrajectories")
 
 
 def job_for(dataset: str) -> list[Any]:
-    """The example, for another dataset."""
+    """Return the example, for another dataset."""
     messages: list[Any] = copy.deepcopy(MESSAGES)
     messages[0]["head"]["dataset"] = dataset
     for item in messages[1]["batch"]["trajectories"]:

@@ -29,9 +29,9 @@ def compute_p_values(
         tasks[trajectory.domain, trajectory.task_id].append(position)
     between = _count_tasks(tasks, failed, fires)
     within = [_count(failed[rows], fires[rows]) for rows in tasks.values() if len(rows) > 1]
-    p_values, least = _test(between, fires.shape[1])
+    p_values, least = _compute_all_p_values(between, fires.shape[1])
     if within:
-        other_p_values, other_least = _test(within, fires.shape[1])
+        other_p_values, other_least = _compute_all_p_values(within, fires.shape[1])
         p_values = np.minimum(1.0, 2 * np.minimum(p_values, other_p_values))
         least = np.minimum(1.0, 2 * np.minimum(least, other_least))
     return p_values, least
@@ -56,7 +56,9 @@ def _count(failed: NDArray[np.bool_], fires: NDArray[np.bool_]) -> _Counts:
     return len(failed), int(failed.sum()), fires.sum(axis=0), fires[failed].sum(axis=0)
 
 
-def _test(strata: Sequence[_Counts], predicates: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _compute_all_p_values(
+    strata: Sequence[_Counts], predicates: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     tested: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
     results = np.ones((predicates, 2))
     for predicate in range(predicates):

@@ -83,7 +83,7 @@ def build_firing_table(trajectories: Sequence[GuardTrajectory]) -> FiringTable:
     predicates = tuple(
         Predicate(
             build_target(condition.tool, writers, (condition.expression, *modifier)),
-            " and ".join((condition.kind, *(_describe(part) for part in modifier))),
+            " and ".join((condition.kind, *(_describe_modifier(part) for part in modifier))),
             condition.tool,
             1 + len(modifier),
         )
@@ -120,5 +120,5 @@ def _find_first_steps(
     return first
 
 
-def _describe(modifier: str) -> str:
+def _describe_modifier(modifier: str) -> str:
     return "without the user's agreement" if modifier == UNCONFIRMED else "flag set"

@@ -108,7 +108,7 @@ def _mine_rows(
         if (guard := _backtest(table, fires, failed, columns[index], float(p_values[index]))).false_alarm_bound
         <= limits.largest_false_alarm_bound
     ]
-    guards = _accept(training, fires, failed, candidates, limits)
+    guards = _select_guards(training, fires, failed, candidates, limits)
     return MiningResult(tuple(guards), int(fires.any(axis=0).sum()), counted)
 
 
@@ -155,7 +155,7 @@ def _backtest(
     )
 
 
-def _accept(
+def _select_guards(
     trajectories: Sequence[GuardTrajectory],
     fires: NDArray[np.bool_],
     failed: NDArray[np.bool_],

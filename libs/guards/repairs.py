@@ -177,14 +177,14 @@ def _read_allowed_values(error: str) -> list[str]:
 
 def _read_limits(error: str) -> list[tuple[int | float, bool]]:
     if found := _BETWEEN.search(error):
-        return [(_parse(found.group(1)), False), (_parse(found.group(2)), True)]
+        return [(_parse_number(found.group(1)), False), (_parse_number(found.group(2)), True)]
     limits: list[tuple[int | float, bool]] = []
-    limits += [(_parse(found.group(1)), True)] if (found := _AT_MOST.search(error)) else []
-    limits += [(_parse(found.group(1)), False)] if (found := _AT_LEAST.search(error)) else []
+    limits += [(_parse_number(found.group(1)), True)] if (found := _AT_MOST.search(error)) else []
+    limits += [(_parse_number(found.group(1)), False)] if (found := _AT_LEAST.search(error)) else []
     return limits
 
 
-def _parse(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     number = float(text.replace(",", ""))
     return int(number) if number.is_integer() else number
 

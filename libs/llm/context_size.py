@@ -37,10 +37,10 @@ async def read_context_tokens(client: HttpClient, base_url: str, key: str, model
     served = next(_list_sizes(entry, _MODEL_FIELDS), None)
     if served is not None:
         return served
-    started = next(_list_sizes(_get_object(props, "default_generation_settings"), ("n_ctx",)), None)
+    started = next(_list_sizes(_get_field(props, "default_generation_settings"), ("n_ctx",)), None)
     if started is not None:
         return started
-    return next(_list_sizes(_get_object(entry, "meta"), ("n_ctx", "n_ctx_train")), None)
+    return next(_list_sizes(_get_field(entry, "meta"), ("n_ctx", "n_ctx_train")), None)
 
 
 async def _read_page(client: HttpClient, url: str, key: str) -> Any:
@@ -63,13 +63,13 @@ def _find_entry(models: Any, model: str) -> Any:
     return next(iter(named), entries[0] if len(entries) == 1 else None)
 
 
-def _get_object(value: Any, name: str) -> Any:
+def _get_field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else None
 
 
 def _list_sizes(value: Any, names: tuple[str, ...]) -> Iterator[int]:
     """Yield the fields of an object that can be a size."""
     for name in names:
-        size = _get_object(value, name)
+        size = _get_field(value, name)
         if isinstance(size, int) and not isinstance(size, bool) and size > 0:
             yield size

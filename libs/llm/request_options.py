@@ -49,7 +49,7 @@ class OptionalChatModel:
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
         """Return the model's reply."""
         while True:
-            refused = self._find_refused()
+            refused = self._find_refused_options()
             try:
                 return await self._get_model(refused).ainvoke(messages, **self._adapt(options, refused))
             except Exception as error:
@@ -58,13 +58,13 @@ class OptionalChatModel:
     def invoke(self, messages: Any, /, **options: Any) -> Any:
         """Return the model's reply, blocking."""
         while True:
-            refused = self._find_refused()
+            refused = self._find_refused_options()
             try:
                 return self._get_model(refused).invoke(messages, **self._adapt(options, refused))
             except Exception as error:
                 self._remember_refusal(error, refused)
 
-    def _find_refused(self) -> frozenset[Option]:
+    def _find_refused_options(self) -> frozenset[Option]:
         return frozenset(option for option in OPTIONS if (self._identity, option) in self._refusals)
 
     def _get_model(self, refused: frozenset[Option]) -> ChatModel:

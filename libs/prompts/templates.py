@@ -66,7 +66,7 @@ class PromptTemplates:
         Errors: InvalidArgument for a name that does not match `[A-Za-z0-9_-]+` (C-13); TemplateError if the built-in
         text itself is broken.
         """
-        own = self.fill_own(names, values)
+        own = self.fill_from_folder(names, values)
         if own is not None:
             return own
         try:
@@ -74,16 +74,16 @@ class PromptTemplates:
         except TemplateError as error:
             raise TemplateError(f"{_BUILT_IN}: {error}") from error
 
-    def fill_own(self, names: Iterable[str], values: Mapping[str, str]) -> str | None:
+    def fill_from_folder(self, names: Iterable[str], values: Mapping[str, str]) -> str | None:
         """Fill the first usable template of the folder, as `fill_first` does; None without one."""
-        for source, template in self._iterate_files(names):
+        for source, template in self._iterate_templates(names):
             try:
                 return fill(template, values)
             except TemplateError as error:
                 _log.warning("prompt template is broken; not using it", template=source, error=str(error))
         return None
 
-    def _iterate_files(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    def _iterate_templates(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         for name in names:
             checked = check_name(name)
             if self._folder is None:

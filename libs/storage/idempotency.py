@@ -105,9 +105,9 @@ class IdempotencyTable:
         Raises RequestIdReused when the id was used with another method or payload.
         """
         row = None if key is None else connection.execute(self._row, {"id": key.row_id}).first()
-        return None if row is None or key is None else _read_response(row, key)
+        return None if row is None or key is None else _read_matching_response(row, key)
 
-    def stored_request(self, connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    def find_request(self, connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
         """Return the payload and the response stored for a request id; None if no call of `method` is."""
         row = connection.execute(self._row, {"id": normalize_request_id(request_id)}).first()
         return (bytes(row.payload), bytes(row.response)) if row is not None and row.method == method else None
@@ -129,9 +129,9 @@ class IdempotencyTable:
         if key is None:
             return
         values = {"request_id": key.row_id, "method": key.method, "digest": key.digest, "payload": payload}
-        insert = self._insert(connection.dialect.name)
+        insert = self._build_insert(connection.dialect.name)
         if connection.execute(insert, {**values, "response": response, "stored_at": now, **columns}).rowcount == 0:
-            raise RequestDone(_read_response(connection.execute(self._row, {"id": key.row_id}).one(), key))
+            raise RequestDone(_read_matching_response(connection.execute(self._row, {"id": key.row_id}).one(), key))
 
     def run_once(
         self,
@@ -153,14 +153,14 @@ class IdempotencyTable:
         """Delete the responses stored before `limit`; return their number. A later retry would repeat its mutation."""
         return connection.execute(self._older, {"limit": limit}).rowcount
 
-    def _insert(self, dialect: str) -> Any:
+    def _build_insert(self, dialect: str) -> Any:
         if dialect not in self._inserts:
             statement = insert_for(dialect)(self.table).on_conflict_do_nothing(index_elements=["request_id"])
             self._inserts[dialect] = statement.execution_options(preserve_rowcount=True)
         return self._inserts[dialect]
 
 
-def _read_response(row: Row[Any], key: IdempotencyKey) -> bytes:
+def _read_matching_response(row: Row[Any], key: IdempotencyKey) -> bytes:
     if (row.method, bytes(row.digest)) != (key.method, key.digest):
         raise RequestIdReused(key.request_id)
     return bytes(row.response)

@@ -137,7 +137,7 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
             calls.add_result(step, since_result)
             del since_result[:-1]
         else:
-            calls.open(step)
+            calls.add_calls(step)
             if step.role != "system":
                 since_result.append(step)
     return _keep_new_codes(calls.sort_by_step(), steps)
@@ -165,7 +165,7 @@ def _has_text(step: TrajectoryStep, text: str) -> bool:
     return text in step.content or any(text in call.arguments for call in step.tool_calls)
 
 
-def call_signature(action: ToolUse) -> tuple[str, str]:
+def build_call_signature(action: ToolUse) -> tuple[str, str]:
     """Return the tool and the arguments, with sorted keys where they are JSON."""
     if len(action.arguments) <= _MAX_JSON_CHARS:
         try:
@@ -184,7 +184,7 @@ class _Calls:
         self._by_tool: dict[str, deque[int]] = {}
         self._oldest_first: deque[int] = deque()
 
-    def open(self, step: TrajectoryStep) -> None:
+    def add_calls(self, step: TrajectoryStep) -> None:
         for call in _find_calls(step):
             position = len(self._actions)
             self._actions.append(_create_action(step, call.name, call.arguments))

@@ -23,10 +23,10 @@ from hansei.client.cli.foresight import (
     FailedToolCall,
     ForesightCounts,
     ForesightHits,
+    build_query_before,
     compute_chance,
     count_duplicates,
     join_argument_names,
-    query_before,
     warns_of,
 )
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -99,7 +99,7 @@ def test_the_query_holds_only_what_happened_before_the_error() -> None:
         ],
     )
     (call,) = commands.find_failed_calls(trajectory)
-    query = query_before(FailedToolCall(**call))
+    query = build_query_before(FailedToolCall(**call))
     assert "book_seat" in query.query_text
     assert "seat" in query.query_text
     assert "12A" not in query.query_text
@@ -111,7 +111,7 @@ def test_the_query_holds_only_what_happened_before_the_error() -> None:
 
 def test_a_long_call_is_cut_in_the_query() -> None:
     long = FailedToolCall("", "run", "x" * 10_000, "e")
-    assert len(query_before(long).query_text) <= 2 * QUERY_CHARS + 1
+    assert len(build_query_before(long).query_text) <= 2 * QUERY_CHARS + 1
 
 
 @given(st.lists(st.booleans(), max_size=9))

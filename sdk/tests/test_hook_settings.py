@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansei.client.hooks.handlers import HookOptions, build_handlers, find_settings_file, get_base
-from hansei.client.hooks.settings_file import BACKUP_SUFFIX, UnreadableSettings, install, list_own, uninstall
+from hansei.client.hooks.settings_file import BACKUP_SUFFIX, UnreadableSettings, install, list_own_handlers, uninstall
 from tests.support.commands import CommandResult, runner
 
 FOREIGN = {"hooks": [{"type": "command", "command": "my-hansei-like hook"}]}
@@ -71,7 +71,7 @@ def test_hooks_for_another_dataset_replace_the_former_hooks(tmp_path: Path) -> N
     install(file, build_handlers("claude", OPTIONS, "hansei"), {})
     install(file, build_handlers("claude", HookOptions("shop", over_http=True), "'/a b/hansei'"), {})
     hooks = json.loads(file.read_text(encoding="utf-8"))["hooks"]
-    assert {event: len(entries) for event, entries in hooks.items()} == dict.fromkeys(list_own(file), 1)
+    assert {event: len(entries) for event, entries in hooks.items()} == dict.fromkeys(list_own_handlers(file), 1)
     (prompt,), (start,) = hooks["UserPromptSubmit"][0]["hooks"], hooks["SessionStart"][0]["hooks"]
     assert prompt["url"] == "http://127.0.0.1:8080/v1/hooks/claude-code?dataset=shop"
     assert start["command"] == "'/a b/hansei' hook claude --dataset shop"
@@ -88,7 +88,7 @@ def test_the_mode_of_the_file_and_a_link_to_it_stay(tmp_path: Path) -> None:
     install(link, build_handlers("codex", OPTIONS, "hansei"), {})
     assert link.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    assert list_own(target)
+    assert list_own_handlers(target)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_file_that_the_agent_could_not_read_is_left_alone(text: str, problem: 
     for change in (
         lambda: install(file, build_handlers("claude", OPTIONS, "hansei"), {}),
         lambda: uninstall(file, {}),
-        lambda: list_own(file),
+        lambda: list_own_handlers(file),
     ):
         with pytest.raises(UnreadableSettings, match=problem):
             change()

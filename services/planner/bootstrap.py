@@ -123,7 +123,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         start=start,
         close=closing.aclose,
         tasks={
-            "leases": executions.keep_leases,
+            "leases": executions.renew_leases,
             "sweep": executions.sweep,
             "feedback": book.keep_up,
             "housekeeping": partial(_delete_old_responses, store, settings),

@@ -38,6 +38,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def reader(browser: Browser, stack: Stack) -> Iterator[Reader]:
-    """A reader with a large screen."""
+    """Yield a reader with a large screen."""
     with reading(browser, stack.url) as somebody:
         yield somebody

@@ -59,14 +59,14 @@ class Reader:
 
     @property
     def rows(self) -> Locator:
-        """The rows of the list that are in the document."""
+        """Return the rows of the list that are in the document."""
         return self.main.locator("[role=option]")
 
     @property
     def chosen_row(self) -> Locator:
-        """The chosen row."""
+        """Return the chosen row."""
         return self.main.locator("[role=option][aria-selected=true]")
 
     def button(self, name: str) -> Locator:
-        """A button by its name or the beginning of it."""
+        """Return a button by its name or the beginning of it."""
         return self.page.get_by_role("button", name=name)

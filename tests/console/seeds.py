@@ -125,7 +125,7 @@ class Seeds:
         return str(plan["plan_id"])
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a POST that goes well."""
+        """Return the answer to a POST that goes well."""
         response = self._http.post(path, json=body)
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
@@ -163,7 +163,7 @@ def submit_job(url: str, dataset: str, trajectories: Sequence[Any]) -> str:
 
 
 def failed_push(trajectory_id: str) -> dict[str, Any]:
-    """A trajectory that fails at its step 3: the push is refused."""
+    """Return a trajectory that fails at its step 3: the push is refused."""
     return {
         "id": trajectory_id,
         "query": "Push the fix of the parser",

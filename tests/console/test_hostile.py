@@ -58,7 +58,7 @@ def hostile(stack: Stack) -> str:
 
 @pytest.fixture
 def watched_reader(reader: Reader) -> Iterator[Reader]:
-    """A reader for whom nothing hostile came to life."""
+    """Yield a reader for whom nothing hostile came to life."""
     yield reader
     assert reader.page.evaluate("window.hacked") is None
     assert reader.page.locator(MADE).count() == 0

@@ -28,7 +28,7 @@ PEERS = set(systems.PEERS) - {"REFLECTOR_ADDR"}
 
 @contextmanager
 def without_a_reflector(stack: Stack, data: Path, **environment: str) -> Iterator[str]:
-    """The address of a gateway whose jobs cannot be learned, before the other services of the stack."""
+    """Yield the address of a gateway whose jobs cannot be learned, before the other services of the stack."""
     http = f"127.0.0.1:{systems.free_port()}"
     gone = {"REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}", "HANSEI_HTTP_ADDRESS": http}
     with systems.one_service(data, "gateway", **dict.fromkeys(PEERS, stack.address), **gone, **environment):
@@ -45,7 +45,7 @@ def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def patient(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway whose jobs wait for long."""
+    """Yield a gateway whose jobs wait for long."""
     pause = {
         "HANSEI_BULK_ATTEMPTS": "9",
         "HANSEI_BULK_OUTAGE_SECONDS": "0",

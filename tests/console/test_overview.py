@@ -17,14 +17,14 @@ FAILURE, SUCCESS = "TRAJECTORY_STATUS_FAILURE", "TRAJECTORY_STATUS_SUCCESS"
 
 @pytest.fixture(scope="module")
 def empty_hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a hansei without data."""
+    """Yield the address of a hansei without data."""
     http = f"127.0.0.1:{systems.free_port()}"
     with systems.one_process(tmp_path_factory.mktemp("empty"), HANSEI_HTTP_ADDRESS=http):
         yield f"http://{http}"
 
 
 def push(number: int, status: str, served: list[str]) -> dict[str, object]:
-    """A trajectory of the agent `pusher`, which fails always with the same error."""
+    """Return a trajectory of the agent `pusher`, which fails always with the same error."""
     call = {"id": "1", "name": "git", "arguments": "{}"}
     result = "pushed" if status == SUCCESS else "error: failed to push some refs to 'origin'\nexit code 1"
     return {

@@ -20,7 +20,7 @@ SOURCE = "run/push 1"  # as an id may be: with a slash and a space
 
 @pytest.fixture(scope="module")
 def dataset() -> str:
-    """A dataset of this process only, because all processes of a test run share the stack."""
+    """Return a dataset of this process only, because all processes of a test run share the stack."""
     return f"archived-{uuid.uuid4().hex[:8]}"
 
 
@@ -43,7 +43,7 @@ def bullet(stack: Stack, dataset: str) -> str:
 
 
 def step(reader: Reader, index: int) -> Locator:
-    """A step of the trajectory that is open."""
+    """Return a step of the trajectory that is open."""
     return reader.main.locator(f"[data-step='{index}']")
 
 

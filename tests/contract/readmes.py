@@ -114,7 +114,7 @@ def parse_call(example: Example) -> Call:
 
 
 def by_buf(example: Example, address: str) -> str:
-    """The output of a command against `address`. Fails with the command's own words.
+    """Return the output of a command against `address`. Fails with the command's own words.
 
     A command with `-max-time` watches something that does not end: it is stopped after that time, and must have told
     something by then.

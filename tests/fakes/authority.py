@@ -25,13 +25,13 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's own certificate."""
+        """Return the authority's own certificate."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(
         self, folder: Path, *names: str, valid: timedelta = timedelta(days=1), trusting: Authority | None = None
     ) -> dict[str, str]:
-        """The settings of a process with a certificate for these names, whose files are in `folder`.
+        """Return the settings of a process with a certificate for these names, whose files are in `folder`.
 
         Files that are there are replaced one after the other, each in one step. The process trusts `trusting`, or else
         this authority.

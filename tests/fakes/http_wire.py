@@ -70,7 +70,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response: WireResponse) -> bool:
-    """Sends `response`; tells whether the connection may take another request."""
+    """Send `response`; return whether the connection may take another request."""
     if response.reset:
         _reset(writer)
         return False
@@ -102,7 +102,7 @@ def _head(response: WireResponse, framing: str) -> bytes:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Closes with RST instead of FIN: lingering for 0 seconds drops unsent data (SO_LINGER)."""
+    """Close with RST instead of FIN: lingering for 0 seconds drops unsent data (SO_LINGER)."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -63,7 +63,7 @@ def chat(
     finish_reason: str = "",
     usage: object = None,
 ) -> Answer:
-    """A chat completion, streamed when the request asks for that. Usage is counted in words unless given."""
+    """Return a chat completion, streamed when the request asks for that. Usage is counted in words unless given."""
     calls = [
         {
             "index": index,
@@ -89,7 +89,7 @@ def chat(
 
 
 def chat_json(value: object, **options: Any) -> Answer:
-    """A chat completion whose text is `value` as JSON."""
+    """Return a chat completion whose text is `value` as JSON."""
     return chat(json.dumps(value, ensure_ascii=False), **options)
 
 
@@ -129,7 +129,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def embeddings(*, vectors: Sequence[Sequence[float]] | None = None, usage: object = None) -> Answer:
-    """The given vectors, or one of dimension 8 for each text that depends on nothing but the text."""
+    """Return the given vectors, or one of dimension 8 for each text that depends on nothing but the text."""
 
     def answer(request: ModelRequest) -> WireResponse:
         rows = [vector_of(text) for text in request.texts] if vectors is None else vectors
@@ -146,7 +146,7 @@ def embeddings(*, vectors: Sequence[Sequence[float]] | None = None, usage: objec
 
 
 def vector_of(text: str) -> list[float]:
-    """A vector of dimension 8 with components in [-1, 1]."""
+    """Return a vector of dimension 8 with components in [-1, 1]."""
     digest = hashlib.sha256(text.encode()).digest()
     return [byte / 127.5 - 1 for byte in digest[:DIMENSION]]
 
@@ -158,7 +158,7 @@ def _base64(row: Sequence[float]) -> str:
 def error(
     status: int, message: str = "scripted", *, code: str | None = None, retry_after: float | str | None = None
 ) -> Answer:
-    """An error of the protocol, with Retry-After if given."""
+    """Return an error of the protocol, with Retry-After if given."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     body = {"error": {"message": message, "type": "scripted", "param": None, "code": code}}
     return lambda request: json_response(body, status, headers)
@@ -191,7 +191,7 @@ def body(content: bytes, *, content_type: str = "application/json") -> Answer:
 
 
 def empty_choices() -> Answer:
-    """A chat completion without any choice."""
+    """Return a chat completion without any choice."""
     return lambda request: json_response(_completion(request, "chat.completion", [], _usage(request, "")))
 
 

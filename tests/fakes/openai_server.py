@@ -51,7 +51,7 @@ class OpenAIServer:
         self._scripts[CHAT].extend(answers)
 
     def script_embeddings(self, *answers: Answer) -> None:
-        """Adds answers for the next requests for embeddings."""
+        """Add answers for the next requests for embeddings."""
         self._scripts[EMBEDDINGS].extend(answers)
 
     def answer_with(self, otherwise: Answer) -> None:
@@ -64,16 +64,16 @@ class OpenAIServer:
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def release(self) -> None:
-        """Sends the delayed replies."""
+        """Send the delayed replies."""
         self._is_holding = False
         self._loop.call_soon_threadsafe(self._released.set)
 
     def wait_for_requests(self, count: int) -> None:
-        """Returns when `count` requests have come in. Errors: TimeoutError."""
+        """Return when `count` requests have come in. Errors: TimeoutError."""
         self._wait(lambda: len(self.requests) >= count, f"{count} requests, there were {len(self.requests)}")
 
     def wait_until_idle(self) -> None:
-        """Returns when no request is open: each was answered, or its client went away. Errors: TimeoutError."""
+        """Return when no request is open: each was answered, or its client went away. Errors: TimeoutError."""
         self._wait(lambda: self.in_flight == 0, f"no open request, there are {self.in_flight}")
 
     def _wait(self, happened: Callable[[], bool], what: str) -> None:
@@ -95,7 +95,7 @@ class OpenAIServer:
         self._thread.join()
 
     async def serve(self) -> None:
-        """Serves until stopped."""
+        """Serve until stopped."""
         self._loop, self._stop, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         server = await asyncio.start_server(self._serve_connection, "127.0.0.1", self._port, limit=2**20)
         self._port = server.sockets[0].getsockname()[1]
@@ -170,7 +170,7 @@ def load_script(lines: Iterable[Any]) -> list[Answer]:
 
 
 def main() -> None:
-    """Serves until interrupted, and prints the base URL."""
+    """Serve until interrupted, and print the base URL."""
     parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible server on loopback.")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--script", type=Path, help="JSON list of chat replies and errors; without it, prompts echo")

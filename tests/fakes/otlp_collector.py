@@ -43,7 +43,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector on loopback, as long as the block."""
+    """Yield a collector on loopback, as long as the block."""
     made = Collector()
     server = grpc.server(ThreadPoolExecutor(4))
     add: tuple[Any, ...] = (

@@ -34,7 +34,7 @@ def model() -> Iterator[AgentModel]:
 
 @pytest.fixture
 def environment(model: AgentModel, tmp_path: Path) -> dict[str, str]:
-    """The whole environment of the program: a home of its own, and the scripted model."""
+    """Return the whole environment of the program: a home of its own, and the scripted model."""
     return {
         "HOME": str(tmp_path / "home"),
         "CLAUDE_CONFIG_DIR": str(tmp_path / "home/.claude"),

@@ -40,7 +40,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @pytest.fixture(scope="module")
 def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[systems.System]:
-    """A process a service, each with a clock that can be set."""
+    """Yield a process a service, each with a clock that can be set."""
     with systems.separate_processes(tmp_path_factory.mktemp("clocks"), PYTHONPATH=SETTABLE) as made:
         yield made
 

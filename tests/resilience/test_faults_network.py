@@ -28,7 +28,7 @@ async def line(system: systems.System) -> AsyncIterator[Relay]:
 
 @pytest.fixture
 async def gateway(system: systems.System, line: Relay, tmp_path: Path) -> AsyncIterator[str]:
-    """The address of a gateway that reaches every service over `line`."""
+    """Yield the address of a gateway that reaches every service over `line`."""
     peers = {f"{name.upper()}_ADDR": line.address for name in systems.SERVICES if name != "gateway"}
     async with AsyncExitStack() as stack:
         made = systems.one_service(tmp_path, "gateway", **peers)

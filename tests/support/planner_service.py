@@ -71,7 +71,7 @@ def _text(text: str) -> tool_service_pb2.CallToolResponse:
 
 @asynccontextmanager
 async def running(folder: Path, tools: Tools | None = None, **more: Any) -> AsyncIterator[Any]:
-    """A stub of a planner over the database in `folder`, offline, with `more` settings."""
+    """Yield a stub of a planner over the database in `folder`, offline, with `more` settings."""
     async with _tool_service(tools) as address:
         fields: dict[str, Any] = {
             "llm_provider": "offline",
@@ -143,7 +143,7 @@ async def expect_error(call: Any) -> tuple[grpc.StatusCode, str]:
 
 
 async def tools_are_known(stub: Any) -> None:
-    """Waits until the planner has found `Tools`."""
+    """Wait until the planner has found `Tools`."""
     await result_of(stub, pb.ACTION_CODE_EXECUTE, "fail")
 
 

@@ -124,7 +124,7 @@ async def export_file(stub: Stub, format_: service_pb.PlaybookFormat.ValueType, 
 async def watch_events(
     stub: Stub, count: int, from_revision: int = 0, *, snapshot: bool = False, **fields: Any
 ) -> list[service_pb.WatchPlaybookResponse]:
-    """The first `count` events that are not signs of life."""
+    """Return the first `count` events other than `progress`."""
     request = service_pb.WatchPlaybookRequest(
         dataset="d", from_revision=from_revision, snapshot=snapshot, allow_missing=True, **fields
     )

@@ -39,7 +39,7 @@ def delta(kind: DeltaType, content: str, bullet_id: str | None = None) -> Propos
 
 
 def stress_from_many(url: str, writers: int, requests: int) -> int:
-    """Runs `stress` in as many processes; how many of them failed."""
+    """Run `stress` in `writers` processes, and return the number of those that failed."""
     children = [os.fork() for _ in range(writers) if os.getpid() == PARENT]
     if os.getpid() == PARENT:
         return sum(os.waitpid(child, 0)[1] != 0 for child in children)
@@ -54,7 +54,7 @@ def stress_from_many(url: str, writers: int, requests: int) -> int:
 
 
 async def stress(url: str, name: str, requests: int) -> None:
-    """Sends requests from several tasks, some of them twice; prints the responses, one JSON line a request."""
+    """Send requests from several tasks, some of them twice; print the responses, one JSON line a request."""
     store = SqlPlaybookStore(url)
     await store.open()
 
@@ -172,7 +172,7 @@ async def _prepare(url: str) -> int:
 
 
 def _is_killed(url: str, key: IdempotencyKey, job: Job, point: int) -> bool:
-    """Runs the request in a process that is killed at its `point`-th step; False when it has fewer."""
+    """Run the request in a process that is killed at its `point`-th step; False when it has fewer."""
     child = os.fork()
     if child == 0:
         try:
@@ -200,7 +200,7 @@ async def _run_until_killed(url: str, key: IdempotencyKey, job: Job, point: int)
 
 
 async def _complete(url: str, key: IdempotencyKey, job: Job, before: int) -> int:
-    """Checks the state after the kill, sends the request again, and checks that it is done once."""
+    """Check the state after the kill, send the request again, and check that it is done once."""
     store = SqlPlaybookStore(url)
     await store.open()
     left = await _check(store)

@@ -25,7 +25,7 @@ ACCOUNT = "postgres"
 
 
 def binaries() -> Path | None:
-    """The folder of PostgreSQL's programs, None when it is not installed."""
+    """Return the folder of PostgreSQL's programs, None when it is not installed."""
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
@@ -33,7 +33,7 @@ def binaries() -> Path | None:
 
 
 def binaries_or_skip() -> Path:
-    """The folder of PostgreSQL's programs. Without it the test is skipped, and fails where it must run (CI)."""
+    """Return the folder of PostgreSQL's programs. Without it the test is skipped, and fails where it must run (CI)."""
     found = binaries()
     if found is not None:
         return found
@@ -133,7 +133,7 @@ class PostgresPair:
 
 @contextmanager
 def postgres_pair(programs: Path) -> Iterator[PostgresPair]:
-    """A primary and a standby with synchronous streaming replication."""
+    """Yield a primary and a standby with synchronous streaming replication."""
     with _folder() as first, _folder() as second:
         pair = PostgresPair(
             PostgresServer(programs, first, _free_port()), PostgresServer(programs, second, _free_port())
@@ -174,7 +174,7 @@ def initialised_data(_data: Path) -> Iterator[Path]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder of the account that PostgreSQL runs as."""
+    """Yield a folder of the account that PostgreSQL runs as."""
     with tempfile.TemporaryDirectory(prefix="hansei-postgres-") as name:
         if os.geteuid() == 0:
             shutil.chown(name, ACCOUNT)
@@ -182,7 +182,7 @@ def _folder() -> Iterator[Path]:
 
 
 def any_server(_data: Path) -> AbstractContextManager[PostgresServer]:
-    """A fresh server, as `shared` makes one."""
+    """Return a fresh server, as `shared` makes one."""
     return postgres_server(binaries_or_skip())
 
 

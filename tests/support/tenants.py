@@ -97,7 +97,7 @@ class Question:
     token: str
 
     def answer(self, client: Client, execution_id: str = "", **changes: Any) -> Any:
-        """The first event after the answer."""
+        """Return the first event after the answer."""
         fields: dict[str, Any] = {
             "answer_token": self.token,
             "plan_version": 1,

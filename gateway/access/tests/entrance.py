@@ -61,7 +61,7 @@ class Entrance:
 
 @asynccontextmanager
 async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
-    """An entrance that asks for credentials. `location` is a folder for its database, or where that is."""
+    """Yield an entrance that asks for credentials. `location` is a folder for its database, or where that is."""
     clock = Clock()
     url = parse_location(str(location / "gateway.db") if isinstance(location, Path) else location)
     made = build_access(
@@ -80,6 +80,6 @@ async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entra
 
 
 async def let_in(entry: Entrance, method: str, who: Principal, request: Any) -> Any:
-    """The request as the handler would get it."""
+    """Return the request as the handler would get it."""
     async with entry.guard.authorize(method, who) as call:
         return await call.request(request)

@@ -48,7 +48,7 @@ class Job:
 
     @property
     def state(self) -> JobState:
-        """The state that the counts make."""
+        """Return the state that the counts make."""
         return JobState.from_counts(waiting=self.waiting, dead=self.dead, cancelled=self.cancelled)
 
 

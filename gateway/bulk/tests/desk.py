@@ -79,7 +79,7 @@ class Desk:
         self.batches = BatchRepository(self.database, spread, self.clock)
 
     def replica(self, executor: str) -> ReplicaLeases:
-        """The lease of a replica."""
+        """Return the lease of a replica."""
         return ReplicaLeases(self.database, executor, self.clock)
 
     async def cancel(self, job_id: str, request_id: str = "") -> Job:

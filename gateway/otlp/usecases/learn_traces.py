@@ -91,7 +91,12 @@ class TraceLearning:
         try:
             state = await self._process(trace)
         except HanseiError as error:
-            log.warning("trace waits", trace=trace.key.trace_id, dataset=trace.key.dataset, error=str(error))
+            log.warning(
+                "trace cannot be learned yet; trying again later",
+                trace=trace.key.trace_id,
+                dataset=trace.key.dataset,
+                error=str(error),
+            )
             await self._store.postpone(trace, max(error.retry_after or 0.0, RETRY_SECONDS))
         else:
             await self._store.finish(trace, state)

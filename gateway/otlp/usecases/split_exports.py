@@ -57,7 +57,7 @@ def split_spans(request: ExportTraceServiceRequest, datasets: Mapping[str, str])
                     data.SerializeToString(),
                     len(group),
                     has_root=any(not span.parent_span_id for span in group),
-                    is_evaluation=any(_is_evaluated(owner) for span in group for owner in (span, *span.events)),
+                    is_evaluation=any(_has_evaluation(owner) for span in group for owner in (span, *span.events)),
                 )
             )
     return export
@@ -120,7 +120,7 @@ def _group_by_trace(items: Iterable[Any]) -> dict[str, list[Any]]:
     return groups
 
 
-def _is_evaluated(owner: Any) -> bool:
+def _has_evaluation(owner: Any) -> bool:
     return any(attribute.key.startswith(EVALUATION_PREFIXES) for attribute in owner.attributes)
 
 

@@ -19,10 +19,10 @@ class EntryStore(Protocol):
         """Store a request. It is on disk when this returns."""
 
     async def sum_bytes(self) -> int:
-        """Return the bytes of all requests that wait."""
+        """Return the bytes of all entries that wait."""
 
     async def list_entries(self, limit: int) -> list[OutboxEntry]:
-        """Return the oldest requests of this replica, and those of replicas that do not deliver theirs."""
+        """Return the oldest entries of this replica, and those of replicas that do not deliver theirs."""
 
     async def delete(self, numbers: Sequence[int]) -> None:
         """Delete requests that were delivered, or given up."""

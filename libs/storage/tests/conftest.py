@@ -19,13 +19,13 @@ OpenDatabase = Callable[[], Database]
 
 @pytest.fixture
 def migrations(tmp_path: Path) -> Migrations:
-    """The migrations that make the tables of these tests."""
+    """Return the migrations that make the tables of these tests."""
     return migrations_of(tmp_path / "migrations")
 
 
 @pytest.fixture
 async def database(database_location: str, migrations: Migrations) -> AsyncIterator[Database]:
-    """An open database."""
+    """Yield an open database."""
     opened = Database(database_location, migrations, service="test", store="test store")
     await opened.open()
     yield opened

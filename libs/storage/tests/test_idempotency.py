@@ -146,7 +146,7 @@ async def test_the_payload_is_stored_with_the_response(database: Database) -> No
     await add_once(database, KEY, "a")
 
     async def stored_rows(request_id: str, method: str) -> tuple[bytes, bytes] | None:
-        return await database.read(lambda connection: requests.stored_request(connection, request_id, method))
+        return await database.read(lambda connection: requests.find_request(connection, request_id, method))
 
     assert await stored_rows(ID.upper(), "Add") == (b"payload", b"added")
     assert await stored_rows(ID, "Remove") is None

@@ -50,7 +50,7 @@ class RpcMethod(Generic[BlockingCall, AsyncCall]):
 
     @property
     def path(self) -> str:
-        """The full name, `hansei.search.v1.SearchService/Search`."""
+        """Return the full name, `hansei.search.v1.SearchService/Search`."""
         rpc = self.request.DESCRIPTOR.name.removesuffix("Request")
         services = self.request.DESCRIPTOR.file.services_by_name.values()
         (owner,) = (service.full_name for service in services if rpc in service.methods_by_name)

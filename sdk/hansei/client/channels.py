@@ -62,7 +62,7 @@ class BlockingChannel(grpc.Channel):
 
         def send_observed(request: Any) -> Any:
             with self._observe(telemetry) as span:
-                response = send(request, **self._call_options(path, span))
+                response = send(request, **self._build_call_options(path, span))
                 telemetry.describe(span, request, response)
                 return response
 
@@ -73,7 +73,7 @@ class BlockingChannel(grpc.Channel):
 
         def responses(request: Any) -> Iterator[Any]:
             with self._observe(telemetry) as span:
-                call = send(request, **self._call_options(path, span))
+                call = send(request, **self._build_call_options(path, span))
                 try:
                     yield from call
                 finally:
@@ -101,7 +101,7 @@ class BlockingChannel(grpc.Channel):
         finally:
             telemetry.end(span, code, time.monotonic() - start)
 
-    def _call_options(self, path: str, span: Span) -> dict[str, Any]:
+    def _build_call_options(self, path: str, span: Span) -> dict[str, Any]:
         metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *build_metadata(span), *self._metadata)
         policy = self._policies[path]
         # Within `deadlines.time_limit` a method that works with a model may take longer than by default.

@@ -88,7 +88,7 @@ class ReportedCallAnswer(BaseModel):
     events: int = Field(description="The number of reported messages and calls of the session.")
 
 
-def check_answer(response: CheckCallResponse) -> CheckAnswer:
+def build_check_answer(response: CheckCallResponse) -> CheckAnswer:
     """Return the answer of check_call."""
     decision = GuardDecision.Name(response.decision).removeprefix("GUARD_DECISION_").lower()
     return CheckAnswer(decision=decision, lessons=[match.text for match in response.matches if match.text])
@@ -131,7 +131,7 @@ def build_served_answer(bullet: Bullet) -> BulletAnswer:
     return build_bullet_answer(bullet).model_copy(update={"content": mark_quotations(bullet.content)})
 
 
-def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
+def build_search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
     """Return the results of a search."""
     bullets = [
         RankedBulletAnswer(
@@ -146,7 +146,7 @@ def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
     return SearchAnswer(dataset=dataset, bullets=bullets, nothing_matched=response.nothing_matched, note=note)
 
 
-def recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
+def build_recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
     """Return the answer of the tool `recall`."""
     bullets = [build_served_answer(result.bullet) for result in response.results]
     return RecallAnswer(dataset=dataset, bullets=bullets, serving_id=response.serving_id, note=response.note)
@@ -158,7 +158,7 @@ def build_playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet]
     return PlaybookAnswer(dataset=dataset, revision=revision, bullets=first, more=len(bullets) - len(first))
 
 
-def edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer:
+def build_edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer:
     """Return the response to an edit of one lesson."""
     (operation,) = response.operations
     return EditAnswer(
@@ -170,7 +170,7 @@ def edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer:
     )
 
 
-def learn_answer(response: LearnResponse) -> LearnAnswer:
+def build_learn_answer(response: LearnResponse) -> LearnAnswer:
     """Return the answer of the tool `learn_from_trajectory`."""
     curation = response.curation
     is_stored = curation.saved or not response.HasField("curation")

@@ -148,7 +148,7 @@ class _PlaybookTools:
         """Return lessons of earlier trajectories that match your next action, best first."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            return answers.search_answer(name, await self._client.search(name, query, top_k=top_k))
+            return answers.build_search_answer(name, await self._client.search(name, query, top_k=top_k))
 
     async def read_playbook(
         self, dataset: Dataset = "", section: Section = "", limit: Limit = 100
@@ -179,7 +179,7 @@ class _PlaybookTools:
                 cited_bullet_ids=cited_bullet_ids,
                 dataset=await self._choose_dataset_name(dataset, or_new=True),
             )
-            return answers.learn_answer(response)
+            return answers.build_learn_answer(response)
 
     async def vote(
         self,
@@ -206,7 +206,7 @@ class _PlaybookTools:
         """Return lessons that match your next action; trials may withhold some of them at random."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            return answers.recall_answer(name, await self._client.recall(name, session_id, query, top_k=top_k))
+            return answers.build_recall_answer(name, await self._client.recall(name, session_id, query, top_k=top_k))
 
     async def report_outcome(
         self, serving_id: ServingId, succeeded: Succeeded, dataset: Dataset = ""
@@ -226,7 +226,7 @@ class _PlaybookTools:
         with report_errors():
             name = await self._choose_dataset_name(dataset)
             call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
-            return answers.check_answer(
+            return answers.build_check_answer(
                 await self._client.guards.check_call(dataset=name, session_id=session_id, call=call)
             )
 
@@ -254,7 +254,9 @@ class _PlaybookTools:
         """Add a lesson to the playbook. A lesson that is already there is not added again; the answer has its id."""
         with report_errors():
             name = await self._choose_dataset_name(dataset, or_new=True)
-            return answers.edit_answer(name, await self._client.remember(name, text, section=section, reason=reason))
+            return answers.build_edit_answer(
+                name, await self._client.remember(name, text, section=section, reason=reason)
+            )
 
     async def edit(
         self, bullet_id: BulletId, text: LessonText, reason: Reason = "", dataset: Dataset = ""
@@ -262,13 +264,13 @@ class _PlaybookTools:
         """Replace the text of a lesson."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            return answers.edit_answer(name, await self._client.edit(name, bullet_id, text, reason=reason))
+            return answers.build_edit_answer(name, await self._client.edit(name, bullet_id, text, reason=reason))
 
     async def forget(self, bullet_id: BulletId, reason: Reason = "", dataset: Dataset = "") -> answers.EditAnswer:
         """Remove a lesson from the playbook."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            return answers.edit_answer(name, await self._client.forget(name, bullet_id, reason=reason))
+            return answers.build_edit_answer(name, await self._client.forget(name, bullet_id, reason=reason))
 
     async def playbook_text(self, dataset: str) -> str:
         """Return a playbook as text: one lesson a line, after its id."""

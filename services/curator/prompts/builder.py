@@ -67,7 +67,7 @@ class CuratorPromptBuilder:
             "lessons": self._format_lessons(material, texts),
             "waiting": _format_waiting(material) or texts.nothing_waits,
         }
-        return PromptTemplates(self._folder, "").fill_own(names, values)
+        return PromptTemplates(self._folder, "").fill_from_folder(names, values)
 
     def build_messages(self, material: Material) -> list[tuple[str, str]]:
         """Return the system message, which never varies, and the user message, whose first parts vary least."""

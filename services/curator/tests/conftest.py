@@ -18,7 +18,7 @@ def database_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def revisions_seen() -> list[Revision]:
-    """The revisions the store announced, in order."""
+    """Return the revisions the store announced, in order."""
     return []
 
 

@@ -232,7 +232,7 @@ async def test_a_repeated_request_calls_no_model_and_changes_nothing(store: SqlP
     first = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
     again = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
     assert (first, again, len(curator.requests)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
-    assert await store.stored_request("id-1", "Curate") == (b"asked", first)
+    assert await store.find_request("id-1", "Curate") == (b"asked", first)
     with pytest.raises(RequestIdReused):
         await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encode)
 
@@ -380,7 +380,7 @@ async def test_a_served_bullet_is_not_learned_in_other_words(store: SqlPlaybookS
 
 @pytest.fixture
 def templates(tmp_path: Path) -> Path:
-    """A folder with a template of a user."""
+    """Return a folder with a template of a user."""
     (tmp_path / "default.txt").write_text("{insights}|{bullets}|{sections}", encoding="utf-8")
     return tmp_path
 

@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookStore]:
-    """A store with one revision a day: additions, edits and removals of bullets."""
+    """Yield a store with one revision a day: additions, edits and removals of bullets."""
     store = SqlPlaybookStore(database_url, clock=clock)
     await store.open()
     for kind, bullet_id, content in (

@@ -42,7 +42,7 @@ async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookSto
 
 
 async def propose_change(store: SqlPlaybookStore) -> str:
-    """The id of a change that waits."""
+    """Return the id of a change that waits."""
     await store.write("d", lambda transaction: commit(transaction, EditBatch(PROPOSER, [ADD])))
     [change] = await store.pending("d", [PendingState.WAITING], "", 10)
     return change.id

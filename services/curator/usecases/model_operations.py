@@ -115,7 +115,7 @@ def build_proposals(reply: CuratorReply, shown: ShownItems) -> tuple[Proposal, .
 
     Each proposal has the steps of its own lesson as a source. Ids that the model was not shown are declined.
     """
-    proposals = [proposal for operation in reply.operations for proposal in _translate(operation, shown)]
+    proposals = [proposal for operation in reply.operations for proposal in _build_proposals(operation, shown)]
     decided = {operation.lesson for operation in reply.operations}
     for number, lesson in enumerate(shown.reflection.insights, 1):
         if number not in decided:
@@ -135,7 +135,7 @@ def build_own_proposals(reply: DeltasReply, reflection: Reflection) -> tuple[Pro
     return tuple(proposals)
 
 
-def _translate(operation: ModelOperation, shown: ShownItems) -> Iterator[Proposal]:
+def _build_proposals(operation: ModelOperation, shown: ShownItems) -> Iterator[Proposal]:
     """Yield the proposals of one operation: one, or for MERGE an update and the removals."""
     reflection = shown.reflection
     lesson = _find_lesson(operation.lesson, reflection)

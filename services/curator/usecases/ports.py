@@ -151,7 +151,7 @@ class PlaybookStore(Protocol):
     async def stored_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
 
-    async def stored_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
         """Return the payload and the response of a request that is done, None when none is known."""
 
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:

@@ -50,7 +50,7 @@ class ObjectStore:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises ValueError for a URL that names no object store, or a folder that cannot be created."""
+        """Raise ValueError for a URL that names no object store, or a folder that cannot be created."""
         try:
             self._store = _open(url)
         except (BaseError, ValueError, OSError) as error:

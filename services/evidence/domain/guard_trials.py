@@ -108,7 +108,7 @@ def decide_mode(trial: GuardTrial, passed: int) -> tuple[GuardMode, str] | None:
     if trial.mode > GuardMode.SHADOW:
         if compute_evidence_above(sessions, trial.alarms, _scale(trial, limit)) >= REQUIRED_EVIDENCE:
             return GuardMode.SHADOW, f"false alarms above {limit:.0%}: {counts}"
-        if missing := _find_missing_effect(trial):
+        if missing := _describe_useless_advice(trial):
             return GuardMode.SHADOW, missing
     if trial.mode >= trial.cap:
         return None
@@ -153,7 +153,7 @@ def _scale(trial: GuardTrial, limit: float) -> float:
     return limit * WITHHELD_SHARE if trial.mode is GuardMode.ADVISE else limit
 
 
-def _find_missing_effect(trial: GuardTrial) -> str:
+def _describe_useless_advice(trial: GuardTrial) -> str:
     if trial.mode is not GuardMode.ADVISE:
         return ""
     requirement = find_block(trial.position, FALSE_DISCOVERY_RATE).largest_requirement

@@ -164,7 +164,7 @@ class ArchiveStore(Protocol):
         """Return the keys of objects that belong to no trajectory."""
 
     async def forget_objects(self, object_keys: list[str]) -> None:
-        """Delete the notes of objects that were deleted."""
+        """Delete the entries of objects that were deleted."""
 
 
 class OverviewStore(Protocol):

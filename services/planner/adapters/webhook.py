@@ -45,7 +45,7 @@ class Webhook:
     def __init__(
         self, url: str, secret: str, *, retries: RetryPolicy = _RETRIES, clock: Callable[[], datetime] = utc_now
     ) -> None:
-        """Raises BadSetting for a URL over which messages could be read, and for a secret that can be guessed."""
+        """Raise BadSetting for a URL over which messages could be read, and for a secret that can be guessed."""
         self._url = _parse_url(url)
         self._key = _decode_secret(secret)
         self._retries = retries

@@ -69,9 +69,9 @@ def interpret_response(
     if plan is not None and (messages := find_faults(plan, state.plan.prefix, state.language)):
         raise InvalidPlan(messages)
     outcome = (
-        _plan_outcome(state, response, policy)
+        _find_outcome_for_plan(state, response, policy)
         if request.step_id is None
-        else _step_outcome(state, request.step_id, response, policy)
+        else _find_outcome_for_step(state, request.step_id, response, policy)
     )
     trigger = ReplanTrigger.USER_FEEDBACK if outcome in PLAN_CHANGES else None
     return InterventionAnswered(step_id=request.step_id, response=response, outcome=outcome, trigger=trigger)
@@ -81,7 +81,9 @@ def _format_text(response: InterventionResponse) -> str:
     return (response.user_input or "").strip()
 
 
-def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy: InterventionPolicy) -> AnswerOutcome:
+def _find_outcome_for_plan(
+    state: ExecutionState, response: InterventionResponse, policy: InterventionPolicy
+) -> AnswerOutcome:
     """Return the outcome of an answer about the plan, whose refinements are limited (P-52)."""
     action = response.action
     if action in (InterventionAction.RETRY, InterventionAction.SKIP):
@@ -97,7 +99,7 @@ def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy:
     return AnswerOutcome.CANCEL if action is InterventionAction.CANCEL else AnswerOutcome.PROCEED
 
 
-def _step_outcome(
+def _find_outcome_for_step(
     state: ExecutionState, step_id: int, response: InterventionResponse, policy: InterventionPolicy
 ) -> AnswerOutcome:
     """Return the outcome of an answer about a step (P-49 to P-51).

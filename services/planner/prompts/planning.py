@@ -32,7 +32,7 @@ def format_planning_rules(rules: PlanRules, tools: Sequence[str]) -> str:
         "most": str(MOST_STEPS),
         "first": fill(texts.first_collection, {"collection": preferred}) if preferred in collections else "",
         "tools": "\n".join(tools),
-        "collections": _list_collections(collections, texts),
+        "collections": _format_collections(collections, texts),
         "schema": json.dumps(_build_schema(sorted(rules.actions)), ensure_ascii=False),
         "example_query": texts.example_query,
         "example": _example(texts),
@@ -40,7 +40,7 @@ def format_planning_rules(rules: PlanRules, tools: Sequence[str]) -> str:
     return fill(texts.planning, values)
 
 
-def _list_collections(collections: Sequence[str], texts: PlannerPrompts) -> str:
+def _format_collections(collections: Sequence[str], texts: PlannerPrompts) -> str:
     names = ", ".join(collections[:MAX_COLLECTIONS]) or texts.no_collections
     more = len(collections) - MAX_COLLECTIONS
     return f"{names} {fill(texts.more_collections, {'count': str(more)})}" if more > 0 else names

@@ -34,7 +34,7 @@ Script = Callable[[ToolInput], Awaitable[ToolResult] | ToolResult]
 
 
 def answer(text: str, confidence: float = 0.95, **changes: Any) -> ToolResult:
-    """An agent's answer with exactly this confidence (P-35)."""
+    """Return an agent's answer with exactly this confidence (P-35)."""
     return ToolResult(success=True, output=text, confidence_factors={"confidence": confidence}, **changes)
 
 
@@ -130,7 +130,7 @@ class StandingClock:
 
 
 def agent_step(step_id: int, *depends_on: int, **changes: Any) -> PlanStep:
-    """A step whose query is `s<id>`, so that scripts can name it."""
+    """Return a step whose query is `s<id>`, so that scripts can name it."""
     fields = {"action": "run_legacy_agent", "description": f"d{step_id}", "query": f"s{step_id}"}
     return PlanStep(**{"step_id": step_id, "depends_on": depends_on, **fields, **changes})
 
@@ -146,13 +146,13 @@ def agent_plan(*steps: PlanStep, **changes: Any) -> ExecutionPlan:
 
 
 def reasoning_tool() -> ScriptedTool:
-    """A reasoning tool that is sure of its answer."""
+    """Return a reasoning tool that is sure of its answer."""
     sure = ToolResult(success=True, output="done", confidence_factors={"llm_self_confidence": 1.0})
     return ScriptedTool(defaultdict(lambda: sure), name="reasoning")
 
 
 def planner_with(model: ScriptedModel) -> Planner:
-    """A planner whose tools are those of `executor`, and an agent."""
+    """Return a planner whose tools are those of `executor`, and an agent."""
     backend = FixedBackend()
     tools = ToolRegistry([RAGSearchTool(backend), AskUserTool(), reasoning_tool(), ScriptedTool()])
     return Planner(backend, model, tools=tools)

@@ -50,7 +50,7 @@ async def replica(
     clock: MachineClock | None = None,
     lease_seconds: float = 10.0,
 ) -> AsyncIterator[Executions]:
-    """A planner process's executions over a database file."""
+    """Yield a planner process's executions over a database file."""
     store = SqlExecutionStore(str(location))
     await store.open()
     options: dict[str, Any] = {} if clock is None else {"clock": clock, "monotonic": clock.monotonic}

@@ -36,7 +36,7 @@ from services.planner.usecases.tokens import check_token, open_question
 
 
 def forge_answer(rng: random.Random, own: Bound, other: Bound) -> Bound:
-    """An answer with one part mutated, taken from another execution, or made up."""
+    """Return an answer with one part mutated, taken from another execution, or made up."""
     token, version, step = own
     kind = rng.randrange(5)
     if kind == 0:

@@ -31,7 +31,7 @@ def make_guarantee() -> ThresholdGuarantee:
 
 
 def proven(draws: float = 0.999, tool: str = "") -> GuaranteedGate:
-    """A gate that has seen 60 correct results in each band of scores."""
+    """Return a gate that has seen 60 correct results in each band of scores."""
     gate = GuaranteedGate(Thresholds(), make_guarantee, lambda: draws)
     for number in range(480):
         execution_id, value = f"{number:012x}", 0.97 - 0.05 * (number % 8)

@@ -299,7 +299,7 @@ class Executions:
 
     # Background tasks
 
-    async def keep_leases(self) -> None:
+    async def renew_leases(self) -> None:
         """Renew the leases, and notify drivers of events that others wrote. Run until cancelled."""
         while True:
             await asyncio.sleep(min(self._ownership.lease_seconds / 3, 2.0))

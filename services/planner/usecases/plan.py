@@ -117,7 +117,7 @@ class Planner:
         identified = prepare_plan(plan, prefix, self._language)
         names_collection = any(step.collection for step in identified.steps)
         collections = await self.collections(identified.prefix) if names_collection else None
-        if messages := find_unavailable(identified, self._rules(identified.original_query, collections)):
+        if messages := find_unavailable(identified, self._build_rules(identified.original_query, collections)):
             raise InvalidPlan(messages)
         return identified
 
@@ -128,9 +128,9 @@ class Planner:
         collections = await self.collections(prefix)
         if collection and collections is not None and collection not in collections:
             raise UnknownCollection(collection, collections)
-        return self._rules(query, collections, collection, prefix, frozenset(kept_ids))
+        return self._build_rules(query, collections, collection, prefix, frozenset(kept_ids))
 
-    def _rules(
+    def _build_rules(
         self,
         query: str,
         collections: Sequence[str] | None,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from libs.trajectories.actions import ToolUse, call_signature
+from libs.trajectories.actions import ToolUse, build_call_signature
 from libs.trajectories.excerpts import shorten_text
 from libs.trajectories.tool_errors import normalize_message, parse_json_container
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
@@ -107,7 +107,7 @@ def _split_words(operation: str) -> frozenset[str]:
 
 def _extract_facts(action: ToolUse) -> list[_Fact]:
     """Return the facts of a result, at most `MAX_FACTS_OF_A_RESULT`."""
-    call = call_signature(action)
+    call = build_call_signature(action)
     value = parse_json_container(action.output)
     if value is None:
         return _extract_text_facts(call, action.output)

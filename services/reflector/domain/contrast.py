@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from libs.trajectories.actions import ToolUse, call_signature
+from libs.trajectories.actions import ToolUse, build_call_signature
 from libs.trajectories.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments
@@ -54,10 +54,10 @@ def _find_divergence(failed: Sequence[ToolUse], worked: Sequence[ToolUse]) -> Di
 
     If the successful trajectory has no call of its own, return the first call that only the failed trajectory made.
     """
-    in_failed = {call_signature(action) for action in failed}
-    in_worked = {call_signature(action) for action in worked}
-    own = next((action for action in worked if call_signature(action) not in in_failed), None)
-    others = [action for action in failed if call_signature(action) not in in_worked]
+    in_failed = {build_call_signature(action) for action in failed}
+    in_worked = {build_call_signature(action) for action in worked}
+    own = next((action for action in worked if build_call_signature(action) not in in_failed), None)
+    others = [action for action in failed if build_call_signature(action) not in in_worked]
     if own is None:
         return Divergence(others[0], None) if others else None
     return Divergence(next((action for action in others if action.operation == own.operation), None), own)

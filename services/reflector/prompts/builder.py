@@ -77,7 +77,7 @@ class ReflectorPrompts:
             "served": " ".join(f"[{bullet_id}]" for bullet_id in record.served),
             "cited": " ".join(f"[{bullet_id}]" for bullet_id in record.cited),
         }
-        return PromptTemplates(self._folder, "").fill_own([request.dataset, "default"], values)
+        return PromptTemplates(self._folder, "").fill_from_folder([request.dataset, "default"], values)
 
     def has_own_bullet_prompt(self) -> bool:
         """Return whether the user has a template for votes."""

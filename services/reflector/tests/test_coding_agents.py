@@ -29,7 +29,7 @@ def outcome(recorded: RecordedTrajectory) -> Outcome:
 
 
 def line(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> dict[str, Any]:
-    """A line of a transcript."""
+    """Return a line of a transcript."""
     message: dict[str, object] = {"role": role, "content": content}
     if role == "assistant":
         message["id"] = fields.pop("message_id", f"msg-{uuid}")

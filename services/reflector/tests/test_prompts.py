@@ -48,7 +48,7 @@ def build_prompt(
     return human[1]
 
 
-def fill_own(
+def fill_from_folder(
     prompts: ReflectorPrompts,
     reflection_request: ReflectionRequest,
     transcript: Transcript | None = None,
@@ -65,18 +65,18 @@ def fill_own(
 def fill_template(template: str, folder: Path, *, dataset: str = "appworld", **values: Any) -> str | None:
     """Return the prompt from a dataset's own template."""
     (folder / f"{dataset}.txt").write_text(template, encoding="utf-8")
-    return fill_own(ReflectorPrompts(folder, "ja"), request(dataset), **values)
+    return fill_from_folder(ReflectorPrompts(folder, "ja"), request(dataset), **values)
 
 
 def test_the_datasets_template_comes_before_the_default_and_that_before_the_built_in_text(tmp_path: Path) -> None:
     prompts = ReflectorPrompts(tmp_path, "ja")
-    assert fill_own(prompts, request()) is None  # R-22
+    assert fill_from_folder(prompts, request()) is None  # R-22
     (tmp_path / "default.txt").write_text("既定 {ground_truth}", encoding="utf-8")
-    assert fill_own(prompts, request()) == "既定 G"
+    assert fill_from_folder(prompts, request()) == "既定 G"
     (tmp_path / "appworld.txt").write_text("own {test_report}", encoding="utf-8")
-    assert fill_own(prompts, request()) == "own T"
-    assert fill_own(prompts, request("other")) == "既定 G"
-    assert fill_own(ReflectorPrompts(tmp_path / "missing", "ja"), request()) is None
+    assert fill_from_folder(prompts, request()) == "own T"
+    assert fill_from_folder(prompts, request("other")) == "既定 G"
+    assert fill_from_folder(ReflectorPrompts(tmp_path / "missing", "ja"), request()) is None
 
 
 @pytest.mark.parametrize("broken", ["{oops}", "{", "x } y", "{0}", "{ground_truth.x}"])
@@ -204,7 +204,7 @@ def test_the_middle_of_a_huge_answer_is_omitted_with_a_note() -> None:
 def test_only_steps_of_a_log_are_numbered(tmp_path: Path) -> None:
     trajectory = build_trajectory(says("hello"), reasoning_steps=("look", "hello"))
     (tmp_path / "appworld.txt").write_text("{reasoning_steps}", encoding="utf-8")
-    own = fill_own(
+    own = fill_from_folder(
         ReflectorPrompts(tmp_path, "ja"), ReflectionRequest(trajectory, "appworld"), Transcript("[0] assistant: hello")
     )
     assert own == "1. look\n2. hello\n実行ログ:\n[0] assistant: hello"

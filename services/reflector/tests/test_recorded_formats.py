@@ -25,7 +25,7 @@ def read(file: Path) -> RecordedTrajectory:
 
 
 def texts(recorded: RecordedTrajectory) -> list[tuple[str, str, str]]:
-    """The steps, a step with a call as the call."""
+    """Return the steps, a step with a call as the call."""
     return [
         (step.role, step.name, " ".join(f"{call.name}({call.arguments})" for call in step.tool_calls) or step.content)
         for step in recorded.trajectory.steps

@@ -42,7 +42,7 @@ class Trace:
 
     @contextmanager
     def span(self, name: str, attributes: dict[str, Any], *, failed: bool = False) -> Iterator[Any]:
-        """A span around the block, or of its own."""
+        """Yield a span around the block, or of its own."""
         with self._tracer.start_as_current_span(name, attributes=attributes) as span:
             yield span
             if failed:
@@ -54,7 +54,7 @@ class Trace:
             pass
 
     def read(self) -> RecordedTrajectory:
-        """The trajectory of the trace."""
+        """Return the trajectory of the trace."""
         (recorded,) = read_trajectories(json.dumps(export_spans(self._exporter)).encode(), "given").trajectories
         return recorded
 

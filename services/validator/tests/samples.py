@@ -98,7 +98,7 @@ def some_text(rng: random.Random) -> str:
 
 
 def some_organizer(rng: random.Random, ids: list[str]) -> Report:
-    """A valid Organizer report over `ids` (at least one)."""
+    """Return a valid Organizer report over `ids` (at least one)."""
     return organizer(
         "まず" + some_text(rng),
         decomposition_proposals=[
@@ -119,7 +119,7 @@ def some_organizer(rng: random.Random, ids: list[str]) -> Report:
 
 
 def some_advisor(rng: random.Random, ids: list[str]) -> Report:
-    """A valid Advisor report over `ids` (at least one)."""
+    """Return a valid Advisor report over `ids` (at least one)."""
     options = [
         option(
             f"{index}案",

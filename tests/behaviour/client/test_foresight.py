@@ -12,7 +12,7 @@ import pytest
 
 from allinone import commands
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
-from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, query_before
+from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, build_query_before
 from hansei.client.client import Client
 from hansei.client.learning import learn
 from hansei.client.trajectories import TrajectoryRecord, read_trajectories
@@ -149,7 +149,7 @@ def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[TrajectoryRecor
         failed = [action.error for action in extract_actions(steps) if action.error is not None]
         calls = commands.find_failed_calls(record.trajectory)
         for error, call in zip(failed, calls, strict=True):
-            query = query_before(FailedToolCall(**call)).query_text
+            query = build_query_before(FailedToolCall(**call)).query_text
             assert error.message not in query
             assert error.kind not in query
             queries += 1

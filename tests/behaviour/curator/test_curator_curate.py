@@ -47,7 +47,7 @@ async def curator(folder: Path, **settings: Any) -> AsyncIterator[Clients]:
 
 @asynccontextmanager
 async def with_model(folder: Path) -> AsyncIterator[tuple[OpenAIServer, Clients]]:
-    """The same, curated by a scripted model."""
+    """Yield the same, curated by a scripted model."""
     with OpenAIServer() as server:
         settings = {"llm_provider": "openai", "openai_base_url": server.base_url, "openai_api_key": "test"}
         async with curator(folder, **settings) as clients:

@@ -32,7 +32,7 @@ SECONDS = 30
 
 @pytest.fixture
 def url(database_location: str) -> str:
-    """An empty database."""
+    """Return an empty database."""
     return database_location if database_location.startswith("postgresql") else f"sqlite:///{database_location}"
 
 

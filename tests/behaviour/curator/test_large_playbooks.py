@@ -39,7 +39,7 @@ def large_text(number: int, size: int = TEXT) -> str:
 
 
 async def pages(method: Any, request: Any, field: str) -> list[Any]:
-    """The elements of all pages, with the last response."""
+    """Return the elements of all pages, with the last response."""
     found: list[Any] = []
     while True:
         response = await method(request)
@@ -50,7 +50,7 @@ async def pages(method: Any, request: Any, field: str) -> list[Any]:
 
 
 async def read_playbook(stub: Stub, **at: Any) -> list[pb.Bullet]:
-    """The bullets of all pages of GetPlaybook."""
+    """Return the bullets of all pages of GetPlaybook."""
     request = service_pb.GetPlaybookRequest(dataset="d", allow_missing=True, **at)
     bullets: list[pb.Bullet] = []
     while True:
@@ -62,7 +62,7 @@ async def read_playbook(stub: Stub, **at: Any) -> list[pb.Bullet]:
 
 
 async def follow(stub: Stub, head: int, *, snapshot: bool) -> list[str]:
-    """The texts of the bullets that a follower has when it has reached revision `head`."""
+    """Return the texts of the bullets that a follower has when it has reached revision `head`."""
     request = service_pb.WatchPlaybookRequest(dataset="d", snapshot=snapshot, allow_missing=True)
     texts: dict[str, str] = {}
     parts: list[pb.Bullet] = []

@@ -40,7 +40,7 @@ MANY_SECONDS = 600
 
 @pytest.fixture
 def url(database_location: str) -> str:
-    """An empty database."""
+    """Return an empty database."""
     return database_location if database_location.startswith("postgresql") else f"sqlite:///{database_location}"
 
 

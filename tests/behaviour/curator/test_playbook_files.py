@@ -114,7 +114,7 @@ async def test_an_import_that_extends_keeps_votes_and_updates_by_id(stub: Stub) 
 
 
 def _bullets_under_headings(text: bytes) -> list[tuple[str, str]]:
-    """Each bullet line with the heading above it."""
+    """Return each bullet line with the heading above it."""
     heading = ""
     found: list[tuple[str, str]] = []
     for line in text.decode().split("\n"):

@@ -22,7 +22,7 @@ BOOKS = "/hansei.playbook.v1.PlaybookService/GetPlaybook"
 
 @pytest.fixture
 async def gateways(database_location: str) -> AsyncIterator[list[Entrance]]:
-    """Two gateways that start at once on one database."""
+    """Yield two gateways that start at once on one database."""
     async with AsyncExitStack() as stack:
         opening = (stack.enter_async_context(entrance(database_location)) for _ in range(2))
         yield list(await asyncio.gather(*opening))

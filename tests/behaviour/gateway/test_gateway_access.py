@@ -31,7 +31,7 @@ def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def book(gate: Gate) -> str:
-    """A dataset of acme's with a bullet in it."""
+    """Return a dataset of acme's with a bullet in it."""
     with gate.client("acme") as client:
         add(client, "acme--book", "Set user.email before the first commit.")
     return "acme--book"

@@ -49,7 +49,7 @@ class RunningGateway:
     process: Process
 
     def client(self, **headers: str) -> httpx.Client:
-        """A client of the HTTP face."""
+        """Return a client of the HTTP server."""
         return httpx.Client(base_url=self.url, timeout=SECONDS, headers=headers)
 
 
@@ -57,7 +57,7 @@ class RunningGateway:
 def gateway_before(
     data: Path, peers: dict[str, str], module: str = "gateway", **environment: str
 ) -> Iterator[RunningGateway]:
-    """The process of the gateway, or of another service, until the block ends."""
+    """Yield the process of the gateway, or of another service, until the block ends."""
     address, http = f"127.0.0.1:{systems.free_port()}", f"127.0.0.1:{systems.free_port()}"
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
     own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": CODE, **peers, **environment}
@@ -88,7 +88,7 @@ def answering(model: OpenAIServer) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, model: OpenAIServer) -> Iterator[dict[str, str]]:
-    """The addresses of all services behind the gateway."""
+    """Yield the addresses of all services behind the gateway."""
     model.answer_with(chat("答え {x}"))
     environment = {
         "LLM_PROVIDER": "openai",

@@ -54,7 +54,7 @@ def dataset() -> str:
 
 
 def job(dataset: str, count: int) -> list[dict[str, Any]]:
-    """A job as its messages, with an id of its own."""
+    """Return a job as its messages, with an id of its own."""
     written = [
         MessageToDict(trajectory, preserving_proto_field_name=True) for trajectory in build_trajectories(dataset, count)
     ]
@@ -63,7 +63,7 @@ def job(dataset: str, count: int) -> list[dict[str, Any]]:
 
 
 def follow_job(client: httpx.Client, job_id: str, **headers: str) -> list[dict[str, Any]]:
-    """A job at each of its events, to the end."""
+    """Return a job at each of its events, to the end."""
     with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as response:
         lines = list(response.iter_lines())
     assert "event: end" in lines

@@ -31,7 +31,7 @@ def new_id() -> str:
 
 
 def add(client: httpx.Client, dataset: str, *texts: str) -> int:
-    """The revision that holds new bullets."""
+    """Return the revision that holds new bullets."""
     deltas = [{"type": "DELTA_TYPE_ADD", "section": "s", "content": text, "reasoning": "r"} for text in texts]
     body = {"request_id": new_id(), "deltas": deltas, "author": "ann"}
     return int(client.post(f"/v1/playbooks/{dataset}/deltas", json=body).raise_for_status().json()["revision"])

@@ -78,7 +78,7 @@ class Caller:
         return [event.round_finished for event in events], last.result
 
     def entries(self, execution_id: str) -> list[leaderboard.LeaderBoardEntry]:
-        """The rows of an execution by team and round."""
+        """Return the rows of an execution by team and round."""
         request = leaderboard.ListLeaderboardEntriesRequest(execution_id=execution_id, page_size=100)
         return list(self.leaderboard.ListLeaderboardEntries(request, timeout=SECONDS).entries)
 

@@ -39,7 +39,7 @@ def folder_with_owner(data: Path) -> Iterator[Path]:
 
 @contextmanager
 def sleeping_process(data: Path) -> Iterator[Path]:
-    """A process that the run forks, and a pipe from which readers learn that the resource was closed."""
+    """Yield a process that the run forks, and a pipe from which readers learn that the resource was closed."""
     os.mkfifo(data / "end")
     (data / "sleeper.py").write_text("import signal; print('sleeping', flush=True); signal.pause()")
     with (data / "output").open("wb") as output:

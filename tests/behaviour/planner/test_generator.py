@@ -40,7 +40,7 @@ def model() -> Iterator[OpenAIServer]:
 
 @asynccontextmanager
 async def generator_with(**settings: Any) -> AsyncIterator[Any]:
-    """A stub of a running planner."""
+    """Yield a stub of a running planner."""
     chosen = PlannerSettings.model_validate({"prompts_dir": "no-such-folder", "llm_retry_base_seconds": 0, **settings})
     async with serve(build(chosen, Peers({}))) as running, grpc.aio.insecure_channel(running.address) as channel:
         yield rpc.GeneratorServiceStub(channel)

@@ -46,7 +46,7 @@ class AskingExecution:
 
 
 async def start_and_answer(executions: Executions, rng: random.Random) -> AskingExecution:
-    """An execution of which some questions were answered, some of them with a wish for another plan."""
+    """Return an execution of which some questions were answered, some of them with a wish for another plan."""
     steps = [agent_step(i, *([i - 1] if i > 1 else [])) for i in range(1, 5)]
     execution_id = await executions.start(agent_plan(*steps), None, None)
     await until_quiet(executions, execution_id)
@@ -63,7 +63,7 @@ async def start_and_answer(executions: Executions, rng: random.Random) -> Asking
 
 
 def replay_answer(rng: random.Random, execution: AskingExecution, other: AskingExecution) -> Bound:
-    """An answer that counted once, as it was, or dressed up for the question that is open now."""
+    """Return an answer that counted once, as it was, or dressed up for the question that is open now."""
     token, version, step = rng.choice(execution.answered_before)
     return (token, version, step) if rng.random() < 0.5 else (token, *execution.open[1:])
 
@@ -87,7 +87,7 @@ def mutate(rng: random.Random, execution: AskingExecution, other: AskingExecutio
 
 
 def forge(rng: random.Random, execution: AskingExecution, other: AskingExecution) -> Bound:
-    """The token of another question, or an invented one."""
+    """Return the token of another question, or an invented one."""
     made_up = (rng.randbytes(rng.randrange(40)).hex(), *execution.open[1:])
     return rng.choice([other.open, (other.open[0], *execution.open[1:]), made_up])
 

@@ -29,7 +29,7 @@ PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 @pytest.fixture
 def url(postgres: PostgresServer) -> str:
-    """An empty database."""
+    """Return an empty database."""
     return postgres.database()
 
 

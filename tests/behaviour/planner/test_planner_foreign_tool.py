@@ -18,7 +18,7 @@ SERVICE = Path(__file__).parents[2] / "fakes" / "tool_service.mjs"
 
 @contextmanager
 def tool_service() -> Iterator[str]:
-    """The address of the service, in a process of its own."""
+    """Yield the address of the service, in a process of its own."""
     with subprocess.Popen([NODE, SERVICE], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

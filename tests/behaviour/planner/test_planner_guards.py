@@ -38,7 +38,7 @@ GUARDED: dict[str, Any] = {"planner_guards_dataset": "planner", "planner_guard_s
 
 @asynccontextmanager
 async def run_guarded_planner(folder: Path, mode: str, target: str = SEARCH_FIRST) -> AsyncIterator[tuple[Any, Tools]]:
-    """A planner whose calls are checked by one guard in this mode, and the tools that it calls."""
+    """Yield a planner whose calls are checked by one guard in this mode, and the tools that it calls."""
     curator = build_curator(
         CuratorSettings(playbook_data_dir=str(folder / "books"), llm_provider="offline", embedding_provider="hashing"),
         chassis.Peers({}),

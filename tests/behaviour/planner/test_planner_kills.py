@@ -65,7 +65,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database of the newest schema: to make one takes longer than a life."""
+    """Return a folder with a database of the newest schema: to make one takes longer than a life."""
     folder = tmp_path_factory.mktemp("empty")
     asyncio.run(killable.create_database(folder))
     return folder

@@ -37,7 +37,7 @@ def over_http() -> Iterator[str]:
 
 
 async def until_there(target: str | list[str]) -> None:
-    """Waits for a server over HTTP; the planner itself would look for it again only after seconds."""
+    """Wait for a server over HTTP; the planner itself would look for it again only after seconds."""
     if isinstance(target, list):
         return
     host, _, port = target.split("/")[2].partition(":")

@@ -50,7 +50,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(*statuses: int) -> AsyncIterator[tuple[Receiver, dict[str, Any]]]:
-    """A receiver, and the settings under which a planner sends to it."""
+    """Yield a receiver, and the settings under which a planner sends to it."""
     receiver = Receiver(list(statuses))
     server = await asyncio.start_server(receiver.serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]

@@ -39,7 +39,7 @@ class Caller:
         self.search: Any = search_service_pb2_grpc.SearchServiceStub(channel)
 
     def parse(self, content: bytes, dataset: str) -> reflector_service_pb2.ParsedTrajectory:
-        """The only trajectory of a file."""
+        """Return the only trajectory of a file."""
         request = reflector_service_pb2.ParseTrajectoriesRequest(content=content, dataset=dataset)
         (parsed,) = self.reflector.ParseTrajectories(request, timeout=SECONDS).trajectories
         parsed.trajectory.dataset = dataset
@@ -57,7 +57,7 @@ class Caller:
         return list(self.search.Search(request, timeout=SECONDS).results)
 
     def bullets(self, dataset: str) -> dict[str, playbook.Bullet]:
-        """The playbook as it stands."""
+        """Return the playbook as it stands."""
         request = playbook_service_pb2.GetPlaybookRequest(dataset=dataset, allow_missing=True)
         return {b.id: b for b in self.playbooks.GetPlaybook(request, timeout=SECONDS).playbook.bullets}
 
@@ -85,7 +85,7 @@ def dataset() -> str:
 
 @pytest.fixture
 def commit_without_identity(call: Caller, dataset: str) -> reflector_service_pb2.ParsedTrajectory:
-    """A trajectory in which `git commit` failed for want of an identity, and was repaired."""
+    """Return a trajectory in which `git commit` failed for want of an identity, and was repaired."""
     return call.parse((EXAMPLES / "git-commit-identity.json").read_bytes(), dataset)
 
 

@@ -30,7 +30,7 @@ Rows = dict[str, list[dict[str, object]]]
 
 
 def migrations_in(folder: Path) -> Migrations:
-    """The migrations of a folder as their service knows them."""
+    """Return the migrations of a folder as their service knows them."""
     schema = import_module(".".join((*folder.parent.parts, "schema")))
     return Migrations(systems.ROOT / folder, schema.MIGRATIONS.version_table)
 

@@ -37,7 +37,7 @@ CORRELATION_ID = "seen-by-every-hop"
 
 @pytest.fixture(scope="module")
 def traced_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[systems.System, Collector]]:
-    """A system that has learned and answered, and the collector it sent its spans to."""
+    """Yield a system that has learned and answered, and the collector it sent its spans to."""
     with collector() as spans:
         variables = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": spans.endpoint,

@@ -56,7 +56,7 @@ def upgrade():
 
 
 def newer_release(folder: Path) -> dict[str, str]:
-    """The code of today with one more migration for each schema, and the environment that runs it."""
+    """Return the code of today with one more migration for each schema, and the environment that runs it."""
     for name in LINKED:
         (folder / name).symlink_to(systems.ROOT / name)
     for name in COPIED:

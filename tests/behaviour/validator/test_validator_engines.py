@@ -23,7 +23,7 @@ async def soon(seconds: float) -> None:
 
 @pytest.fixture
 async def replicas(database_location: str) -> AsyncIterator[list[LeaderBoardStore]]:
-    """Two services that start at once on one database."""
+    """Yield two services that start at once on one database."""
     opened = [ValidatorDatabase(database_location, soon) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in opened))
     yield [LeaderBoardStore(database) for database in opened]

@@ -39,7 +39,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 @asynccontextmanager
 async def validator_in(folder: Path, **chosen: Any) -> AsyncIterator[Any]:
-    """A stub of a running validator, over a channel as services use it."""
+    """Yield a stub of a running validator, over a channel as services use it."""
     settings = ValidatorSettings(validator_database_url=str(folder / "leaderboard.db"), **chosen)
     async with serve(build(settings, Peers({}))) as running:
         peers = Peers({"validator": running.address})

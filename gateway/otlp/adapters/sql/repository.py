@@ -65,7 +65,7 @@ class TraceRepository:
             if not settled:
                 raise TraceStoreFull(stored, self._limits.total_bytes)
             for key, bytes_ in settled:
-                self._give_up(connection, key, now)
+                self._mark_as_given_up(connection, key, now)
                 stored -= bytes_
                 if stored + size <= self._limits.total_bytes:
                     break
@@ -81,7 +81,7 @@ class TraceRepository:
         size = row.bytes + len(part.payload)
         if size > self._limits.trace_bytes:
             if state is TraceState.OPEN:
-                self._give_up(connection, part.key, now)
+                self._mark_as_given_up(connection, part.key, now)
             return StoreResult.TOO_LARGE
         root_ended = row.root_ended or part.has_root
         queries.update_trace(
@@ -95,7 +95,7 @@ class TraceRepository:
         )
         return StoreResult.STORED
 
-    def _give_up(self, connection: Connection, key: TraceKey, now: datetime) -> None:
+    def _mark_as_given_up(self, connection: Connection, key: TraceKey, now: datetime) -> None:
         queries.delete_parts(connection, key)
         queries.update_trace(connection, key, state=TraceState.GIVEN_UP.value, bytes=0, due_at=None, changed_at=now)
 
@@ -127,7 +127,7 @@ class TraceRepository:
             if row is None:
                 return
             if state is TraceState.GIVEN_UP:
-                self._give_up(connection, trace.key, now)
+                self._mark_as_given_up(connection, trace.key, now)
             else:
                 due_at = row.due_at if row.last_number > trace.last_number else None
                 queries.update_trace(connection, trace.key, state=state.value, due_at=due_at, changed_at=now)

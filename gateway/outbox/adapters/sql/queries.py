@@ -20,22 +20,22 @@ _OLDEST = (
 
 
 def insert_entry(connection: Connection, executor: str, payload: bytes, now: datetime) -> None:
-    """Insert a request."""
+    """Insert an entry."""
     values = {"executor": executor, "added_at": now, "bytes": len(payload), "payload": payload}
     connection.execute(_INSERT, values)
 
 
 def sum_bytes(connection: Connection) -> int:
-    """Return the bytes of all requests."""
+    """Return the bytes of all entries."""
     return int(connection.execute(select(func.coalesce(func.sum(outbox.c.bytes), 0))).scalar_one())
 
 
 def select_entries(connection: Connection, executor: str, left_before: datetime, limit: int) -> list[OutboxEntry]:
-    """Return the oldest requests of a replica, and of all that were added before a time."""
+    """Return the oldest entries of a replica, and of all that were added before a time."""
     parameters = {"replica": executor, "left_before": left_before, "size": limit}
     return [OutboxEntry(row.number, bytes(row.payload)) for row in connection.execute(_OLDEST, parameters)]
 
 
 def delete_entries(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete requests."""
+    """Delete entries."""
     connection.execute(delete(outbox).where(outbox.c.number.in_(numbers)))

@@ -44,11 +44,11 @@ class OutboxRepository:
         await self.database.write(lambda connection: queries.insert_entry(connection, self._executor, payload, now))
 
     async def sum_bytes(self) -> int:
-        """Return the bytes of all requests that wait."""
+        """Return the bytes of all entries that wait."""
         return await self.database.read(queries.sum_bytes)
 
     async def list_entries(self, limit: int) -> list[OutboxEntry]:
-        """Return the oldest requests of this replica, and those of replicas that do not deliver theirs."""
+        """Return the oldest entries of this replica, and those of replicas that do not deliver theirs."""
         left_before = self._clock() - LEFT_AFTER
         return await self.database.read(
             lambda connection: queries.select_entries(connection, self._executor, left_before, limit)

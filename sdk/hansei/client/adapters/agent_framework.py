@@ -62,7 +62,7 @@ class _CallCheck(FunctionMiddleware):
 
 
 def report(memory: AgentMemory, task: str, response: AgentResponse[Any], *, succeeded: bool) -> LearnResponse | None:
-    """Report how a run ended, and learn from the messages of its response."""
+    """Report the outcome of a task, and learn from the messages of its response."""
     names: dict[str, str] = {}
     messages = [build_text("user", task)]
     for message in response.messages:

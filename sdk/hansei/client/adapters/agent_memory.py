@@ -106,7 +106,7 @@ class AgentMemory:
         with skip_outage(self._on_error, self.dataset):
             if self._serving is not None:
                 self._serving.report(**({"succeeded": succeeded} if reward is None else {"reward": reward}))
-            record = self._read(document)
+            record = self._parse_document(document)
             trajectory = record.trajectory
             success, failure = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS, trajectory_pb2.TRAJECTORY_STATUS_FAILURE
             trajectory.status = success if succeeded else failure
@@ -122,7 +122,7 @@ class AgentMemory:
         self._bullet_ids.update(dict.fromkeys(bullet.id for bullet in self._serving.bullets))
         return f"{INTRO}\n{self._serving.text}" if self._serving.bullets else ""
 
-    def _read(self, document: object) -> TrajectoryRecord:
+    def _parse_document(self, document: object) -> TrajectoryRecord:
         content = json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
         response = self.client.reflector.parse_trajectories(content=content, dataset=self.dataset)
         parsed = response.trajectories[0]

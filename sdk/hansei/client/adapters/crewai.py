@@ -46,7 +46,7 @@ class CrewMemory:
         return [self._guard(tool) for tool in tools]
 
     def report(self, output: CrewOutput, *, succeeded: bool) -> LearnResponse | None:
-        """Report how a run ended, and learn from its tasks, its tool calls and its answer."""
+        """Report the outcome of a task, and learn from its tasks, its tool calls and its answer."""
         tasks = [build_text("user", task.description) for task in output.tasks_output]
         answer = build_text("assistant", output.raw)
         return self._memory.report({"messages": [*tasks, *self._messages, answer]}, succeeded=succeeded)

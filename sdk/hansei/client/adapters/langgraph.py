@@ -49,5 +49,5 @@ class PlaybookMiddleware(AgentMiddleware[Any, Any]):
 
 
 def report(memory: AgentMemory, state: Mapping[str, Any], *, succeeded: bool) -> LearnResponse | None:
-    """Report how a run ended, and learn from the messages of its last state."""
+    """Report the outcome of a task, and learn from the messages of its last state."""
     return memory.report({"messages": messages_to_dict(state["messages"])}, succeeded=succeeded)

@@ -52,7 +52,7 @@ def guard_tools(memory: AgentMemory, tools: Sequence[FunctionTool]) -> list[Any]
 
 
 def report(memory: AgentMemory, result: RunResult, *, succeeded: bool) -> LearnResponse | None:
-    """Report how a run ended, and learn from it."""
+    """Report the outcome of a task, and learn from it."""
     return memory.report({"items": result.to_input_list()}, succeeded=succeeded)
 
 

@@ -53,5 +53,5 @@ class PlaybookCapability(AbstractCapability[Any]):
 
 
 def report(memory: AgentMemory, result: AgentRunResult[Any], *, succeeded: bool) -> LearnResponse | None:
-    """Report how a run ended, and learn from it."""
+    """Report the outcome of a task, and learn from it."""
     return memory.report({"messages": json.loads(result.all_messages_json())}, succeeded=succeeded)

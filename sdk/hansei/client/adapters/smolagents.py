@@ -28,7 +28,7 @@ def guard_tools(memory: AgentMemory, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def report(memory: AgentMemory, agent: MultiStepAgent, *, succeeded: bool) -> LearnResponse | None:
-    """Report how a run ended, and learn from the steps of the agent."""
+    """Report the outcome of a task, and learn from the steps of the agent."""
     return memory.report(agent.memory.get_succinct_steps(), succeeded=succeeded)
 
 

@@ -157,7 +157,7 @@ class ForesightMeter:
     def _count_warnings(
         self, counts: ForesightCounts, trajectory: Trajectory, calls: Sequence[FailedToolCall]
     ) -> ForesightCounts:
-        queries = [query_before(call) for call in calls]
+        queries = [build_query_before(call) for call in calls]
         results = self._search(trajectory.dataset, queries)
         task = trajectory.task_id
         is_new_task = not task or all(earlier.task_id != task for earlier in self.earlier)
@@ -212,7 +212,7 @@ class ForesightMeter:
             self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
 
 
-def query_before(call: FailedToolCall) -> SearchQuery:
+def build_query_before(call: FailedToolCall) -> SearchQuery:
     """Return a query that an agent could send before a call: the last message, the operation, and its arguments.
 
     Of JSON arguments, the query has only the names: the values belong to one trajectory, and lessons omit them.

@@ -13,7 +13,7 @@ from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL
 from hansei.client.hooks.handlers import HookOptions, build_handlers, find_program, find_settings_file, get_base
-from hansei.client.hooks.settings_file import SettingsChange, UnreadableSettings, list_own
+from hansei.client.hooks.settings_file import SettingsChange, UnreadableSettings, list_own_handlers
 from hansei.client.hooks.settings_file import install as install_handlers
 from hansei.client.hooks.settings_file import uninstall as uninstall_handlers
 
@@ -134,7 +134,7 @@ def _describe(name: AgentName, *, is_user: bool) -> dict[str, Any]:
     file = find_settings_file(name, is_user=is_user)
     events, problem = [], ""
     try:
-        events = list(list_own(Path(file)))
+        events = list(list_own_handlers(Path(file)))
     except UnreadableSettings as error:
         problem = str(error)
     scope = "user" if is_user else "project"

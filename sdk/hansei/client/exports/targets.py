@@ -78,7 +78,7 @@ def plan_files(target: ExportTarget, playbook: Playbook) -> ExportPlan:
     bullets, omitted = _choose_bullets(playbook)
     sections = {format_section(bullet.section): bullet.section for bullet in bullets}
     items = tuple(BulletItem(bullet.id, bullet.section, bullet.content) for bullet in bullets)
-    body = [*_introduce(target.dataset, playbook.revision, omitted)]
+    body = [*_build_introduction(target.dataset, playbook.revision, omitted)]
     for heading, section in sections.items():
         body += ["", heading, ""]
         for item in items:
@@ -89,7 +89,7 @@ def plan_files(target: ExportTarget, playbook: Playbook) -> ExportPlan:
     return ExportPlan((PlannedFile(path, front_matter, (*body, ""), items, sections),), omitted)
 
 
-def _introduce(dataset: str, revision: int, omitted: int) -> list[str]:
+def _build_introduction(dataset: str, revision: int, omitted: int) -> list[str]:
     rest = f" {omitted} more do not fit here: `hansei playbook show --dataset {dataset}`." if omitted else ""
     return [
         _TITLE,

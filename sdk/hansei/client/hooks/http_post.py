@@ -30,7 +30,9 @@ def post_json(url: str, body: bytes, token: str, deadline: float) -> tuple[dict[
     request = "\r\n".join([*lines, "", ""]).encode() + body
     try:
         with socket.create_connection((host, port), _compute_remaining(deadline)) as connection:
-            response = _exchange(_encrypt(connection, host) if scheme == "https" else connection, request, deadline)
+            response = _send_and_receive(
+                _encrypt(connection, host) if scheme == "https" else connection, request, deadline
+            )
     except (OSError, ValueError) as error:
         raise PostFailed(_describe(error)) from error
     return _parse(response)
@@ -51,7 +53,7 @@ def _encrypt(connection: socket.socket, host: str) -> socket.socket:
     return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
 
 
-def _exchange(connection: socket.socket, request: bytes, deadline: float) -> bytes:
+def _send_and_receive(connection: socket.socket, request: bytes, deadline: float) -> bytes:
     connection.sendall(request)
     parts: list[bytes] = []
     size = 0

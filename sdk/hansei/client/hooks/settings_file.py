@@ -60,7 +60,7 @@ def uninstall(file: Path, base: Mapping[str, Any]) -> SettingsChange:
     return _store(file, text, remaining)
 
 
-def list_own(file: Path) -> Handlers:
+def list_own_handlers(file: Path) -> Handlers:
     """Return the handlers of hansei in a settings file by their events. Raises UnreadableSettings."""
     settings, _ = _load(file)
     hooks = _read_hooks(file, settings)

@@ -78,7 +78,7 @@ def _draw_candidates(
 ) -> tuple[CandidateCall, ...]:
     right = calls[turn]
     mistakes = _list_mistakes(request.convention, request, calls, turn, chance)
-    mistakes.append(_make_finish(request))
+    mistakes.append(_build_finishing_call(request))
     lookups = [_make_call(tool, template, request, chance) for tool, template in world.lookups]
     others = [
         _make_call(tool, template, replace(request, values={**other.make(chance), **request.values}), chance)
@@ -110,7 +110,7 @@ def _list_mistakes(
     ]
 
 
-def _make_finish(request: Request) -> CandidateCall:
+def _build_finishing_call(request: Request) -> CandidateCall:
     return CandidateCall(MadeUpCall(FINISH, {"id": request.values.get("id", "")}), breaks=True)
 
 

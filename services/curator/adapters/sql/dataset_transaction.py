@@ -110,7 +110,7 @@ class SqlDatasetTransaction(LockedDataset):
         return revision
 
     def delete_contents(self, origin: Origin) -> Revision:
-        """Delete all rows of the dataset, and append the deletion as the one revision that stays. DatasetNotFound."""
+        """Delete the dataset, and append the deletion as the one revision that stays. Raises DatasetNotFound."""
         require_datasets(self._connection, [self.dataset])
         requests, revision = schema.requests.table, schema.revision
         # Responses that were stored before the column existed are found by the revision that they made.

@@ -95,9 +95,9 @@ class SqlPlaybookStore:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
         return await self._read(schema.requests.stored_response, key)
 
-    async def stored_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
         """Return the payload and the response of a request that is done, else None."""
-        return await self._read(schema.requests.stored_request, request_id, method)
+        return await self._read(schema.requests.find_request, request_id, method)
 
     async def delete_responses(self, older_than: timedelta) -> int:
         """Delete responses stored longer ago than `older_than`, and return their number."""
@@ -160,7 +160,7 @@ class SqlPlaybookStore:
         cached = self._snapshots.get(validate_dataset_name(dataset))
 
         def read(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
-            stored = schema.requests.stored_request(connection, request_id, method)
+            stored = schema.requests.find_request(connection, request_id, method)
             return queries.read_snapshot(connection, dataset, None, cached), stored
 
         with _dataset_in_errors(dataset):

@@ -73,7 +73,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
 
     async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:
         """Return a committed curation with the reflection it came from."""
-        stored = await self._store.stored_request(request.request_id, "Curate")
+        stored = await self._store.find_request(request.request_id, "Curate")
         if stored is not None:
             done, response = read_stored_curation(*stored)
             if done.dataset == request.dataset:

@@ -226,7 +226,7 @@ def upsert_object(connection: Connection, object_key: str, unused_from: datetime
 
 
 def delete_objects(connection: Connection, object_keys: Sequence[str]) -> None:
-    """Delete the notes of objects."""
+    """Delete the entries of objects."""
     connection.execute(delete(archive_object).where(archive_object.c.object_key.in_(object_keys)))
 
 

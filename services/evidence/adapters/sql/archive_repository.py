@@ -248,7 +248,7 @@ class ArchiveRepository:
         return await self._database.read(lambda connection: queries.select_unused_objects(connection, now, BATCH))
 
     async def forget_objects(self, object_keys: list[str]) -> None:
-        """Delete the notes of objects that were deleted."""
+        """Delete the entries of objects that were deleted."""
         await self._database.write(lambda connection: queries.delete_objects(connection, object_keys))
 
     async def _repeat(self, work: Callable[[Connection], tuple[int, bool]], dataset: str) -> int:

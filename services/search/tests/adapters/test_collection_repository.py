@@ -136,7 +136,7 @@ async def test_a_full_disk_writes_nothing_and_what_was_written_stays(
 
 
 def limited_to(pages: int) -> Callable[[Any], Any]:
-    """Makes the disk look full: pages a file may have beyond those it has."""
+    """Make the disk look full: pages a file may have beyond those it has."""
 
     def limit_rows(connection: Any) -> None:
         now = connection.exec_driver_sql("PRAGMA page_count").scalar()

@@ -30,7 +30,7 @@ class RuleBudget:
             self._exceed("time")
 
     def refuse_larger(self, size: int, limit: int) -> None:
-        """Raises RuleTooExpensive for a value of more than `limit` characters or elements."""
+        """Raise RuleTooExpensive for a value of more than `limit` characters or elements."""
         if size > limit:
             self._exceed("size")
 

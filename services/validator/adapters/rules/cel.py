@@ -55,7 +55,7 @@ class CelExpression:
     """A compiled expression over `report`, `valid_node_ids` and `this`. `matches` uses RE2, which takes linear time."""
 
     def __init__(self, text: str) -> None:
-        """Raises ExpressionInvalid."""
+        """Raise ExpressionInvalid."""
         environment = celpy.Environment(runner_class=_BudgetedRunner)
         try:
             tree = environment.compile(text)

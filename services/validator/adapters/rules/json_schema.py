@@ -47,7 +47,7 @@ class CompiledSchema:
     """A valid schema, compiled."""
 
     def __init__(self, text: str) -> None:
-        """Raises SchemaInvalid."""
+        """Raise SchemaInvalid."""
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -84,7 +84,7 @@ class CompiledSchema:
 
 
 def _refuse_keywords(schema: Mapping[str, Any]) -> None:
-    """Raises SchemaInvalid for an unsupported keyword in the schema or a schema inside it."""
+    """Raise SchemaInvalid for an unsupported keyword in the schema or a schema inside it."""
     pending: list[object] = [schema]
     while pending:
         node = pending.pop()

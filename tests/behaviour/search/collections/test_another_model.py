@@ -29,7 +29,7 @@ def remote(models: OpenAIServer) -> dict[str, Any]:
 
 
 async def wait_for_model(searching: RunningSearch, model: str, expected: list[str]) -> None:
-    """Returns when the model answers; until then every answer is whole, and by the model before."""
+    """Return when the model answers; until then every answer is whole, and by the model before."""
     async with asyncio.timeout(30):
         while True:
             response = await searching.search("deadline", top_k=100)

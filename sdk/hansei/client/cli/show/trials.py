@@ -40,7 +40,7 @@ NEVER_STARTED = "The dataset never had trials; start them with: hansei trials st
 def start(response: StartTrialsResponse) -> RenderableType:
     """Show the policy, and whether the measurements so far were discarded."""
     heading = "Trials are running" + ("; all measurements begin now." if response.restarted else ".")
-    return Group(Text(heading), *_policy_rows(response.policy))
+    return Group(Text(heading), *_build_policy_rows(response.policy))
 
 
 def stop(response: StopTrialsResponse) -> RenderableType:
@@ -61,14 +61,14 @@ def status(trials: GetTrialsResponse) -> RenderableType:
     """Show the policy, the sessions, the checks and the number of bullets in each state."""
     if not trials.HasField("policy"):
         return Text(NEVER_STARTED)
-    states = [f"{count.bullets} {_state_name(count.state)}" for count in trials.bullets]
+    states = [f"{count.bullets} {_format_state(count.state)}" for count in trials.bullets]
     return Group(
         Text(f"Trials {'are running' if trials.running else 'have stopped'}", GOOD if trials.running else FAINT),
-        *_policy_rows(trials.policy),
+        *_build_policy_rows(trials.policy),
         label_row("since", format_time(trials.started_at), width=18),
         label_row("sessions", f"{trials.sessions}, {trials.sessions_without_outcome} without an outcome", width=18),
         label_row("bullets", ", ".join(states) or "none yet", width=18),
-        *(label_row(f"check {check.name}", _check_text(check), width=18) for check in trials.checks),
+        *(label_row(f"check {check.name}", _format_check(check), width=18) for check in trials.checks),
     )
 
 
@@ -82,21 +82,22 @@ def effects(measured: Mapping[str, Any]) -> RenderableType:
     )
     table.add_column("state")
     if lift.HasField("lift"):
-        table.add_row(Text("whole playbook", "bold"), *_effect_cells(lift.lift), "", "")
+        table.add_row(Text("whole playbook", "bold"), *_format_effect(lift.lift), "", "")
     for bullet in bullets:
         required = "" if bullet.state != epb.BULLET_STATE_TRIAL else f"{bullet.required_evidence:.0f}"
-        state = Text(_state_name(bullet.state), STATE_STYLES.get(bullet.state, ""))
-        table.add_row(Text(bullet.bullet_id, ID), *_effect_cells(bullet.effect), required, state)
-    return Group(table, Text(), *(Text(line) for line in _conclusions(trials, lift.conclusion, bullets)))
+        state = Text(_format_state(bullet.state), STATE_STYLES.get(bullet.state, ""))
+        table.add_row(Text(bullet.bullet_id, ID), *_format_effect(bullet.effect), required, state)
+    return Group(table, Text(), *(Text(line) for line in _list_conclusions(trials, lift.conclusion, bullets)))
 
 
 def decision(made: epb.Decision) -> RenderableType:
     """Show a decision on one line: its number, time, bullet, states and measurements."""
     line = Text(f"#{made.number}  {format_time(made.time)}  ", FAINT)
-    line.append(made.bullet_id, ID).append(f"  {_state_name(made.before)} → ")
-    line.append(_state_name(made.after), STATE_STYLES.get(made.after, ""))
+    line.append(made.bullet_id, ID).append(f"  {_format_state(made.before)} → ")
+    line.append(_format_state(made.after), STATE_STYLES.get(made.after, ""))
     effect = made.effect
-    line.append(f"  {_points(effect.difference)} ({_points(effect.lower)} to {_points(effect.upper)}) points")
+    interval = f"{_format_points(effect.lower)} to {_format_points(effect.upper)}"
+    line.append(f"  {_format_points(effect.difference)} ({interval}) points")
     sessions = f"{effect.served.sessions} served, {effect.withheld.sessions} withheld"
     line.append(f"  {sessions}, evidence {effect.evidence:.4g}", FAINT)
     if made.revision:
@@ -104,7 +105,7 @@ def decision(made: epb.Decision) -> RenderableType:
     return line.append(", undone", CHANGED) if made.undone else line
 
 
-def _policy_rows(policy: epb.TrialPolicy) -> Iterator[RenderableType]:
+def _build_policy_rows(policy: epb.TrialPolicy) -> Iterator[RenderableType]:
     shares = (
         ("a bullet on trial", policy.bullet_holdout),
         ("a proven bullet", policy.audit_holdout),
@@ -116,33 +117,33 @@ def _policy_rows(policy: epb.TrialPolicy) -> Iterator[RenderableType]:
     yield label_row("decisions", rules, width=18)
 
 
-def _check_text(check: epb.AssignmentCheck) -> Text:
+def _format_check(check: epb.AssignmentCheck) -> Text:
     counts = f"{check.served} with the playbook, {check.withheld} without; expected {check.expected_share:.0%} with"
     return Text(f"FAILED: {counts}; nothing is decided", BAD) if check.failed else Text(f"passed: {counts}")
 
 
-def _effect_cells(effect: epb.Effect) -> Iterator[str]:
+def _format_effect(effect: epb.Effect) -> Iterator[str]:
     """Yield the cells of an effect; differences and intervals in points of a hundred."""
     for arm in (effect.served, effect.withheld):
         yield str(arm.sessions)
         yield f"{arm.success_rate:.0%}" if arm.sessions else "–"
     if effect.served.sessions and effect.withheld.sessions:
-        yield _points(effect.difference)
-        yield f"{_points(effect.lower)} to {_points(effect.upper)}"
+        yield _format_points(effect.difference)
+        yield f"{_format_points(effect.lower)} to {_format_points(effect.upper)}"
         yield f"{effect.evidence:.4g}"
     else:
         yield from ("–", "–", "–")
 
 
-def _points(difference: float) -> str:
+def _format_points(difference: float) -> str:
     return f"{100 * difference:+.0f}"
 
 
-def _state_name(state: epb.BulletState.ValueType) -> str:
+def _format_state(state: epb.BulletState.ValueType) -> str:
     return format_enum_name(epb.BulletState, state).replace("_", " ")
 
 
-def _conclusions(trials: GetTrialsResponse, conclusion: str, bullets: list[epb.BulletEffect]) -> Iterator[str]:
+def _list_conclusions(trials: GetTrialsResponse, conclusion: str, bullets: list[epb.BulletEffect]) -> Iterator[str]:
     """Yield the sentences under the table."""
     if not trials.running:
         yield "Trials have stopped: no further session is measured."
