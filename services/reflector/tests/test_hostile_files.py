@@ -133,7 +133,7 @@ def test_parents_that_form_a_circle_are_read_or_refused_with_their_place(name: s
     read, refused = 0, ""
     try:
         found = read_trajectories("\n".join(map(json.dumps, documents)).encode(), "d")
-        read = sum(len(run.trajectory.steps) for run in found.runs)
+        read = sum(len(recorded.trajectory.steps) for recorded in found.trajectories)
     except (MalformedTrajectory, UnknownFormat) as error:
         refused = error.message
     assert read or refused.startswith(PLACES)
