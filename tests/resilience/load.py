@@ -2,7 +2,8 @@
 
 Each caller sends one run after the other and repeats a run, under its `request_id`, until it is acknowledged: that is
 what the contract tells callers to do. The ledger then knows what must be in the playbook, and the playbook's log,
-read back whole, says what is: `settled`.
+read back whole, says what is: `check_ledger`. With `sessions`, callers also work as agents do, with the evidence
+service and its guards (`tests/resilience/sessions.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
+from tests.resilience.sessions import GuardedSessions, check_outcomes
 from tests.support.bulk_jobs import build_trajectory, jobs_at
 
 CALLERS = 4
@@ -43,6 +45,10 @@ class Ledger:
     acknowledged: list[str] = field(default_factory=list)
     answered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, float] = field(default_factory=dict)
+    """The outcome that counts, by serving."""
+    refused_sessions: Counter[str] = field(default_factory=Counter)
+    """Refusals of the evidence service."""
 
     def record_response(self, learned: gateway.LearnResponse | None) -> bool:
         """Return whether a response acknowledges the trajectory; one that does not must state the reason."""
@@ -55,17 +61,19 @@ class Ledger:
             self.refused["saved: false, with the reason"] += 1
         return learned.curation.saved
 
-    def refuse(self, error: HanseiError) -> None:
+    def refuse(self, error: HanseiError, refused: Counter[str] | None = None) -> None:
         """Count a refusal; each must have a code of `RETRYABLE` and a reason."""
         assert error.code in RETRYABLE, f"{error.code} {error.reason}: {error.message}"
         assert error.reason, error.message
-        self.refused[f"{error.code} {error.reason}"] += 1
+        (self.refused if refused is None else refused)[f"{error.code} {error.reason}"] += 1
 
 
 class Load:
     """Running callers. `progress` waits for them; at the end of the block each finishes its call."""
 
-    def __init__(self, address: str, dataset: str, call_seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self, address: str, dataset: str, call_seconds: float = CALL_SECONDS, *, sessions: bool = False
+    ) -> None:
         self._peers = Peers({"gateway": address})
         channel: Any = self._peers.channel("gateway")
         self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
@@ -75,6 +83,7 @@ class Load:
         self._moved = asyncio.Condition()
         self._numbers = iter(range(10**9))
         self.ledger = Ledger(dataset)
+        self.sessions = GuardedSessions(channel, dataset, self._repeat_session_call) if sessions else None
         self.enough = False
 
     async def go_on(self) -> None:
@@ -82,6 +91,8 @@ class Load:
         while not self.enough:
             await self.learn(next(self._numbers))
             await self.ask()
+            if self.sessions is not None:
+                self.ledger.outcomes.update(await self.sessions.run())
 
     async def learn(self, number: int) -> None:
         """Learn one trajectory; repeat the call until it is acknowledged."""
@@ -113,11 +124,17 @@ class Load:
             dataset=self.ledger.dataset, query=query, min_revision=min_revision, allow_missing=True
         )
 
-    async def _call(self, method: Any, request: Any) -> Any:
+    async def _repeat_session_call(self, method: Any, request: Any) -> Any:
+        """Return the response of the evidence service, after as many calls as it takes."""
+        while (response := await self._call(method, request, self.ledger.refused_sessions)) is None:
+            pass
+        return response
+
+    async def _call(self, method: Any, request: Any, refused: Counter[str] | None = None) -> Any:
         try:
             return await method(request, timeout=self._seconds)
         except HanseiError as error:
-            self.ledger.refuse(error)
+            self.ledger.refuse(error, refused)
             # Like a real caller: after a random pause.
             await asyncio.sleep(min(error.retry_after or 0.1, 1.0))
             return None
@@ -134,11 +151,15 @@ class Load:
 
 
 @asynccontextmanager
-async def load(address: str, callers: int = CALLERS, call_seconds: float = CALL_SECONDS) -> AsyncIterator[Load]:
-    """Run callers during the block, in a dataset of their own."""
-    made = Load(address, f"faults-{uuid.uuid4().hex[:12]}", call_seconds)
+async def load(
+    address: str, callers: int = CALLERS, call_seconds: float = CALL_SECONDS, *, sessions: bool = False, faults: int = 1
+) -> AsyncIterator[Load]:
+    """Run callers during the block, in a dataset of their own; each of the faults may take some minutes."""
+    made = Load(address, f"faults-{uuid.uuid4().hex[:12]}", call_seconds, sessions=sessions)
     try:
-        async with asyncio.timeout(3 * WAIT_SECONDS), asyncio.TaskGroup() as tasks:
+        if made.sessions is not None:
+            await made.sessions.begin()
+        async with asyncio.timeout(3 * WAIT_SECONDS * faults), asyncio.TaskGroup() as tasks:
             for _ in range(callers):
                 tasks.create_task(made.go_on())
             try:
@@ -157,6 +178,8 @@ def check_ledger(fault: str, address: str, ledger: Ledger, recovery_seconds: flo
     lost = sorted(set(ledger.acknowledged) - set(found))
     twice = sorted(source for source, times in found.items() if times > 1)
     note(fault, ledger, len(lost), len(twice), recovery_seconds)
+    if ledger.outcomes:
+        check_outcomes(address, ledger.dataset, ledger.outcomes)
     assert lost == []
     assert twice == []
     assert sorted(found) == sorted(ledger.acknowledged)
@@ -179,7 +202,8 @@ def note(fault: str, ledger: Ledger, lost: int, twice: int, recovery_seconds: fl
     path = os.environ.get(FIGURES)
     if path:
         seconds = None if recovery_seconds is None else round(recovery_seconds, 1)
-        figure = Figure(fault, len(ledger.acknowledged), lost, twice, dict(sorted(ledger.refused.items())), seconds)
+        refused = ledger.refused + Counter({f"session: {name}": n for name, n in ledger.refused_sessions.items()})
+        figure = Figure(fault, len(ledger.acknowledged), lost, twice, dict(sorted(refused.items())), seconds)
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(figure)) + "\n")
 

@@ -10,12 +10,15 @@ import pytest
 
 from tests.resilience.load import CALLERS, check_ledger, load, wait_for_recovery
 from tests.support import systems
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases, campaign_size
 from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 GAP_SECONDS = campaign_size(30.0, 3.0)
 """Duration of the outage of the database; callers hardly notice a short one."""
 BURST = 10
+SERVICES = ["curator", "reflector", "search", "planner", "validator", "evidence", "gateway"]
+KILLS = campaign_cases(SERVICES * 72, short=len(SERVICES))
+"""504 kills over all services at the full size."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,21 @@ def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hansei]:
             yield Hansei(system, postgres)
 
 
-@pytest.mark.parametrize("name", ["curator", "reflector", "search", "planner", "validator", "evidence", "gateway"])
+@pytest.mark.timeout(300 + 20 * len(KILLS))
+async def test_kills_of_all_services_lose_nothing_and_double_nothing(hansei: Hansei) -> None:
+    """Each kill meets callers that learn, search, and report to the evidence service and its guards."""
+    async with load(hansei.address, sessions=True, faults=len(KILLS)) as callers:
+        for name in KILLS:
+            hansei.system.kill(name)
+            hansei.system.start(name)
+            await asyncio.to_thread(hansei.system.wait_until_started, name)
+            seconds = await wait_for_recovery(callers)
+    check_ledger(f"{len(KILLS)} kills over all services", hansei.address, callers.ledger, seconds)
+
+
+@pytest.mark.parametrize("name", SERVICES)
 async def test_a_service_that_is_killed_under_load_recovers(hansei: Hansei, name: str) -> None:
-    async with load(hansei.address) as callers:
+    async with load(hansei.address, sessions=True) as callers:
         hansei.system.kill(name)
         hansei.system.start(name)
         await asyncio.to_thread(hansei.system.wait_until_started, name)
@@ -53,7 +68,7 @@ async def test_a_service_that_is_killed_under_load_recovers(hansei: Hansei, name
 
 
 async def test_services_recover_from_a_database_outage(hansei: Hansei) -> None:
-    async with load(hansei.address) as callers:
+    async with load(hansei.address, sessions=True) as callers:
         await asyncio.to_thread(hansei.postgres.stop)
         before = len(callers.ledger.acknowledged)
         await asyncio.sleep(GAP_SECONDS)
