@@ -26,9 +26,9 @@ from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, OWN_CREDENTIAL
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
-from chassis.replicas import Replica, ReplicaAddress, Replicas, parse_static_list, split_host_and_port
 
 if TYPE_CHECKING:
+    from chassis.replicas import Replica, ReplicaAddress, Replicas
     from chassis.settings import ServiceSettings
     from chassis.tls import Bundle, Certificates
 
@@ -123,6 +123,9 @@ class Peers:
 
     def _create_replicas(self, peer: str, address: str) -> Replicas | None:
         """Return the replicas behind an address; None for an address that cannot have several."""
+        # Only servers route; clients start faster without the logging that this module needs.
+        from chassis.replicas import Replicas, parse_static_list, split_host_and_port
+
         static = parse_static_list(address)
         if static is not None and len(static) < 2:
             return None

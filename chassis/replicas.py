@@ -2,8 +2,8 @@
 
 Rendezvous hashing ranks the replicas for each key; the first two are its owners, so that every caller chooses the same
 ones, and a replica that comes or goes changes only its own share. The first owner serves while it is healthy and not
-loaded beyond its share, else the second one. Every replica can
-answer every call, so a caller with an older list is served as well.
+loaded beyond its share, else the second one. Every replica can answer every call, so a caller with an older list is
+served as well.
 
 The names of a headless service's addresses are resolved again and again; `ipv4:` and `ipv6:` targets are static lists.
 """
