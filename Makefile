@@ -85,6 +85,9 @@ test: $(STAMP)  ## Run every test; campaigns are short, with CAMPAIGNS=full as l
 # Agent frameworks contradict each other and the services, and are large: they have an environment of their own.
 FRAMEWORKS := .frameworks
 CODEX_VERSION := 0.169.0
+# The inspector needs a newer Node.js than distributions have, so npm brings one.
+INSPECTOR_VERSION := 2.12.0
+NODE_VERSION := 22.23.3
 EXTRAS := agent-framework claude-agent-sdk crewai google-adk langgraph openai-agents pydantic-ai smolagents
 lock-frameworks:  ## Pin the newest frameworks that pyproject.toml allows together
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-emit-index-url \
@@ -94,7 +97,8 @@ lock-frameworks:  ## Pin the newest frameworks that pyproject.toml allows togeth
 $(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock
 	test -x $(FRAMEWORKS)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(FRAMEWORKS)
 	$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --require-hashes -r requirements/frameworks.lock
-	npm install --silent --no-save --no-package-lock --prefix $(FRAMEWORKS)/npm @openai/codex@$(CODEX_VERSION)
+	npm install --silent --no-save --no-package-lock --prefix $(FRAMEWORKS)/npm @openai/codex@$(CODEX_VERSION) \
+	  @modelcontextprotocol/inspector@$(INSPECTOR_VERSION) node@$(NODE_VERSION)
 	touch $@
 
 test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scripted models: adapters, hooks, formats (needs npm)
@@ -102,6 +106,9 @@ test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scr
 	  $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
 	HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_claude.py
+	HANSEI_MCP_INSPECTOR="$$(find $(abspath $(FRAMEWORKS))/npm -path '*/bin/node' -type f) \
+	  $(abspath $(FRAMEWORKS))/npm/node_modules/.bin/mcp-inspector" \
+	  $(BIN)/python -m pytest -q tests/behaviour/client/test_mcp_inspector.py
 
 wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
