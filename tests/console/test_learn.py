@@ -36,7 +36,7 @@ def without_a_reflector(stack: Stack, data: Path, **environment: str) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def failing_address(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway whose trajectories are dead letters at once."""
     one_attempt = {"HANSEI_BULK_ATTEMPTS": "1", "HANSEI_BULK_OUTAGE_SECONDS": "0"}
     with without_a_reflector(stack, tmp_path_factory.mktemp("giving-up"), **one_attempt) as url:
@@ -181,9 +181,9 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
         expect(job).to_contain_text("Dropped")
 
 
-def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, giving_up: str) -> None:
-    with reading(browser, giving_up) as reader:
-        job_id = submit_job(giving_up, "dead", build_trajectories("dead", 60))
+def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, failing_address: str) -> None:
+    with reading(browser, failing_address) as reader:
+        job_id = submit_job(failing_address, "dead", build_trajectories("dead", 60))
         reader.open(f"#/learn/dead?job={job_id}")
         job = reader.page.get_by_role("region", name="Job", exact=True)
         expect(job).to_contain_text("incomplete")
@@ -223,7 +223,7 @@ def test_the_learn_page_is_accessible(browser: Browser, stack: Stack, theme: str
         reader.expect_only_refusals("400")
 
 
-def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reader) -> None:
+def test_hostile_files_stay_text(browser: Browser, failing_address: str, reader: Reader) -> None:
     name = TEXTS[0].replace("/", "") + ".json"
     messages = [{"role": "user", "content": ALL}, {"role": "assistant", "content": ALL}]
     reader.open("#/learn/hostile-files")
@@ -232,10 +232,10 @@ def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reade
     expect(reader.main.locator(".runs .line")).to_contain_text(TEXTS[0])
     reader.page.get_by_label("Trajectory files").set_input_files(file("keys.json", json.dumps({ALL: 1})))
     expect(reader.main.locator(".source .bad")).to_contain_text("<img")
-    with reading(browser, giving_up) as other:
-        (build_trajectory,) = build_trajectories("hostile-letters", 1)
-        build_trajectory.id = ALL[:200]
-        other.open(f"#/learn/hostile-letters?job={submit_job(giving_up, 'hostile-letters', [build_trajectory])}")
+    with reading(browser, failing_address) as other:
+        (trajectory,) = build_trajectories("hostile-letters", 1)
+        trajectory.id = ALL[:200]
+        other.open(f"#/learn/hostile-letters?job={submit_job(failing_address, 'hostile-letters', [trajectory])}")
         expect(other.main.locator(".letters")).to_contain_text(TEXTS[0])
         for window in (reader, other):
             assert window.page.evaluate("window.hacked") is None

@@ -25,7 +25,7 @@ from gateway.access.bootstrap import build_access
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
 from gateway.access.domain.principal import SYSTEM, build_tenant_prefix, validate_tenant
 from gateway.access.settings import AccessSettings
-from gateway.access.tests.entrance import Entrance, entrance
+from gateway.access.tests.access_system import AccessSystem, open_access
 from gateway.contract import load_contract
 from libs.storage.engines import parse_location
 
@@ -35,15 +35,15 @@ EC = ec.generate_private_key(ec.SECP256R1())
 
 
 async def test_a_key_authenticates_its_principal(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        who = await entry.guard.authenticate(await entry.key("acme", "read", "learn", calls_per_day=5))
+    async with open_access(tmp_path) as system:
+        who = await system.guard.authenticate(await system.key("acme", "read", "learn", calls_per_day=5))
     assert (who.tenant, who.scopes, who.allowance.calls_per_day) == ("acme", {"read", "learn"}, 5)
     assert who.name.startswith("test.")
 
 
 async def test_a_key_is_stored_as_a_hash(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        credential = await entry.key("acme", "read")
+    async with open_access(tmp_path) as system:
+        credential = await system.key("acme", "read")
     secret = credential.split("_", 2)[2]
     for file in list(tmp_path.iterdir()):  # noqa: ASYNC240
         assert secret.encode() not in file.read_bytes()
@@ -51,14 +51,14 @@ async def test_a_key_is_stored_as_a_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "Basic eDp5", "Bearer", "Bearer ", "token", "Bearer\t"])
 async def test_a_missing_credential_is_reported_as_missing(tmp_path: Path, wrong: str) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         with pytest.raises(CredentialMissing):
-            await entry.guard.authenticate(wrong)
+            await system.guard.authenticate(wrong)
 
 
 async def test_a_forged_key_is_refused_without_a_hint(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        good = await entry.key("acme", "read")
+    async with open_access(tmp_path) as system:
+        good = await system.key("acme", "read")
         head, _, secret = good.rpartition("_")
         unknown = "Bearer hansei_" + "0" * 16 + "_" + secret
         forged = [
@@ -70,27 +70,27 @@ async def test_a_forged_key_is_refused_without_a_hint(tmp_path: Path) -> None:
             "Bearer hansei_x",
             "Bearer \u00e9",
         ]
-        messages = {str(await refusal(entry, credential)) for credential in forged}
+        messages = {str(await refusal(system, credential)) for credential in forged}
     assert messages == {str(CredentialInvalid())}  # the same error for all
 
 
-async def refusal(entry: Entrance, credential: str) -> HanseiError:
+async def refusal(system: AccessSystem, credential: str) -> HanseiError:
     with pytest.raises(CredentialInvalid) as caught:
-        await entry.guard.authenticate(credential)
+        await system.guard.authenticate(credential)
     return caught.value
 
 
 async def test_a_key_expires_at_its_expiry(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        credential = await entry.key("acme", "read", seconds=60)
-        entry.clock.move(59)
-        await entry.guard.authenticate(credential)
-        entry.clock.move(1)
-        await refusal(entry, credential)
+    async with open_access(tmp_path) as system:
+        credential = await system.key("acme", "read", seconds=60)
+        system.clock.move(59)
+        await system.guard.authenticate(credential)
+        system.clock.move(1)
+        await refusal(system, credential)
 
 
 async def test_a_revoked_key_is_refused_at_once_here_and_soon_by_other_gateways(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as here, entrance(tmp_path) as elsewhere:
+    async with open_access(tmp_path) as here, open_access(tmp_path) as elsewhere:
         credential = await here.key("acme", "read")
         who = await here.guard.authenticate(credential)
         await elsewhere.guard.authenticate(credential)
@@ -102,37 +102,37 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_by_other_gateways(
 
 
 async def test_a_tenant_revokes_its_own_keys_only(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        who = await entry.guard.authenticate(await entry.key("acme", "read"))
+    async with open_access(tmp_path) as system:
+        who = await system.guard.authenticate(await system.key("acme", "read"))
         with pytest.raises(NotFound) as others:
-            await entry.access.keys.revoke_key(who.key_id, "evil")
+            await system.access.keys.revoke_key(who.key_id, "evil")
         with pytest.raises(NotFound) as unknown:
-            await entry.access.keys.revoke_key("0" * 16, "evil")
-        assert (await entry.access.keys.revoke_key(who.key_id, "acme")).revoked_at is not None
+            await system.access.keys.revoke_key("0" * 16, "evil")
+        assert (await system.access.keys.revoke_key(who.key_id, "acme")).revoked_at is not None
     assert (others.value.reason, unknown.value.reason) == ("KEY_NOT_FOUND", "KEY_NOT_FOUND")
 
 
 async def test_the_last_use_of_a_key_is_stored(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        await entry.guard.authenticate(await entry.key("acme", "read"))
-        used_at = entry.clock.now()
-        await entry.access.synchronization.synchronize()
-        (key,) = await entry.access.repository.list_keys("acme", "", 10)
+    async with open_access(tmp_path) as system:
+        await system.guard.authenticate(await system.key("acme", "read"))
+        used_at = system.clock.now()
+        await system.access.synchronization.synchronize()
+        (key,) = await system.access.repository.list_keys("acme", "", 10)
     assert key.last_used_at == used_at
 
 
 async def test_the_credential_of_the_process_authenticates_the_system(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        assert await entry.guard.authenticate(OWN_CREDENTIAL) is SYSTEM
+    async with open_access(tmp_path) as system:
+        assert await system.guard.authenticate(OWN_CREDENTIAL) is SYSTEM
 
 
 async def test_a_broken_database_admits_no_caller(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        credential = await entry.key("acme", "read")
+    async with open_access(tmp_path) as system:
+        credential = await system.key("acme", "read")
         with create_engine(f"sqlite:///{tmp_path / 'gateway.db'}").begin() as connection:
             connection.execute(text("ALTER TABLE access_key RENAME TO gone"))
         with pytest.raises(HanseiError) as caught:
-            await entry.guard.authenticate(credential)
+            await system.guard.authenticate(credential)
         assert caught.value.code == "INTERNAL"
         assert "access_key" not in caught.value.message
         with create_engine(f"sqlite:///{tmp_path / 'gateway.db'}").begin() as connection:
@@ -170,12 +170,12 @@ def jwks(folder: Path, *keys: tuple[str, Any]) -> str:
     return str(file)
 
 
-def claims(entry: Entrance, **changes: Any) -> dict[str, Any]:
+def claims(system: AccessSystem, **changes: Any) -> dict[str, Any]:
     payload = {
         "iss": "https://id.example",
         "aud": "hansei",
         "sub": "ann",
-        "exp": entry.clock.now() + timedelta(minutes=5),
+        "exp": system.clock.now() + timedelta(minutes=5),
         "tenant": "acme",
         "scope": "openid read learn",
         **changes,
@@ -188,12 +188,12 @@ def sign(payload: Mapping[str, Any], key: Any = RSA, alg: str | None = "RS256", 
 
 
 async def test_a_token_names_the_principal_and_the_expiry(tmp_path: Path) -> None:
-    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
-        who = await entry.guard.authenticate(sign(claims(entry)))
-        listed = await entry.guard.authenticate(sign(claims(entry, scope=["admin", "root"])))
-        elliptic = await entry.guard.authenticate(sign(claims(entry), EC, "ES256", kid="two"))
+    async with open_access(tmp_path, **issuer_at(tmp_path)) as system:
+        who = await system.guard.authenticate(sign(claims(system)))
+        listed = await system.guard.authenticate(sign(claims(system, scope=["admin", "root"])))
+        elliptic = await system.guard.authenticate(sign(claims(system), EC, "ES256", kid="two"))
     assert (who.name, who.tenant, who.scopes) == ("oidc:ann", "acme", {"read", "learn"})  # unknown scopes are none
-    assert who.expires_at == entry.clock.now() + timedelta(minutes=5, seconds=30)
+    assert who.expires_at == system.clock.now() + timedelta(minutes=5, seconds=30)
     assert listed.scopes == {"admin"}
     assert elliptic == who
 
@@ -204,12 +204,12 @@ def issuer_at(folder: Path) -> dict[str, Any]:
 
 
 async def test_forged_tokens_are_refused(tmp_path: Path) -> None:
-    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
-        good = claims(entry)
+    async with open_access(tmp_path, **issuer_at(tmp_path)) as system:
+        good = claims(system)
         public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         header, payload, signature = sign(good).removeprefix("Bearer ").split(".")
         admin = jwt.encode({**good, "scope": "admin"}, OTHER, algorithm="RS256").split(".")[1]
-        now = entry.clock.now()
+        now = system.clock.now()
         forged = {
             "alg none": sign(good, None, "none"),
             "no signature": f"Bearer {header}.{payload}.",
@@ -225,10 +225,10 @@ async def test_forged_tokens_are_refused(tmp_path: Path) -> None:
             "from the future": sign({**good, "iat": now + timedelta(seconds=31)}),
             "other issuer": sign({**good, "iss": "https://evil.example"}),
             "other audience": sign({**good, "aud": "another"}),
-            "no end": sign(claims(entry, exp=None)),
+            "no end": sign(claims(system, exp=None)),
             "endless": sign({**good, "exp": 10**30}),
-            "no subject": sign(claims(entry, sub=None)),
-            "no tenant": sign(claims(entry, tenant=None)),
+            "no subject": sign(claims(system, sub=None)),
+            "no tenant": sign(claims(system, tenant=None)),
             "empty tenant": sign({**good, "tenant": ""}),
             "tenant of another shape": sign({**good, "tenant": ["acme"]}),
             "tenant with a prefix in it": sign({**good, "tenant": "acme--x"}),
@@ -241,7 +241,7 @@ async def test_forged_tokens_are_refused(tmp_path: Path) -> None:
         }
         for name, credential in forged.items():
             with pytest.raises(CredentialInvalid):
-                raise AssertionError(f"{name}: {await entry.guard.authenticate(credential)}")
+                raise AssertionError(f"{name}: {await system.guard.authenticate(credential)}")
 
 
 def sign_hmac(payload: Mapping[str, Any], secret: bytes) -> str:
@@ -257,21 +257,21 @@ def sign_hmac(payload: Mapping[str, Any], secret: bytes) -> str:
 
 async def test_only_the_named_tenant_is_the_operator(tmp_path: Path) -> None:
     settings = issuer_at(tmp_path)
-    async with entrance(tmp_path, oidc_operator_tenant="ops", **settings) as entry:
-        operator = await entry.guard.authenticate(sign(claims(entry, tenant="ops", scope="read")))
-        tenant = await entry.guard.authenticate(sign(claims(entry)))
+    async with open_access(tmp_path, oidc_operator_tenant="ops", **settings) as system:
+        operator = await system.guard.authenticate(sign(claims(system, tenant="ops", scope="read")))
+        tenant = await system.guard.authenticate(sign(claims(system)))
     assert (operator.tenant, tenant.tenant) == ("", "acme")
 
 
 async def test_new_issuer_keys_are_loaded_and_an_outage_keeps_the_cached_ones(tmp_path: Path) -> None:
-    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
-        await entry.guard.authenticate(sign(claims(entry)))
+    async with open_access(tmp_path, **issuer_at(tmp_path)) as system:
+        await system.guard.authenticate(sign(claims(system)))
         jwks(tmp_path, ("one", RSA), ("new", OTHER))
-        entry.clock.move(10)
-        await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
+        system.clock.move(10)
+        await system.guard.authenticate(sign(claims(system), OTHER, kid="new"))
         (tmp_path / "jwks.json").unlink()
-        entry.clock.move(400)
-        await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
+        system.clock.move(400)
+        await system.guard.authenticate(sign(claims(system), OTHER, kid="new"))
 
 
 # Calls that require a credential

@@ -10,7 +10,7 @@ import pytest
 from chassis.errors import NotFound, PermissionDenied, ResourceExhausted
 from gateway.access.domain.errors import CredentialRevoked, ScopeMissing
 from gateway.access.domain.principal import SYSTEM, Principal
-from gateway.access.tests.entrance import ACME, BOOKS, EVERYTHING, SEARCH, entrance, let_in
+from gateway.access.tests.access_system import ACME, BOOKS, EVERYTHING, SEARCH, call_guarded, open_access
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.search.v1 import search_service_pb2 as search
@@ -32,33 +32,33 @@ from hansei.search.v1 import search_service_pb2 as search
     ],
 )
 async def test_a_method_needs_its_scope(tmp_path: Path, method: str, scopes: set[str], admitted: bool) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         who = Principal("ann", "acme", frozenset(scopes))
         request = playbook.GetPlaybookRequest(dataset="acme--d")
         if admitted:
-            await let_in(entry, BOOKS + method, who, request)
+            await call_guarded(system, BOOKS + method, who, request)
         else:
             with pytest.raises(ScopeMissing):
-                await let_in(entry, BOOKS + method, who, request)
+                await call_guarded(system, BOOKS + method, who, request)
 
 
 async def test_methods_that_concern_all_tenants_are_for_the_operator(tmp_path: Path) -> None:
     feedback = "/hansei.planner.v1.PlannerService/SubmitFeedback"
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         with pytest.raises(PermissionDenied) as caught:
-            await let_in(entry, feedback, ACME, b"")
-        await let_in(entry, feedback, EVERYTHING, b"")
+            await call_guarded(system, feedback, ACME, b"")
+        await call_guarded(system, feedback, EVERYTHING, b"")
     assert caught.value.reason == "OPERATOR_ONLY"
 
 
 async def test_the_author_of_a_change_is_its_caller(tmp_path: Path) -> None:
     """Trust in a source depends on its author, so a key for learning must not choose one."""
     learner = Principal("ci.1", "acme", frozenset({"learn"}))
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
 
         async def author(who: Principal, name: str) -> str:
             request = playbook.ApplyDeltasRequest(dataset="acme--d", author=name)
-            read = await let_in(entry, BOOKS + "ApplyDeltas", who, request.SerializeToString())
+            read = await call_guarded(system, BOOKS + "ApplyDeltas", who, request.SerializeToString())
             return playbook.ApplyDeltasRequest.FromString(read).author
 
         assert [await author(learner, ""), await author(learner, "ci.1")] == ["ci.1", "ci.1"]
@@ -68,15 +68,17 @@ async def test_the_author_of_a_change_is_its_caller(tmp_path: Path) -> None:
 
 
 async def test_each_change_has_an_audit_record_with_its_outcome(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        await let_in(entry, BOOKS + "ApplyDeltas", ACME, playbook.ApplyDeltasRequest(dataset="acme--d"))
-        await let_in(entry, BOOKS + "GetPlaybook", ACME, playbook.GetPlaybookRequest(dataset="acme--d"))
+    async with open_access(tmp_path) as system:
+        await call_guarded(system, BOOKS + "ApplyDeltas", ACME, playbook.ApplyDeltasRequest(dataset="acme--d"))
+        await call_guarded(system, BOOKS + "GetPlaybook", ACME, playbook.GetPlaybookRequest(dataset="acme--d"))
         with pytest.raises(NotFound):
-            await let_in(entry, BOOKS + "RestoreRevision", ACME, playbook.RestoreRevisionRequest(dataset="evil--d"))
-        await let_in(entry, BOOKS + "ApplyDeltas", EVERYTHING, playbook.ApplyDeltasRequest(dataset="d"))
-        await let_in(entry, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
-        everything = [record for _, record in await entry.access.repository.list_records("", None, 10)]
-        own = [record for _, record in await entry.access.repository.list_records("acme", None, 10)]
+            await call_guarded(
+                system, BOOKS + "RestoreRevision", ACME, playbook.RestoreRevisionRequest(dataset="evil--d")
+            )
+        await call_guarded(system, BOOKS + "ApplyDeltas", EVERYTHING, playbook.ApplyDeltasRequest(dataset="d"))
+        await call_guarded(system, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
+        everything = [record for _, record in await system.access.repository.list_records("", None, 10)]
+        own = [record for _, record in await system.access.repository.list_records("acme", None, 10)]
     assert [
         (record.principal, record.method.rpartition("/")[2], record.names, record.code) for record in everything
     ] == [
@@ -89,52 +91,52 @@ async def test_each_change_has_an_audit_record_with_its_outcome(tmp_path: Path) 
 
 async def test_an_audit_record_does_not_grow_with_the_names_in_it(tmp_path: Path) -> None:
     names = ["acme--" + "x" * 100_000, *(f"acme--{n}" for n in range(100))]
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         request = playbook.MergePlaybooksRequest(dataset="acme--d", from_datasets=names)
-        await let_in(entry, BOOKS + "MergePlaybooks", ACME, request)
-        ((_, record),) = await entry.access.repository.list_records("", None, 10)
+        await call_guarded(system, BOOKS + "MergePlaybooks", ACME, request)
+        ((_, record),) = await system.access.repository.list_records("", None, 10)
     assert (len(record.names), max(map(len, record.names))) == (20, 200)
 
 
 async def test_calls_per_second_are_limited_with_a_retry_delay(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
-        who = await entry.guard.authenticate(await entry.key("acme", "read", calls_per_second=2))
+    async with open_access(tmp_path) as system:
+        who = await system.guard.authenticate(await system.key("acme", "read", calls_per_second=2))
         for _ in range(2):
-            await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+            await call_guarded(system, SEARCH, who, search.SearchRequest(dataset="acme--d"))
         with pytest.raises(ResourceExhausted) as caught:
-            await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+            await call_guarded(system, SEARCH, who, search.SearchRequest(dataset="acme--d"))
         assert (caught.value.reason, caught.value.retry_after) == ("RATE_EXCEEDED", 0.5)
-        entry.clock.move(0.5)
-        await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+        system.clock.move(0.5)
+        await call_guarded(system, SEARCH, who, search.SearchRequest(dataset="acme--d"))
 
 
 async def test_calls_per_day_are_counted_over_all_gateways(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as first, entrance(tmp_path) as second:
+    async with open_access(tmp_path) as first, open_access(tmp_path) as second:
         credential = await first.key("acme", "read", calls_per_day=3)
         request = search.SearchRequest(dataset="acme--d")
         for _ in range(2):
-            await let_in(first, SEARCH, await first.guard.authenticate(credential), request)
-        await let_in(second, SEARCH, await second.guard.authenticate(credential), request)
-        for entry in (first, second, first):
-            await entry.access.synchronization.synchronize()
-        for entry in (first, second):
+            await call_guarded(first, SEARCH, await first.guard.authenticate(credential), request)
+        await call_guarded(second, SEARCH, await second.guard.authenticate(credential), request)
+        for system in (first, second, first):
+            await system.access.synchronization.synchronize()
+        for system in (first, second):
             with pytest.raises(ResourceExhausted) as caught:
-                await let_in(entry, SEARCH, await entry.guard.authenticate(credential), request)
+                await call_guarded(system, SEARCH, await system.guard.authenticate(credential), request)
             assert caught.value.reason == "QUOTA_EXCEEDED"
             assert 0 < (caught.value.retry_after or 0) <= 86_400
         first.clock.move(86_400)
-        await let_in(first, SEARCH, await first.guard.authenticate(credential), request)
+        await call_guarded(first, SEARCH, await first.guard.authenticate(credential), request)
 
 
 @pytest.mark.parametrize("ends", ["revoked", "expired"])
 async def test_a_call_in_progress_ends_with_its_credential(tmp_path: Path, ends: str) -> None:
-    async with entrance(tmp_path) as entry:
-        who = await entry.guard.authenticate(await entry.key("acme", "read", seconds=60))
-        other = await entry.guard.authenticate(await entry.key("acme", "read"))
+    async with open_access(tmp_path) as system:
+        who = await system.guard.authenticate(await system.key("acme", "read", seconds=60))
+        other = await system.guard.authenticate(await system.key("acme", "read"))
         watching, begun = [], asyncio.Semaphore(0)
 
         async def watch(caller: Principal) -> None:
-            async with entry.guard.authorize(BOOKS + "WatchPlaybook", caller):
+            async with system.guard.authorize(BOOKS + "WatchPlaybook", caller):
                 begun.release()
                 await asyncio.Event().wait()
 
@@ -142,10 +144,10 @@ async def test_a_call_in_progress_ends_with_its_credential(tmp_path: Path, ends:
         await begun.acquire()
         await begun.acquire()
         if ends == "revoked":
-            await entry.access.keys.revoke_key(who.key_id, "")
+            await system.access.keys.revoke_key(who.key_id, "")
         else:
-            entry.clock.move(60)
-        await entry.access.synchronization.synchronize()
+            system.clock.move(60)
+        await system.access.synchronization.synchronize()
         with pytest.raises(CredentialRevoked):
             await watching[0]
         assert not watching[1].done()
@@ -156,8 +158,8 @@ async def test_a_call_in_progress_ends_with_its_credential(tmp_path: Path, ends:
 
 async def test_the_same_rules_apply_over_http(tmp_path: Path) -> None:
     peers = Peers()
-    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
-        reader = {"Authorization": await entry.key("acme", "read", calls_per_second=4)}
+    async with open_access(tmp_path) as system, client_of(peers, guard=system.guard) as client:
+        reader = {"Authorization": await system.key("acme", "read", calls_per_second=4)}
         own = await client.get("/v1/playbooks/acme--d", headers=reader)
         foreign = await client.get("/v1/playbooks/evil--d", headers=reader)
         change = await client.post("/v1/playbooks/acme--d/revoke", headers=reader, json={"request_id": "x" * 36})
@@ -174,8 +176,8 @@ async def test_the_same_rules_apply_over_http(tmp_path: Path) -> None:
 
 
 async def test_over_http_a_refusal_has_a_retry_delay(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry, client_of(Peers(), guard=entry.guard) as client:
-        reader = {"Authorization": await entry.key("acme", "read", calls_per_second=1)}
+    async with open_access(tmp_path) as system, client_of(Peers(), guard=system.guard) as client:
+        reader = {"Authorization": await system.key("acme", "read", calls_per_second=1)}
         allowed = await client.get("/v1/playbooks/acme--d", headers=reader)
         refused = await client.get("/v1/playbooks/acme--d", headers=reader)
         scope = await client.post(
@@ -188,17 +190,17 @@ async def test_over_http_a_refusal_has_a_retry_delay(tmp_path: Path) -> None:
 async def test_a_flood_of_one_tenant_leaves_capacity_for_the_other(tmp_path: Path) -> None:
     evil = Principal("eve", "evil", frozenset({"admin"}))
     ends, running = asyncio.Event(), 0
-    async with entrance(tmp_path, auth_tenant_calls=2) as entry:
+    async with open_access(tmp_path, auth_tenant_calls=2) as system:
 
         async def search() -> None:
             nonlocal running
-            async with entry.guard.authorize(SEARCH, evil):
+            async with system.guard.authorize(SEARCH, evil):
                 running += 1
                 await ends.wait()
 
-        await let_in(entry, SEARCH, ACME, search_request())
+        await call_guarded(system, SEARCH, ACME, search_request())
         calls = [asyncio.create_task(search()) for _ in range(10)]
-        await asyncio.wait_for(let_in(entry, SEARCH, ACME, search_request()), 5)
+        await asyncio.wait_for(call_guarded(system, SEARCH, ACME, search_request()), 5)
         assert running == 2
         ends.set()
         await asyncio.gather(*calls)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from chassis.errors import HanseiError, NotFound
 from gateway.access.domain.principal import Principal
 from gateway.access.rpc.named_resources import ResourceKind, find_named_resources
-from gateway.access.tests.entrance import ACME, BOOKS, EVERYTHING, PLANS, SEARCH, entrance, let_in
+from gateway.access.tests.access_system import ACME, BOOKS, EVERYTHING, PLANS, SEARCH, call_guarded, open_access
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -95,31 +95,31 @@ async def test_a_tenant_may_name_only_its_own_resources_at_any_depth(
         message = kind(**fields(name))
         return message.SerializeToString() if as_bytes else message
 
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         for name in FOREIGN:
             with pytest.raises(NotFound) as caught:
-                await let_in(entry, method, ACME, request_for(name))
+                await call_guarded(system, method, ACME, request_for(name))
             assert caught.value.reason == "NOT_FOUND"
-        await let_in(entry, method, ACME, request_for("acme--d"))
+        await call_guarded(system, method, ACME, request_for("acme--d"))
         for name in FOREIGN:
-            await let_in(entry, method, EVERYTHING, request_for(name))
+            await call_guarded(system, method, EVERYTHING, request_for(name))
 
 
 async def test_a_tenant_must_name_a_dataset(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         for request in (gateway.RunWorkflowRequest(query="q"), gateway.RunWorkflowRequest(query="q", dataset="")):
             with pytest.raises(NotFound, match="must be named"):
-                await let_in(entry, "/hansei.gateway.v1.GatewayService/RunWorkflow", ACME, request)
+                await call_guarded(system, "/hansei.gateway.v1.GatewayService/RunWorkflow", ACME, request)
         team = rounds.RunRoundsRequest(execution_id="acme--e", teams=[rounds.Team(team_id="a")])
         with pytest.raises(NotFound):
-            await let_in(entry, "/hansei.gateway.v1.RoundsService/RunRounds", ACME, team)
+            await call_guarded(system, "/hansei.gateway.v1.RoundsService/RunRounds", ACME, team)
 
 
 async def test_a_list_of_all_contains_only_the_callers_own(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         request = playbook.ListDatasetsRequest(page_size=5)
-        own = await let_in(entry, BOOKS + "ListDatasets", ACME, request.SerializeToString())
-        everything = await let_in(entry, BOOKS + "ListDatasets", EVERYTHING, playbook.ListDatasetsRequest())
+        own = await call_guarded(system, BOOKS + "ListDatasets", ACME, request.SerializeToString())
+        everything = await call_guarded(system, BOOKS + "ListDatasets", EVERYTHING, playbook.ListDatasetsRequest())
     assert playbook.ListDatasetsRequest.FromString(own) == playbook.ListDatasetsRequest(page_size=5, prefix="acme--")
     assert everything.prefix == ""
 
@@ -128,37 +128,37 @@ async def test_unknown_fields_are_removed_from_requests_of_a_tenant(tmp_path: Pa
     """A newer service may have more fields that name datasets than this gateway can check."""
     request = playbook.GetPlaybookRequest(dataset="acme--d").SerializeToString()
     unknown = request + b"\xfa\x3e\x07evil--d"  # field 1007, text
-    async with entrance(tmp_path) as entry:
-        assert await let_in(entry, BOOKS + "GetPlaybook", ACME, unknown) == request
-        assert await let_in(entry, BOOKS + "GetPlaybook", EVERYTHING, unknown) == unknown
+    async with open_access(tmp_path) as system:
+        assert await call_guarded(system, BOOKS + "GetPlaybook", ACME, unknown) == request
+        assert await call_guarded(system, BOOKS + "GetPlaybook", EVERYTHING, unknown) == unknown
 
 
 async def test_of_a_field_sent_twice_the_last_value_is_checked(tmp_path: Path) -> None:
     twice = b"\n\x07acme--d" + b"\n\x07evil--d"  # proto3: the last one counts
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         with pytest.raises(NotFound):
-            await let_in(entry, BOOKS + "GetPlaybook", ACME, twice)
+            await call_guarded(system, BOOKS + "GetPlaybook", ACME, twice)
 
 
 async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         with pytest.raises(HanseiError, match="not a valid GetPlaybookRequest"):
-            await let_in(entry, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
+            await call_guarded(system, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
 
 
 async def test_omitted_names_of_a_plan_are_chosen_within_the_prefix_of_the_caller(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as entry:
+    async with open_access(tmp_path) as system:
         for name, kind in (("ExecutePlan", planner.ExecutePlanRequest), ("RunPlan", planner.RunPlanRequest)):
             request = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
-            taken = kind.FromString(await let_in(entry, PLANS + name, ACME, request.SerializeToString()))
+            taken = kind.FromString(await call_guarded(system, PLANS + name, ACME, request.SerializeToString()))
             assert (taken.prefix, taken.plan) == ("acme--", request.plan)
             narrower = kind(plan=request.plan, prefix="acme--team-")
-            assert (await let_in(entry, PLANS + name, ACME, narrower)).prefix == "acme--team-"
-            assert (await let_in(entry, PLANS + name, EVERYTHING, request)).prefix == ""
-        listed = await let_in(entry, PLANS + "ListExecutions", ACME, planner.ListExecutionsRequest())
+            assert (await call_guarded(system, PLANS + name, ACME, narrower)).prefix == "acme--team-"
+            assert (await call_guarded(system, PLANS + name, EVERYTHING, request)).prefix == ""
+        listed = await call_guarded(system, PLANS + "ListExecutions", ACME, planner.ListExecutionsRequest())
         assert listed.prefix == "acme--"
         with pytest.raises(NotFound, match="must be named"):
-            await let_in(entry, PLANS + "DrawPlan", ACME, planner.DrawPlanRequest())
+            await call_guarded(system, PLANS + "DrawPlan", ACME, planner.DrawPlanRequest())
 
 
 ABSENT_OR_ANOTHERS: dict[str, tuple[str, Any]] = {
@@ -185,15 +185,15 @@ async def test_a_resource_of_another_tenant_takes_the_same_look_ups_as_a_missing
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         looked_up.append((statement, len(parameters)))
 
-    async with entrance(tmp_path) as entry:
-        await entry.access.repository.add_owner(family, "acme--one", "acme")
+    async with open_access(tmp_path) as system:
+        await system.access.repository.add_owner(family, "acme--one", "acme")
         taken: list[tuple[list[tuple[str, int]], str]] = []
         event.listen(Engine, "before_cursor_execute", note)
         try:
             for name in ("acme--one", "acme--two"):
                 looked_up.clear()
                 with pytest.raises(NotFound) as caught:
-                    await let_in(entry, method, evil, asking_for(name))
+                    await call_guarded(system, method, evil, asking_for(name))
                 taken.append((list(looked_up), str(caught.value).replace(name, "")))
         finally:
             event.remove(Engine, "before_cursor_execute", note)
@@ -206,18 +206,18 @@ async def test_other_tenants_cannot_distinguish_a_job_from_an_absent_one(tmp_pat
     made = bulk.SubmitTrajectoriesResponse()
     made.job.job_id = "j-1"
     evil = Principal("eve", "evil", frozenset({"admin"}))
-    async with entrance(tmp_path) as entry:
-        async with entry.guard.authorize(submit, ACME) as call:
+    async with open_access(tmp_path) as system:
+        async with system.guard.authorize(submit, ACME) as call:
             await call.response(made)
-        await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
+        await call_guarded(system, get, ACME, bulk.GetJobRequest(job_id="j-1"))
         errors = []
         for name in ("j-1", "j-2"):
             with pytest.raises(NotFound) as caught:
-                await let_in(entry, get, evil, bulk.GetJobRequest(job_id=name))
+                await call_guarded(system, get, evil, bulk.GetJobRequest(job_id=name))
             errors.append((caught.value.reason, str(caught.value).replace(name, "")))
-        async with entry.guard.authorize(submit, evil) as call:
+        async with system.guard.authorize(submit, evil) as call:
             await call.response(made)  # a job keeps its owner
-        await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
+        await call_guarded(system, get, ACME, bulk.GetJobRequest(job_id="j-1"))
     assert errors[0] == errors[1]
 
 

@@ -1,4 +1,4 @@
-"""An empty desk for tests of bulk learning."""
+"""An empty system for tests of bulk learning."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.bulk.tests.desk import Desk
+from gateway.bulk.tests.bulk_system import BulkSystem
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    opened = Desk(tmp_path)
+async def system(tmp_path: Path) -> AsyncIterator[BulkSystem]:
+    opened = BulkSystem(tmp_path)
     await opened.database.open()
     yield opened
     await opened.database.close()

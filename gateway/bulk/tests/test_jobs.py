@@ -19,7 +19,7 @@ from gateway.bulk.domain.attempts import TrajectoryCommit
 from gateway.bulk.domain.batches import MAX_BATCH, learn_request_id, split_positions
 from gateway.bulk.domain.errors import JobNotFound, QueueFull
 from gateway.bulk.domain.job import JobState, JobTotals, NewJob, QueueCapacity
-from gateway.bulk.tests.desk import AT_ONCE, NOW, Book, Desk, item, messages
+from gateway.bulk.tests.bulk_system import AT_ONCE, NOW, BulkSystem, ScriptedLearner, item, messages
 from gateway.bulk.usecases.learn_batches import BatchLearner
 from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
 from gateway.bulk.usecases.submit_job import submit_job
@@ -28,7 +28,7 @@ from libs.storage.engines import parse_location
 from libs.storage.errors import StoreUnavailable
 
 
-async def test_an_interrupted_submission_stores_nothing(desk: Desk) -> None:
+async def test_an_interrupted_submission_stores_nothing(system: BulkSystem) -> None:
     job_id = str(uuid.uuid4())
 
     async def fail() -> AsyncIterator[service.SubmitTrajectoriesRequest]:
@@ -37,116 +37,116 @@ async def test_an_interrupted_submission_stores_nothing(desk: Desk) -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await submit_job(desk.jobs, fail())
+        await submit_job(system.jobs, fail())
 
     with pytest.raises(JobNotFound):
-        await desk.jobs.find(job_id)
-    assert not await desk.batches.has_waiting()
-    assert (await desk.submit(3, job_id))[0] == job_id
+        await system.jobs.find(job_id)
+    assert not await system.batches.has_waiting()
+    assert (await system.submit(3, job_id))[0] == job_id
 
 
-async def test_the_same_file_is_the_same_job_and_another_file_is_another_job(desk: Desk) -> None:
+async def test_the_same_file_is_the_same_job_and_another_file_is_another_job(system: BulkSystem) -> None:
     job_id = str(uuid.uuid4())
     later = item(0)
     later.trajectory.created_at.FromDatetime(NOW)
-    await desk.submit(1, job_id)
+    await system.submit(1, job_id)
 
-    assert await submit_job(desk.jobs, messages(0, job_id, items=[later])) == (job_id, None)
+    assert await submit_job(system.jobs, messages(0, job_id, items=[later])) == (job_id, None)
     with pytest.raises(RequestIdReused):
-        await submit_job(desk.jobs, messages(0, job_id, items=[item(1)]))
+        await submit_job(system.jobs, messages(0, job_id, items=[item(1)]))
 
 
-async def test_two_submissions_of_one_job_at_once_are_one_job(desk: Desk) -> None:
+async def test_two_submissions_of_one_job_at_once_are_one_job(system: BulkSystem) -> None:
     job_id = str(uuid.uuid4())
 
-    found = await asyncio.gather(*(desk.submit(30, job_id, size=5) for _ in range(4)))
+    found = await asyncio.gather(*(system.submit(30, job_id, size=5) for _ in range(4)))
 
     assert sum(bool(key) for _, key in found) == 1
-    assert (await desk.jobs.find(job_id)).total == 30
+    assert (await system.jobs.find(job_id)).total == 30
 
 
 async def test_capacity_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> None:
     for capacity in (QueueCapacity(10, 10_000), QueueCapacity(1000, 500)):
-        desk = Desk(tmp_path / str(capacity.bytes), capacity)
-        await desk.database.open()
+        system = BulkSystem(tmp_path / str(capacity.bytes), capacity)
+        await system.database.open()
         with pytest.raises(QueueFull) as refused:
-            await desk.submit(100, size=3)
+            await system.submit(100, size=3)
         assert refused.value.retry_after
-        assert not await desk.batches.has_waiting()
-        _, key = await desk.submit(10)
-        await desk.learn(key, Book())
-        await desk.submit(10)  # learned trajectories free capacity
-        await desk.database.close()
+        assert not await system.batches.has_waiting()
+        _, key = await system.submit(10)
+        await system.learn(key, ScriptedLearner())
+        await system.submit(10)  # learned trajectories free capacity
+        await system.database.close()
 
 
-async def test_cancel_and_retry_happen_once_per_request(desk: Desk) -> None:
-    job_id, key = await desk.submit(4)
-    dead = Book([InvalidArgument("no")] * 2)
-    await desk.learn(key, dead)
+async def test_cancel_and_retry_happen_once_per_request(system: BulkSystem) -> None:
+    job_id, key = await system.submit(4)
+    dead = ScriptedLearner([InvalidArgument("no")] * 2)
+    await system.learn(key, dead)
     again, cancelled = str(uuid.uuid4()), str(uuid.uuid4())
 
-    assert (await desk.retry(job_id, again)).waiting == 2
-    assert (await desk.cancel(job_id, cancelled)).dropped == 2
-    assert (await desk.retry(job_id, again)).state == JobState.CANCELLED
+    assert (await system.retry(job_id, again)).waiting == 2
+    assert (await system.cancel(job_id, cancelled)).dropped == 2
+    assert (await system.retry(job_id, again)).state == JobState.CANCELLED
     with pytest.raises(JobNotFound):
-        await desk.cancel(str(uuid.uuid4()), cancelled)
+        await system.cancel(str(uuid.uuid4()), cancelled)
 
 
-async def test_a_cancelled_job_finishes_what_it_had_started_after_a_crash_too(desk: Desk) -> None:
-    job_id, key = await desk.submit(4)
-    learned, book = TrajectoryCommit(1, 0, 1, changed=True), Book()
-    await desk.batches.start_trajectory(key, 0)
-    await desk.batches.save_learned(key, 0, learned)
-    await desk.batches.start_trajectory(key, 1)  # the curator commits it, and then the gateway dies
+async def test_a_cancelled_job_finishes_what_it_had_started_after_a_crash_too(system: BulkSystem) -> None:
+    job_id, key = await system.submit(4)
+    learned, book = TrajectoryCommit(1, 0, 1, changed=True), ScriptedLearner()
+    await system.batches.start_trajectory(key, 0)
+    await system.batches.save_learned(key, 0, learned)
+    await system.batches.start_trajectory(key, 1)  # the curator commits it, and then the gateway dies
 
-    cancelled = await desk.cancel(job_id)
+    cancelled = await system.cancel(job_id)
     assert (cancelled.state, cancelled.waiting, cancelled.dropped) == (JobState.RUNNING, 1, 2)
-    assert await desk.batches.start_trajectory(key, 2) is None
-    assert await desk.batches.overdue() == [(key, 0)]
-    await desk.learn(key, book)
+    assert await system.batches.start_trajectory(key, 2) is None
+    assert await system.batches.overdue() == [(key, 0)]
+    await system.learn(key, book)
 
-    job = await desk.jobs.find(job_id)
+    job = await system.jobs.find(job_id)
     assert [request.request_id for request in book.requests] == [learn_request_id(job_id, 1)]
     assert (job.state, job.learned, job.dropped, job.ended_at) == (JobState.CANCELLED, 2, 2, NOW)
 
 
-async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(desk: Desk) -> None:
-    job_id, key = await desk.submit(3)
-    await desk.cancel(job_id)
+async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(system: BulkSystem) -> None:
+    job_id, key = await system.submit(3)
+    await system.cancel(job_id)
 
-    await desk.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
-    await desk.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
+    await system.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
+    await system.batches.save_learned(key, 1, TrajectoryCommit(1, 0, 4, changed=True))
 
-    job = await desk.jobs.find(job_id)
+    job = await system.jobs.find(job_id)
     assert (job.state, job.learned, job.dropped) == (JobState.CANCELLED, 1, 2)
 
 
-async def test_batches_that_were_never_queued_are_claimed_by_one_replica(desk: Desk) -> None:
-    _, key = await desk.submit(3)
-    assert await desk.batches.overdue() == []  # the replica that took it is about to
-    desk.clock.now += REQUEUE_AFTER
+async def test_batches_that_were_never_queued_are_claimed_by_one_replica(system: BulkSystem) -> None:
+    _, key = await system.submit(3)
+    assert await system.batches.overdue() == []  # the replica that took it is about to
+    system.clock.now += REQUEUE_AFTER
 
-    assert await desk.batches.overdue() == [(key, 0)]
-    assert [await desk.batches.start_generation(key, 0) for _ in range(3)] == [True, False, False]
-    assert await desk.batches.overdue() == []
-    assert (await desk.batches.batches(key))[0].batch_id.startswith(f"{key}/1/")
+    assert await system.batches.overdue() == [(key, 0)]
+    assert [await system.batches.start_generation(key, 0) for _ in range(3)] == [True, False, False]
+    assert await system.batches.overdue() == []
+    assert (await system.batches.batches(key))[0].batch_id.startswith(f"{key}/1/")
 
 
 @pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
-async def test_a_live_replica_changes_its_heartbeat_during_clock_jumps(desk: Desk, moved: timedelta) -> None:
-    first, two = desk.replica("one"), desk.replica("two")
+async def test_a_live_replica_changes_its_heartbeat_during_clock_jumps(system: BulkSystem, moved: timedelta) -> None:
+    first, two = system.replica("one"), system.replica("two")
     await first.renew()
     await two.renew()
     before = {state.name: state for state in await first.states()}
-    desk.clock.now += moved
+    system.clock.now += moved
     await two.renew()
     after = {state.name: state for state in await first.states()}
     assert after["one"] == before["one"]
     assert after["two"] != before["two"]
 
 
-async def test_the_row_of_a_replica_that_left_is_deleted_unless_it_returned(desk: Desk) -> None:
-    first, other = desk.replica("one"), desk.replica("other")
+async def test_the_row_of_a_replica_that_left_is_deleted_unless_it_returned(system: BulkSystem) -> None:
+    first, other = system.replica("one"), system.replica("other")
     await first.renew()
     await first.release()
     (left,) = await other.states()
@@ -161,28 +161,28 @@ async def test_the_row_of_a_replica_that_left_is_deleted_unless_it_returned(desk
     assert [state.owner for state in await other.states()] == ["one"]
 
 
-async def test_work_postponed_by_a_fast_clock_is_still_done(desk: Desk) -> None:
-    desk.clock.now += timedelta(hours=1)
-    _, key = await desk.submit(3)
-    desk.clock.now -= timedelta(hours=1)
-    assert await desk.batches.overdue() == [(key, 0)]
-    assert await desk.batches.start_generation(key, 0)
-    assert await desk.batches.overdue() == []
+async def test_work_postponed_by_a_fast_clock_is_still_done(system: BulkSystem) -> None:
+    system.clock.now += timedelta(hours=1)
+    _, key = await system.submit(3)
+    system.clock.now -= timedelta(hours=1)
+    assert await system.batches.overdue() == [(key, 0)]
+    assert await system.batches.start_generation(key, 0)
+    assert await system.batches.overdue() == []
 
 
-async def test_jobs_are_deleted_after_their_retention(desk: Desk) -> None:
-    job_id, key = await desk.submit(2)
-    await desk.learn(key, Book())
-    desk.clock.now += timedelta(hours=2)
-    _, running = await desk.submit(1)
-    await desk.jobs.begin("cut off", NewJob(job_id, "d", None))
-    desk.clock.now += timedelta(hours=2)
-    assert await desk.jobs.expired_keys(timedelta(hours=5), timedelta(hours=3)) == []
-    assert sorted(await desk.jobs.expired_keys(timedelta(hours=3), timedelta(hours=1))) == sorted([key, "cut off"])
-    await desk.jobs.discard(key)
+async def test_jobs_are_deleted_after_their_retention(system: BulkSystem) -> None:
+    job_id, key = await system.submit(2)
+    await system.learn(key, ScriptedLearner())
+    system.clock.now += timedelta(hours=2)
+    _, running = await system.submit(1)
+    await system.jobs.begin("cut off", NewJob(job_id, "d", None))
+    system.clock.now += timedelta(hours=2)
+    assert await system.jobs.expired_keys(timedelta(hours=5), timedelta(hours=3)) == []
+    assert sorted(await system.jobs.expired_keys(timedelta(hours=3), timedelta(hours=1))) == sorted([key, "cut off"])
+    await system.jobs.discard(key)
     with pytest.raises(JobNotFound):
-        await desk.jobs.find(job_id)
-    assert await desk.batches.batches(running)
+        await system.jobs.find(job_id)
+    assert await system.batches.batches(running)
 
 
 @given(count=st.integers(1, 3000), spread=st.integers(1, 64))
@@ -193,20 +193,20 @@ def test_batches_cover_a_job_and_small_jobs_are_spread(count: int, spread: int) 
     assert len(cuts) >= min(count, 4 * spread)
 
 
-async def test_totals_are_the_sums_of_the_jobs(desk: Desk) -> None:
-    assert await desk.jobs.totals() == JobTotals(
+async def test_totals_are_the_sums_of_the_jobs(system: BulkSystem) -> None:
+    assert await system.jobs.totals() == JobTotals(
         dict.fromkeys(["running", "completed", "incomplete", "cancelled"], 0),
         dict.fromkeys(["waiting", "learned", "dead", "dropped"], 0),
     )
     for refused in ([], [InvalidArgument("no")], [InvalidArgument("no")] * 3):
-        _, key = await desk.submit(3)
-        await desk.learn(key, Book(refused))
-    left, _ = await desk.submit(4)
-    await desk.cancel(left)
-    await desk.submit(5)
-    await desk.jobs.begin("still arriving", NewJob(left, "d", None))
+        _, key = await system.submit(3)
+        await system.learn(key, ScriptedLearner(refused))
+    left, _ = await system.submit(4)
+    await system.cancel(left)
+    await system.submit(5)
+    await system.jobs.begin("still arriving", NewJob(left, "d", None))
 
-    assert await desk.jobs.totals() == JobTotals(
+    assert await system.jobs.totals() == JobTotals(
         {"running": 1, "completed": 1, "incomplete": 2, "cancelled": 1},
         {"waiting": 5, "learned": 5, "dead": 4, "dropped": 4},
     )
@@ -216,29 +216,29 @@ async def test_a_gateway_starts_without_its_job_database_and_opens_it_later(tmp_
     """Everything else it does needs no database."""
     obstacle = tmp_path / "gateway.db"
     obstacle.mkdir()  # a folder where the file should be
-    desk = Desk(tmp_path)
-    learner = BatchLearner(Book(), desk.batches, AT_ONCE)
+    system = BulkSystem(tmp_path)
+    learner = BatchLearner(ScriptedLearner(), system.batches, AT_ONCE)
     queue = DbosQueue(parse_location("unused.db"), "one", BatchConcurrency(1, 1), learner.run)
     upkeep = MaintenancePolicy(timedelta(seconds=0.2), timedelta(hours=1))
     totals: list[JobTotals] = []
     learning = BulkLearning(
-        desk.database.open, desk.jobs, desk.batches, desk.replica("one"), queue, learner, upkeep, totals.append
+        system.database.open, system.jobs, system.batches, system.replica("one"), queue, learner, upkeep, totals.append
     )
 
     await learning.open()
     with pytest.raises(StoreUnavailable):
-        await desk.jobs.find(str(uuid.uuid4()))
+        await system.jobs.find(str(uuid.uuid4()))
 
     obstacle.rmdir()
     keeping = asyncio.create_task(learning.run_maintenance())
     async with asyncio.timeout(30):
         while not totals:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0)
-        await desk.database.open()
+        await system.database.open()
     with pytest.raises(JobNotFound):
-        await desk.jobs.find(str(uuid.uuid4()))
+        await system.jobs.find(str(uuid.uuid4()))
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await learning.drain()
     await learning.close()
-    await desk.database.close()
+    await system.database.close()

@@ -74,7 +74,7 @@ def evaluation(trace: str = TRACE, service: str = "judge") -> ExportLogsServiceR
 
 
 @dataclass
-class Desk:
+class OtlpSystem:
     """The reception and the learning of traces, with a clock, and scripted services behind them."""
 
     repository: TraceRepository
@@ -126,192 +126,192 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(folder: Path, datasets: str = "shop=d", now: datetime | None = None) -> AsyncIterator[Desk]:
-    desk: Desk
-    repository = TraceRepository(parse_location(str(folder / "gateway.db")), LIMITS, lambda: desk.now)
+async def open_system(folder: Path, datasets: str = "shop=d", now: datetime | None = None) -> AsyncIterator[OtlpSystem]:
+    system: OtlpSystem
+    repository = TraceRepository(parse_location(str(folder / "gateway.db")), LIMITS, lambda: system.now)
 
     class Peers:
         def __getattr__(self, name: str) -> Any:
-            return getattr(desk, name)
+            return getattr(system, name)
 
     peers = Peers()
     learning = TraceLearning(
         repository,
         peers,
-        lambda requests: desk.submit(requests),
+        lambda requests: system.submit(requests),
         peers,
-        lambda job_id, tenant: desk.add_owner(job_id, tenant),
-        lambda: desk.now,
-        count=lambda outcome: desk.counts.append(outcome),
+        lambda job_id, tenant: system.add_owner(job_id, tenant),
+        lambda: system.now,
+        count=lambda outcome: system.counts.append(outcome),
     )
-    receiver = ExportReceiver(repository, parse_datasets(datasets), lambda: desk.principal)
-    desk = Desk(repository, receiver, learning, now or datetime(2026, 11, 25, tzinfo=UTC))
+    receiver = ExportReceiver(repository, parse_datasets(datasets), lambda: system.principal)
+    system = OtlpSystem(repository, receiver, learning, now or datetime(2026, 11, 25, tzinfo=UTC))
     await repository.open()
     try:
-        yield desk
+        yield system
     finally:
         await repository.database.close()
 
 
 async def test_a_trace_is_learned_once_its_root_has_ended_and_settled(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1", "a2"))
-        desk.advance(60)
-        assert await desk.learn_due() == 0
-        await desk.receiver.receive_spans(spans("a3", root=True))
-        desk.advance(9)
-        await desk.receiver.receive_spans(spans("a4"))  # late, but before the trace has settled
-        desk.advance(9)
-        assert await desk.learn_due() == 0
-        desk.advance(1)
-        assert await desk.learn_due() == 1
-        [documents] = desk.parsed
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", "a2"))
+        system.advance(60)
+        assert await system.learn_due() == 0
+        await system.receiver.receive_spans(spans("a3", root=True))
+        system.advance(9)
+        await system.receiver.receive_spans(spans("a4"))  # late, but before the trace has settled
+        system.advance(9)
+        assert await system.learn_due() == 0
+        system.advance(1)
+        assert await system.learn_due() == 1
+        [documents] = system.parsed
         ids = [
             span["spanId"] for document in documents for span in document["resourceSpans"][0]["scopeSpans"][0]["spans"]
         ]
         assert ids == ["a1" * 8, "a2" * 8, "a3" * 8, "a4" * 8]
         assert documents[0]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] == TRACE
-        assert [dataset for _, dataset in desk.jobs] == ["d"]
-        assert await desk.learn_due() == 0
+        assert [dataset for _, dataset in system.jobs] == ["d"]
+        assert await system.learn_due() == 0
 
 
 async def test_a_trace_without_a_root_is_learned_when_it_is_idle(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1"))
-        desk.advance(30 * 60)
-        assert await desk.learn_due() == 1
-        assert len(desk.jobs) == 1
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1"))
+        system.advance(30 * 60)
+        assert await system.learn_due() == 1
+        assert len(system.jobs) == 1
 
 
 async def test_spans_after_the_end_are_rejected_with_the_reason(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        await desk.learn_due()
-        response = await desk.receiver.receive_spans(spans("a2", "a3"))
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        await system.learn_due()
+        response = await system.receiver.receive_spans(spans("a2", "a3"))
         assert response.partial_success.rejected_spans == 2
         assert response.partial_success.error_message == "the trace was learned or given up before"
 
 
 async def test_traces_survive_a_restart_and_a_crash_during_learning(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        assert await desk.repository.claim_due() is not None  # the process dies
-    async with open_desk(tmp_path, now=datetime(2026, 11, 25, 0, 0, 30, tzinfo=UTC)) as desk:
-        assert await desk.learn_due() == 0  # still claimed
-        desk.advance(60)
-        assert await desk.learn_due() == 1
-        assert len(desk.jobs) == 1
-        job_id = desk.jobs[0][0]
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        assert await system.repository.claim_due() is not None  # the process dies
+    async with open_system(tmp_path, now=datetime(2026, 11, 25, 0, 0, 30, tzinfo=UTC)) as system:
+        assert await system.learn_due() == 0  # still claimed
+        system.advance(60)
+        assert await system.learn_due() == 1
+        assert len(system.jobs) == 1
+        job_id = system.jobs[0][0]
     other_folder = tmp_path / "other"
     other_folder.mkdir()
-    async with open_desk(other_folder) as desk:
-        desk.jobs.append((job_id, "d"))
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        assert await desk.learn_due() == 1  # the same job id: nothing is submitted twice
-        assert len(desk.jobs) == 1
-        assert desk.counts == ["learned"]
+    async with open_system(other_folder) as system:
+        system.jobs.append((job_id, "d"))
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        assert await system.learn_due() == 1  # the same job id: nothing is submitted twice
+        assert len(system.jobs) == 1
+        assert system.counts == ["learned"]
 
 
 async def test_an_unavailable_service_postpones_and_a_refused_trace_is_given_up(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        desk.failures += [Unavailable("away"), InvalidArgument("holds no trajectory")]
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        assert await desk.learn_due() == 1
-        assert await desk.learn_due() == 0
-        desk.advance(15)
-        assert await desk.learn_due() == 1
-        assert (desk.jobs, desk.counts) == ([], ["given up"])
-        desk.advance(3600)
-        assert await desk.learn_due() == 0
+    async with open_system(tmp_path) as system:
+        system.failures += [Unavailable("away"), InvalidArgument("holds no trajectory")]
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        assert await system.learn_due() == 1
+        assert await system.learn_due() == 0
+        system.advance(15)
+        assert await system.learn_due() == 1
+        assert (system.jobs, system.counts) == ([], ["given up"])
+        system.advance(3600)
+        assert await system.learn_due() == 0
 
 
 async def test_an_evaluation_that_comes_later_is_reported_for_the_servings(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        desk.trajectory.trajectory.serving_ids.append("s-1")
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        await desk.learn_due()
-        assert desk.reports == []
-        desk.trajectory.trajectory.reward = 0.25
+    async with open_system(tmp_path) as system:
+        system.trajectory.trajectory.serving_ids.append("s-1")
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        await system.learn_due()
+        assert system.reports == []
+        system.trajectory.trajectory.reward = 0.25
         # The evaluator is another service, without a dataset: its event names the trace.
-        response = await desk.receiver.receive_logs(evaluation())
+        response = await system.receiver.receive_logs(evaluation())
         assert response.partial_success.rejected_log_records == 0
-        desk.advance(10)
-        assert await desk.learn_due() == 1
-        assert len(desk.parsed[-1]) == 2  # read with its trace
-        assert [(report.serving_id, report.reward) for report in desk.reports] == [("s-1", 0.25)]
-        assert len(desk.jobs) == 1
-        response = await desk.receiver.receive_logs(evaluation(OTHER))
+        system.advance(10)
+        assert await system.learn_due() == 1
+        assert len(system.parsed[-1]) == 2  # read with its trace
+        assert [(report.serving_id, report.reward) for report in system.reports] == [("s-1", 0.25)]
+        assert len(system.jobs) == 1
+        response = await system.receiver.receive_logs(evaluation(OTHER))
         assert response.partial_success.rejected_log_records == 1
         assert "service.name 'judge' has no dataset" in response.partial_success.error_message
 
 
 async def test_datasets_come_from_the_resource_or_the_setting_and_belong_to_the_caller(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, "shop=d") as desk:
-        response = await desk.receiver.receive_spans(spans("a1", resource={"service.name": "web"}))
+    async with open_system(tmp_path, "shop=d") as system:
+        response = await system.receiver.receive_spans(spans("a1", resource={"service.name": "web"}))
         assert response.partial_success.rejected_spans == 1
         assert "service.name 'web' has no dataset" in response.partial_success.error_message
-        desk.principal = Principal("ci", tenant="acme", scopes=frozenset({"learn"}))
-        response = await desk.receiver.receive_spans(spans("a1"))
+        system.principal = Principal("ci", tenant="acme", scopes=frozenset({"learn"}))
+        response = await system.receiver.receive_spans(spans("a1"))
         assert response.partial_success.error_message == "no dataset 'd'"
-        response = await desk.receiver.receive_spans(spans("a1", resource={"hansei.dataset": "bad name"}))
+        response = await system.receiver.receive_spans(spans("a1", resource={"hansei.dataset": "bad name"}))
         assert "'bad name' is no dataset" in response.partial_success.error_message
-        response = await desk.receiver.receive_spans(spans("a1", root=True, resource={"hansei.dataset": "acme--d"}))
+        response = await system.receiver.receive_spans(spans("a1", root=True, resource={"hansei.dataset": "acme--d"}))
         assert not response.HasField("partial_success")
-        desk.advance(10)
-        assert await desk.learn_due() == 1
-        [(job_id, dataset)] = desk.jobs
-        assert (dataset, desk.owners) == ("acme--d", {job_id: "acme"})
+        system.advance(10)
+        assert await system.learn_due() == 1
+        [(job_id, dataset)] = system.jobs
+        assert (dataset, system.owners) == ("acme--d", {job_id: "acme"})
         # The events of another tenant do not reach the trace.
-        desk.principal = Principal("evil", tenant="evil", scopes=frozenset({"learn"}))
-        assert (await desk.receiver.receive_logs(evaluation())).partial_success.rejected_log_records == 1
+        system.principal = Principal("evil", tenant="evil", scopes=frozenset({"learn"}))
+        assert (await system.receiver.receive_logs(evaluation())).partial_success.rejected_log_records == 1
 
 
 async def test_a_trace_that_is_too_large_is_given_up(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1", size=3_000))
-        response = await desk.receiver.receive_spans(spans("a2", size=3_000, root=True))
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", size=3_000))
+        response = await system.receiver.receive_spans(spans("a2", size=3_000, root=True))
         assert response.partial_success.rejected_spans == 1
-        desk.advance(3600)
-        assert await desk.learn_due() == 0
+        system.advance(3600)
+        assert await system.learn_due() == 0
 
 
 async def test_learned_traces_are_deleted_for_new_ones_and_then_exports_are_refused(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
+    async with open_system(tmp_path) as system:
         for number in range(3):
             trace = f"{number + 1:032x}"
-            await desk.receiver.receive_spans(spans("a1", trace=trace, size=3_500, root=True))
+            await system.receiver.receive_spans(spans("a1", trace=trace, size=3_500, root=True))
         with pytest.raises(TraceStoreFull) as full:
-            await desk.receiver.receive_spans(spans("a1", trace=OTHER, size=3_500))
+            await system.receiver.receive_spans(spans("a1", trace=OTHER, size=3_500))
         assert full.value.retry_after
-        desk.advance(10)
-        assert await desk.learn_due() == 3
-        response = await desk.receiver.receive_spans(spans("a1", trace=OTHER, size=3_500))
+        system.advance(10)
+        assert await system.learn_due() == 3
+        response = await system.receiver.receive_spans(spans("a1", trace=OTHER, size=3_500))
         assert not response.HasField("partial_success")
 
 
 async def test_learned_traces_are_deleted_when_their_retention_is_over(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.receiver.receive_spans(spans("a1", root=True))
-        desk.advance(10)
-        await desk.learn_due()
-        assert await desk.repository.delete_expired() == 0
-        desk.advance(24 * 3600 + 1)
-        assert await desk.repository.delete_expired() == 1
-        assert await desk.repository.find_datasets("", [TRACE]) == {}
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        await system.learn_due()
+        assert await system.repository.delete_expired() == 0
+        system.advance(24 * 3600 + 1)
+        assert await system.repository.delete_expired() == 1
+        assert await system.repository.find_datasets("", [TRACE]) == {}
 
 
 @pytest.mark.parametrize("ids", [(b"\x01" * 15, b"\x01" * 8), (b"\x01" * 16, b"")])
 async def test_spans_without_valid_ids_are_rejected(tmp_path: Path, ids: tuple[bytes, bytes]) -> None:
-    async with open_desk(tmp_path) as desk:
+    async with open_system(tmp_path) as system:
         request = spans("a1")
         span = request.resource_spans[0].scope_spans[0].spans[0]
         span.trace_id, span.span_id = ids
-        response = await desk.receiver.receive_spans(request)
+        response = await system.receiver.receive_spans(request)
         assert "trace_id of 16 bytes" in response.partial_success.error_message
 
 

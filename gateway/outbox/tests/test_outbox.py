@@ -39,7 +39,7 @@ class ScriptedArchive:
 
 
 @dataclass
-class Desk:
+class OutboxSystem:
     """An outbox with a scripted archive, and the results that it counts."""
 
     archive: ScriptedArchive
@@ -62,9 +62,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_outbox(
     folder: Path, *failures: HanseiError, max_bytes: int = 10_000, executor: str = "one", now: datetime = NOW
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[OutboxSystem]:
     repository = OutboxRepository(parse_location(str(folder / "gateway.db")), executor, lambda: now)
     archive, results = ScriptedArchive(list(failures)), Counter[DeliveryResult]()
     finished = asyncio.Semaphore(0)
@@ -77,7 +77,7 @@ async def open_desk(
     outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE)
     await outbox.open()
     try:
-        yield Desk(archive, repository, outbox, results, finished)
+        yield OutboxSystem(archive, repository, outbox, results, finished)
     finally:
         await repository.database.close()
 
@@ -88,75 +88,75 @@ def make_request(trajectory_id: str, query: str = "q") -> archive_pb.StoreTrajec
 
 
 async def test_trajectories_are_delivered_in_order(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
+    async with open_outbox(tmp_path) as system:
         for number in range(40):
-            await desk.outbox.add(make_request(f"t-{number}"))
-        assert desk.archive.stored == []
-        await desk.deliver(40)
-        assert desk.archive.stored == [f"t-{number}" for number in range(40)]
-        assert await desk.repository.sum_bytes() == 0
+            await system.outbox.add(make_request(f"t-{number}"))
+        assert system.archive.stored == []
+        await system.deliver(40)
+        assert system.archive.stored == [f"t-{number}" for number in range(40)]
+        assert await system.repository.sum_bytes() == 0
 
 
 async def test_trajectories_wait_while_the_archive_is_unavailable_or_full(tmp_path: Path) -> None:
     away = [Unavailable("away"), ResourceExhausted("the archive is full"), Unavailable("away"), Internal("fault")]
-    async with open_desk(tmp_path, *away) as desk:
-        await desk.outbox.add(make_request("t-1"))
-        await desk.deliver(1)
-        assert desk.archive.stored == ["t-1"]
-        assert desk.results == {DeliveryResult.DELIVERED: 1}
+    async with open_outbox(tmp_path, *away) as system:
+        await system.outbox.add(make_request("t-1"))
+        await system.deliver(1)
+        assert system.archive.stored == ["t-1"]
+        assert system.results == {DeliveryResult.DELIVERED: 1}
 
 
 async def test_undelivered_trajectories_are_delivered_after_a_restart(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.outbox.add(make_request("t-1"))
-    async with open_desk(tmp_path) as desk:
-        await desk.deliver(1)
-        assert desk.archive.stored == ["t-1"]
+    async with open_outbox(tmp_path) as system:
+        await system.outbox.add(make_request("t-1"))
+    async with open_outbox(tmp_path) as system:
+        await system.deliver(1)
+        assert system.archive.stored == ["t-1"]
 
 
 async def test_a_replica_delivers_the_trajectories_of_a_dead_one(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.outbox.add(make_request("t-1"))
-    async with open_desk(tmp_path, executor="two") as desk:
-        assert await desk.repository.list_entries(10) == []
-    async with open_desk(tmp_path, executor="two", now=NOW + timedelta(minutes=2)) as desk:
-        await desk.deliver(1)
-        assert desk.archive.stored == ["t-1"]
+    async with open_outbox(tmp_path) as system:
+        await system.outbox.add(make_request("t-1"))
+    async with open_outbox(tmp_path, executor="two") as system:
+        assert await system.repository.list_entries(10) == []
+    async with open_outbox(tmp_path, executor="two", now=NOW + timedelta(minutes=2)) as system:
+        await system.deliver(1)
+        assert system.archive.stored == ["t-1"]
 
 
 async def test_a_refused_trajectory_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, InvalidArgument("too large"), *[Internal("fault")] * 10) as desk:
+    async with open_outbox(tmp_path, InvalidArgument("too large"), *[Internal("fault")] * 10) as system:
         for name in ("refused", "faulty", "good"):
-            await desk.outbox.add(make_request(name))
-        await desk.deliver(3)
-        assert desk.archive.stored == ["good"]
-        assert desk.results == {DeliveryResult.REFUSED: 2, DeliveryResult.DELIVERED: 1}
+            await system.outbox.add(make_request(name))
+        await system.deliver(3)
+        assert system.archive.stored == ["good"]
+        assert system.results == {DeliveryResult.REFUSED: 2, DeliveryResult.DELIVERED: 1}
 
 
 async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, max_bytes=100) as desk:
-        await desk.outbox.add(make_request("t-1"))
-        await desk.outbox.add(make_request("t-2", query="x" * 100))
-        assert desk.results == {DeliveryResult.NOT_STORED: 1}
-        await desk.deliver(1)
-        await desk.outbox.add(make_request("t-3"))
-        await desk.deliver(1)
-        assert desk.archive.stored == ["t-1", "t-3"]
+    async with open_outbox(tmp_path, max_bytes=100) as system:
+        await system.outbox.add(make_request("t-1"))
+        await system.outbox.add(make_request("t-2", query="x" * 100))
+        assert system.results == {DeliveryResult.NOT_STORED: 1}
+        await system.deliver(1)
+        await system.outbox.add(make_request("t-3"))
+        await system.deliver(1)
+        assert system.archive.stored == ["t-1", "t-3"]
 
 
 async def test_an_unavailable_database_fails_no_learning(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.repository.database.close()
-        await desk.outbox.add(make_request("t-1"))
-        assert desk.results == {DeliveryResult.NOT_STORED: 1}
+    async with open_outbox(tmp_path) as system:
+        await system.repository.database.close()
+        await system.outbox.add(make_request("t-1"))
+        assert system.results == {DeliveryResult.NOT_STORED: 1}
 
 
 async def test_a_process_that_ends_delivers_what_it_can(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.outbox.add(make_request("t-1"))
-        await desk.outbox.drain()
-        assert desk.archive.stored == ["t-1"]
-        desk.archive.failures.append(Unavailable("away"))
-        await desk.outbox.add(make_request("t-2"))
-        await desk.outbox.drain()
-        assert len(await desk.repository.list_entries(10)) == 1
+    async with open_outbox(tmp_path) as system:
+        await system.outbox.add(make_request("t-1"))
+        await system.outbox.drain()
+        assert system.archive.stored == ["t-1"]
+        system.archive.failures.append(Unavailable("away"))
+        await system.outbox.add(make_request("t-2"))
+        await system.outbox.drain()
+        assert len(await system.repository.list_entries(10)) == 1

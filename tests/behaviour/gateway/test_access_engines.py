@@ -13,7 +13,7 @@ import pytest
 from chassis.errors import NotFound, ResourceExhausted
 from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.errors import CredentialInvalid
-from gateway.access.tests.entrance import Entrance, entrance
+from gateway.access.tests.access_system import AccessSystem, open_access
 from libs.storage.errors import StoreUnavailable
 from tests.support.postgres_server import PostgresServer
 
@@ -21,14 +21,14 @@ BOOKS = "/hansei.playbook.v1.PlaybookService/GetPlaybook"
 
 
 @pytest.fixture
-async def gateways(database_location: str) -> AsyncIterator[list[Entrance]]:
+async def gateways(database_location: str) -> AsyncIterator[list[AccessSystem]]:
     """Yield two gateways that start at once on one database."""
     async with AsyncExitStack() as stack:
-        opening = (stack.enter_async_context(entrance(database_location)) for _ in range(2))
+        opening = (stack.enter_async_context(open_access(database_location)) for _ in range(2))
         yield list(await asyncio.gather(*opening))
 
 
-async def test_a_key_of_one_gateway_is_valid_at_another_until_it_is_revoked(gateways: list[Entrance]) -> None:
+async def test_a_key_of_one_gateway_is_valid_at_another_until_it_is_revoked(gateways: list[AccessSystem]) -> None:
     here, there = gateways
     credential = await here.key("acme", "read", "learn", seconds=60, calls_per_second=2.5, calls_per_day=7)
     who = await there.guard.authenticate(credential)
@@ -50,7 +50,7 @@ async def test_a_key_of_one_gateway_is_valid_at_another_until_it_is_revoked(gate
         await there.guard.authenticate(credential)
 
 
-async def test_keys_are_listed_page_by_page_and_by_tenant(gateways: list[Entrance]) -> None:
+async def test_keys_are_listed_page_by_page_and_by_tenant(gateways: list[AccessSystem]) -> None:
     here, there = gateways
     for tenant in ("acme", "evil", "acme", ""):
         await here.key(tenant, "read")
@@ -62,7 +62,7 @@ async def test_keys_are_listed_page_by_page_and_by_tenant(gateways: list[Entranc
     assert [key.id for key in await there.access.repository.list_keys("acme", acme[0], 10)] == acme[1:]
 
 
-async def test_the_last_use_of_a_key_is_stored(gateways: list[Entrance]) -> None:
+async def test_the_last_use_of_a_key_is_stored(gateways: list[AccessSystem]) -> None:
     here, there = gateways
     await here.guard.authenticate(await here.key("acme", "read"))
     used_at = here.clock.now()
@@ -71,22 +71,22 @@ async def test_the_last_use_of_a_key_is_stored(gateways: list[Entrance]) -> None
     assert key.last_used_at == used_at
 
 
-async def test_calls_of_a_day_are_added_up_over_both(gateways: list[Entrance]) -> None:
+async def test_calls_of_a_day_are_added_up_over_both(gateways: list[AccessSystem]) -> None:
     credential = await gateways[0].key("acme", "read", calls_per_day=4)
-    for entry in gateways * 2:
-        who = await entry.guard.authenticate(credential)
-        async with entry.guard.authorize(BOOKS, who):
+    for system in gateways * 2:
+        who = await system.guard.authenticate(credential)
+        async with system.guard.authorize(BOOKS, who):
             pass
-    await asyncio.gather(*(entry.access.synchronization.synchronize() for entry in gateways))
-    for entry in gateways:
-        await entry.access.synchronization.synchronize()
+    await asyncio.gather(*(system.access.synchronization.synchronize() for system in gateways))
+    for system in gateways:
+        await system.access.synchronization.synchronize()
         with pytest.raises(ResourceExhausted):
-            async with entry.guard.authorize(BOOKS, await entry.guard.authenticate(credential)):
+            async with system.guard.authorize(BOOKS, await system.guard.authenticate(credential)):
                 pass
 
 
-async def test_old_counts_of_calls_are_deleted(gateways: list[Entrance]) -> None:
-    here, there = (entry.access.repository for entry in gateways)
+async def test_old_counts_of_calls_are_deleted(gateways: list[AccessSystem]) -> None:
+    here, there = (system.access.repository for system in gateways)
     assert await here.add_calls("2026-05-01", {"ann": 2}) == {"ann": 2}
     assert await there.add_calls("2026-05-01", {"ann": 3, "bob": 1}) == {"ann": 5, "bob": 1}
     await here.add_calls("2026-06-10", {})
@@ -95,8 +95,8 @@ async def test_old_counts_of_calls_are_deleted(gateways: list[Entrance]) -> None
     assert await there.add_calls("2026-05-01", {}) == {}
 
 
-async def test_the_first_of_concurrent_claims_wins(gateways: list[Entrance]) -> None:
-    stores = [entry.access.repository for entry in gateways]
+async def test_the_first_of_concurrent_claims_wins(gateways: list[AccessSystem]) -> None:
+    stores = [system.access.repository for system in gateways]
     tenants = [f"t{n}" for n in range(20)]
     await asyncio.gather(*(stores[n % 2].add_owner("job", "j-1", tenant) for n, tenant in enumerate(tenants)))
     owner = await stores[0].find_owner("job", "j-1")
@@ -107,8 +107,8 @@ async def test_the_first_of_concurrent_claims_wins(gateways: list[Entrance]) -> 
     assert await stores[0].find_owner("other", "j-1") is None
 
 
-async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[Entrance]) -> None:
-    here, there = (entry.access.repository for entry in gateways)
+async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[AccessSystem]) -> None:
+    here, there = (system.access.repository for system in gateways)
     at = gateways[0].clock.now()
     first = AuditRecord(
         at, "oidc:" + "あ" * 195, "acme", "hansei.x/Y", ("acme--d", 'a"\\\x00 🏆'), "c" * 128, "r" * 36, "OK"
@@ -125,13 +125,13 @@ async def test_audit_records_are_listed_newest_first_by_tenant(gateways: list[En
 
 
 async def test_a_restarting_database_server_admits_no_caller(lone_postgres: PostgresServer) -> None:
-    async with entrance(lone_postgres.database("away")) as entry:
-        credential = await entry.key("acme", "read")
+    async with open_access(lone_postgres.database("away")) as system:
+        credential = await system.key("acme", "read")
         lone_postgres.stop()
         try:
             with pytest.raises(StoreUnavailable, match="access store") as caught:
-                await entry.guard.authenticate(credential)
+                await system.guard.authenticate(credential)
         finally:
             lone_postgres.start()
         assert "SELECT" not in str(caught.value)
-        assert (await entry.guard.authenticate(credential)).tenant == "acme"
+        assert (await system.guard.authenticate(credential)).tenant == "acme"

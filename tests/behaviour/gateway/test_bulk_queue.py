@@ -18,7 +18,7 @@ from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
 from gateway.bulk.domain.batches import Batch
 from gateway.bulk.domain.errors import QueueOwnedByOtherInstance, QueueUnavailable
 from gateway.bulk.domain.job import JobState
-from gateway.bulk.tests.desk import AT_ONCE, Book, Desk
+from gateway.bulk.tests.bulk_system import AT_ONCE, BulkSystem, ScriptedLearner
 from gateway.bulk.usecases.learn_batches import BatchLearner
 from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
 from libs.storage.engines import parse_location
@@ -134,14 +134,16 @@ async def test_there_is_one_queue_in_a_process(tmp_path: Path) -> None:
 
 async def test_a_job_that_was_never_queued_is_found_and_learned(tmp_path: Path) -> None:
     """Prepare a job as a kill between accepting and queueing it would leave it."""
-    desk = Desk(tmp_path)
-    learner = BatchLearner(Book(), desk.batches, AT_ONCE)
+    system = BulkSystem(tmp_path)
+    learner = BatchLearner(ScriptedLearner(), system.batches, AT_ONCE)
     queue = DbosQueue(parse_location(str(tmp_path / "gateway.db")), "one", BatchConcurrency(2, 2), learner.run)
     upkeep = MaintenancePolicy(timedelta(seconds=0.4), timedelta(hours=1))
-    learning = BulkLearning(desk.database.open, desk.jobs, desk.batches, desk.replica("one"), queue, learner, upkeep)
+    learning = BulkLearning(
+        system.database.open, system.jobs, system.batches, system.replica("one"), queue, learner, upkeep
+    )
     await learning.open()
-    job_id, _ = await desk.submit(5)
-    desk.clock.now += REQUEUE_AFTER
+    job_id, _ = await system.submit(5)
+    system.clock.now += REQUEUE_AFTER
     keeping = asyncio.create_task(learning.run_maintenance())
     async with asyncio.timeout(SECONDS):
         async for job in learning.watch(job_id):
@@ -151,7 +153,7 @@ async def test_a_job_that_was_never_queued_is_found_and_learned(tmp_path: Path) 
     await asyncio.gather(keeping, return_exceptions=True)
     await learning.drain()
     await learning.close()
-    await desk.database.close()
+    await system.database.close()
 
 
 QUIET = """

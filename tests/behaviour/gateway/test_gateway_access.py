@@ -179,9 +179,9 @@ def test_a_plan_of_a_tenant_uses_only_its_own_datasets(gate: Gate, book: str, fo
         refined = client.planner.refine_plan(plan=made, feedback="fewer steps").plan
         listed = client.planner.list_executions().executions
     assert {result.plan_id[:6], unnamed.plan_id[:6], refined.plan_id[:6]} == {"acme--"}
-    for build_trajectory in (result, unnamed):
-        assert "secret" not in str(build_trajectory)
-        assert "Set user.email" in build_trajectory.step_results[0].output
+    for execution in (result, unnamed):
+        assert "secret" not in str(execution)
+        assert "Set user.email" in execution.step_results[0].output
     assert {made.plan_id, unnamed.plan_id} <= {summary.execution_id for summary in listed}
 
 

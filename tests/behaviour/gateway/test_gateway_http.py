@@ -79,7 +79,7 @@ def model() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(autouse=True)
-def answering(model: OpenAIServer) -> Iterator[None]:
+def default_answer(model: OpenAIServer) -> Iterator[None]:
     """Each test begins with a model that answers the same to everybody."""
     model.answer_with(chat("答え {x}"))
     yield

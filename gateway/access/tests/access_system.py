@@ -41,7 +41,7 @@ class Clock:
 
 
 @dataclass
-class Entrance:
+class AccessSystem:
     """Access control, its guard and its clock."""
 
     access: Access
@@ -60,8 +60,8 @@ class Entrance:
 
 
 @asynccontextmanager
-async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
-    """Yield an entrance that asks for credentials. `location` is a folder for its database, or where that is."""
+async def open_access(location: Path | str, **settings: Any) -> AsyncIterator[AccessSystem]:
+    """Yield access control that asks for credentials. `location` is a folder for its database, or where that is."""
     clock = Clock()
     url = parse_location(str(location / "gateway.db") if isinstance(location, Path) else location)
     made = build_access(
@@ -74,12 +74,12 @@ async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entra
     )
     await made.repository.database.open()
     try:
-        yield Entrance(made, clock)
+        yield AccessSystem(made, clock)
     finally:
         await made.close()
 
 
-async def let_in(entry: Entrance, method: str, who: Principal, request: Any) -> Any:
+async def call_guarded(system: AccessSystem, method: str, who: Principal, request: Any) -> Any:
     """Return the request as the handler would get it."""
-    async with entry.guard.authorize(method, who) as call:
+    async with system.guard.authorize(method, who) as call:
         return await call.request(request)

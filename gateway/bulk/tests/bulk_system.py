@@ -39,7 +39,7 @@ class Clock:
         return self.now
 
 
-class Book:
+class ScriptedLearner:
     """Learns as a curator would: once per `request_id`. `answers` come first, in order; then every run is saved."""
 
     def __init__(self, answers: Iterable[Answer] = ()) -> None:
@@ -69,7 +69,7 @@ def learn_response(revision: int = 1, edits: int = 1, votes: int = 0) -> gateway
     return gateway.LearnResponse(curation=curation)
 
 
-class Desk:
+class BulkSystem:
     """Jobs, their batches and replicas in one database."""
 
     def __init__(self, folder: Path, capacity: QueueCapacity = PLENTY, spread: int = 2) -> None:
@@ -95,7 +95,7 @@ class Desk:
         found, key = await submit_job(self.jobs, messages(count, job_id or str(uuid.uuid4()), size))
         return found, key or ""
 
-    async def learn(self, key: str, book: Book, policy: RetryPolicy = AT_ONCE) -> BatchLearner:
+    async def learn(self, key: str, book: ScriptedLearner, policy: RetryPolicy = AT_ONCE) -> BatchLearner:
         """Learn all batches of a job, one after the other."""
         learner = BatchLearner(book, self.batches, policy, jitter=lambda: 0.0)
         for batch in await self.batches.batches(key):
