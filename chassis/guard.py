@@ -22,10 +22,10 @@ Metadata = Iterable[tuple[str, str | bytes]]
 class Authorization(Protocol):
     """The rights of a caller within one call."""
 
-    async def request(self, message: Any) -> Any:
+    async def check_request(self, message: Any) -> Any:
         """Return a request as the handler gets it; bytes where the handler takes bytes. Raises HanseiError."""
 
-    async def response(self, message: Any) -> Any:
+    async def check_response(self, message: Any) -> Any:
         """Return a response as the caller gets it. Raises HanseiError."""
 
 
@@ -52,11 +52,11 @@ class AllowAll:
     async def __aexit__(self, *failure: object) -> None:
         pass
 
-    async def request(self, message: Any) -> Any:
+    async def check_request(self, message: Any) -> Any:
         """Return the message."""
         return message
 
-    async def response(self, message: Any) -> Any:
+    async def check_response(self, message: Any) -> Any:
         """Return the message."""
         return message
 

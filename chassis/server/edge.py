@@ -97,7 +97,7 @@ class MethodEdge:
                     checked_request = await self._check(request, authorization)
                     response = await self._behaviour(checked_request, context)
                 self._telemetry.describe(opened.span, checked_request, response)
-                response = await authorization.response(response)
+                response = await authorization.check_response(response)
         except BaseException as failure:
             await self._fail(opened, failure, context)
             raise
@@ -113,7 +113,7 @@ class MethodEdge:
                     checked_request = await self._check(request, authorization)
                     async with aclosing(self._behaviour(checked_request, context)) as responses:
                         async for response in responses:
-                            yield await authorization.response(response)
+                            yield await authorization.check_response(response)
         except BaseException as failure:
             await self._fail(opened, failure, context)
             raise
@@ -183,14 +183,14 @@ def _choose_check(handler: Any) -> Callable[[Any, Authorization], Awaitable[Any]
 
 
 async def _authorize_bytes(request: Any, authorization: Authorization) -> Any:
-    return await authorization.request(request)
+    return await authorization.check_request(request)
 
 
 async def _check_and_authorize(request: Any, authorization: Authorization) -> Any:
     if isinstance(request, _UnreadableRequest):
         raise InvalidArgument(request.description, reason="MALFORMED_MESSAGE")
     validation.check(request)
-    return await authorization.request(request)
+    return await authorization.check_request(request)
 
 
 async def _check_requests(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:

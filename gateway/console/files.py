@@ -72,7 +72,7 @@ class File:
     media_type: str
     is_immutable: bool
 
-    def response(self, headers: Headers) -> Response:
+    def build_response(self, headers: Headers) -> Response:
         """Return the response to a request with these headers."""
         packed = "gzip" in headers.get("accept-encoding", "")
         own = {
@@ -134,4 +134,4 @@ class Console:
         file = self._files.get(path)
         if file is None:
             return Response("no such file in the console", 404, HEADERS, "text/plain")
-        return file.response(Headers(scope=scope))
+        return file.build_response(Headers(scope=scope))

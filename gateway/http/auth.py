@@ -23,7 +23,7 @@ class Authentication:
     def __init__(self, guard: AccessGuard | None) -> None:
         self._guard = guard
 
-    async def caller(self, headers: Headers) -> Principal:
+    async def authenticate_caller(self, headers: Headers) -> Principal:
         """Return the principal of a request. Raises Unauthenticated, also for several credentials."""
         credentials = headers.getlist("authorization")
         if self._guard is None:

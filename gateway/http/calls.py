@@ -38,8 +38,8 @@ class ContractCalls:
                 if isinstance(message, list):
                     message = _authorize_all(authorization, message)
                 else:
-                    message = await authorization.request(message)
-                response: bytes = await authorization.response(await call(message))
+                    message = await authorization.check_request(message)
+                response: bytes = await authorization.check_response(await call(message))
                 return response
 
     async def stream(self, method: MethodDescriptor, request: Request, message: Any) -> AsyncIterator[bytes]:
@@ -47,10 +47,10 @@ class ContractCalls:
         call = self._methods.get_function(method)
         async with (
             self._authentication.authorize(get_path(method), request) as authorization,
-            aclosing(call(await authorization.request(message))) as responses,
+            aclosing(call(await authorization.check_request(message))) as responses,
         ):
             async for response in responses:
-                yield await authorization.response(response)
+                yield await authorization.check_response(response)
 
     def seconds(self, method: MethodDescriptor) -> float | None:
         """Return the timeout of a method; None if it has none."""
@@ -59,4 +59,4 @@ class ContractCalls:
 
 async def _authorize_all(authorization: Authorization, messages: Sequence[Any]) -> AsyncIterator[Any]:
     for message in messages:
-        yield await authorization.request(message)
+        yield await authorization.check_request(message)

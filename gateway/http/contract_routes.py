@@ -77,7 +77,7 @@ class ContractRoutes:
             request.scope[SLOT].close()  # streams do not count as requests
             slot = entering.pop_all()
         events, seconds = self._stream_events(binding, request, message), self._calls.seconds(binding.method)
-        return await EventStream(events, seconds=seconds, progress=self._progress, slot=slot).response()
+        return await EventStream(events, seconds=seconds, progress=self._progress, slot=slot).build_response()
 
     async def _stream_events(self, binding: Binding, request: Request, message: Any) -> AsyncIterator[Event]:
         kind = binding.method.output_type

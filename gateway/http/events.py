@@ -67,7 +67,7 @@ class EventStream:
         self._reader = asyncio.create_task(self._run())
         self._head: list[Event | HanseiError] = []
 
-    async def response(self) -> StreamingResponse:
+    async def build_response(self) -> StreamingResponse:
         """Return the response. Raises the error of a call that fails before its first message."""
         try:
             async with asyncio.timeout(HEAD_SECONDS):

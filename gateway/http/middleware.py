@@ -41,7 +41,7 @@ class RequestLimits:
         current_call.set(Call(f"{scope['method']} {scope['path']}", correlation_id))
         scope["path"] = decode_path(scope)
         try:
-            scope[CALLER] = await self.authentication.caller(headers)
+            scope[CALLER] = await self.authentication.authenticate_caller(headers)
             with ExitStack() as slot:
                 slot.enter_context(self.admission)
                 scope[SLOT] = slot

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chassis.errors import NotFound
-from gateway.access.tests.entrance import entrance
+from gateway.access.tests.access_system import open_access
 from gateway.http.problems import PROBLEM
 from gateway.tests.scripted_http import VALUES, Peers, client_of, example_of
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -120,8 +120,8 @@ async def test_a_job_belongs_to_its_creator_over_http_too(tmp_path: Path, verb: 
     peers = Peers(answers={"SubmitTrajectories": [created]})
     change: dict[str, Any] = {} if verb == "GET" else {"json": {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c02"}}
     unknown = "00000000-0000-4000-8000-000000000000"
-    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
-        acme, evil = [{"Authorization": await entry.key(name, "read", "learn")} for name in ("acme", "evil")]
+    async with open_access(tmp_path) as system, client_of(peers, guard=system.guard) as client:
+        acme, evil = [{"Authorization": await system.key(name, "read", "learn")} for name in ("acme", "evil")]
         made = await client.post("/v1/jobs", json=job_for("acme--d"), headers=acme)
         own = await client.request(verb, f"/v1/jobs/{JOB}{path}", headers=acme, **change)
         peers.requests.clear()
@@ -137,18 +137,18 @@ async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
     mixed = job_for("acme--d")
     mixed[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "evil--d"
     peers = Peers()
-    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
-        headers = {"Authorization": await entry.key("acme", "learn")}
+    async with open_access(tmp_path) as system, client_of(peers, guard=system.guard) as client:
+        headers = {"Authorization": await system.key("acme", "learn")}
         response = await client.post("/v1/jobs", json=mixed, headers=headers)
-        listed = await client.get("/v1/jobs", headers={"Authorization": await entry.key("acme", "read")})
+        listed = await client.get("/v1/jobs", headers={"Authorization": await system.key("acme", "read")})
     assert (response.status_code, listed.status_code) == (404, 404)  # only the operator may list jobs without a dataset
     assert [request.WhichOneof("part") for request in peers.requests] == ["head"]
 
 
 async def test_a_credential_with_the_scope_read_submits_no_job(tmp_path: Path) -> None:
     peers = Peers()
-    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
-        headers = {"Authorization": await entry.key("acme", "read")}
+    async with open_access(tmp_path) as system, client_of(peers, guard=system.guard) as client:
+        headers = {"Authorization": await system.key("acme", "read")}
         response = await client.post("/v1/jobs", json=job_for("acme--d"), headers=headers)
     assert response.status_code == 403
     assert peers.requests == []

@@ -20,7 +20,7 @@ from chassis.errors import (
     Unavailable,
     Violation,
 )
-from gateway.access.tests.entrance import entrance
+from gateway.access.tests.access_system import open_access
 from gateway.http.bindings import Binding
 from gateway.http.problems import STATUS_OF_CODE, get_http_status
 from gateway.tests.scripted_http import BINDINGS, VALUES, Peers, client_of, example_of, request_arguments
@@ -188,7 +188,10 @@ async def test_the_document_describes_every_endpoint() -> None:
 
 
 async def test_the_document_asks_for_the_token_where_one_is_set(tmp_path: Path) -> None:
-    async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
+    async with (
+        open_access(tmp_path, GATEWAY_API_TOKEN="token") as system,
+        client_of(Peers(), guard=system.guard) as client,
+    ):
         described = (await client.get("/openapi.json", headers={"Authorization": "Bearer token"})).json()
     assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     assert described["security"] == [{"token": []}]
@@ -255,7 +258,10 @@ async def test_the_gateway_says_what_it_runs_with(tmp_path: Path, monkeypatch: p
 
 
 async def test_the_paths_of_a_gateway_with_credentials_are_not_shown(tmp_path: Path) -> None:
-    async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
+    async with (
+        open_access(tmp_path, GATEWAY_API_TOKEN="token") as system,
+        client_of(Peers(), guard=system.guard) as client,
+    ):
         refused = await client.get("/v1/about")
         found = await client.get("/v1/about", headers={"Authorization": "Bearer token"})
     assert refused.status_code == 401

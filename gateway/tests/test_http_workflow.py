@@ -11,7 +11,7 @@ import pytest
 
 from chassis import deadlines
 from chassis.errors import DataLoss, DeadlineExceeded, ResourceExhausted, Unavailable
-from gateway.access.tests.entrance import entrance
+from gateway.access.tests.access_system import open_access
 from gateway.tests.scripted_http import Peers, client_of
 
 JSON = {"Content-Type": "application/json"}
@@ -145,7 +145,10 @@ NO_CREDENTIAL = [None, "", "Bearer", "Bearer wrong", "Bearer tokenx", "Basic tok
 @pytest.mark.parametrize(("verb", "path"), PROTECTED)
 async def test_with_a_token_only_health_needs_no_credential(tmp_path: Path, verb: str, path: str) -> None:
     peers = Peers()
-    async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(peers, guard=entry.guard) as client:
+    async with (
+        open_access(tmp_path, GATEWAY_API_TOKEN="token") as system,
+        client_of(peers, guard=system.guard) as client,
+    ):
         for credential in NO_CREDENTIAL:
             headers = {} if credential is None else {b"Authorization": credential.encode("latin-1")}
             response = await client.request(verb, path, headers=headers)
@@ -157,7 +160,10 @@ async def test_with_a_token_only_health_needs_no_credential(tmp_path: Path, verb
 
 @pytest.mark.parametrize("credential", ["Bearer token", "bearer token"])
 async def test_a_request_with_the_token_is_accepted(tmp_path: Path, credential: str) -> None:
-    async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
+    async with (
+        open_access(tmp_path, GATEWAY_API_TOKEN="token") as system,
+        client_of(Peers(), guard=system.guard) as client,
+    ):
         response = await client.post("/workflow/run", json={"query": "Q"}, headers={"Authorization": credential})
     assert response.status_code == 200  # G-30
 

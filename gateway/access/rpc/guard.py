@@ -65,7 +65,7 @@ class AuthorizedCall:
     names: list[str] = field(default_factory=list)
     is_revoked: bool = False
 
-    async def request(self, message: Any) -> Any:
+    async def check_request(self, message: Any) -> Any:
         """Return the request if the principal owns all resources it names.
 
         Unknown fields of a tenant's message are dropped: a service that knows more fields must not act on one that the
@@ -83,7 +83,7 @@ class AuthorizedCall:
             await self._check(resource)
         return parsed.SerializeToString() if is_bytes else parsed
 
-    async def response(self, message: Any) -> Any:
+    async def check_response(self, message: Any) -> Any:
         """Return the response as it is; store the tenant as the owner of the resource that the call created."""
         path = self.method.policy.creates
         if path and self.principal.tenant:

@@ -82,4 +82,4 @@ async def open_access(location: Path | str, **settings: Any) -> AsyncIterator[Ac
 async def call_guarded(system: AccessSystem, method: str, who: Principal, request: Any) -> Any:
     """Return the request as the handler would get it."""
     async with system.guard.authorize(method, who) as call:
-        return await call.request(request)
+        return await call.check_request(request)

@@ -208,7 +208,7 @@ async def test_other_tenants_cannot_distinguish_a_job_from_an_absent_one(tmp_pat
     evil = Principal("eve", "evil", frozenset({"admin"}))
     async with open_access(tmp_path) as system:
         async with system.guard.authorize(submit, ACME) as call:
-            await call.response(made)
+            await call.check_response(made)
         await call_guarded(system, get, ACME, bulk.GetJobRequest(job_id="j-1"))
         errors = []
         for name in ("j-1", "j-2"):
@@ -216,7 +216,7 @@ async def test_other_tenants_cannot_distinguish_a_job_from_an_absent_one(tmp_pat
                 await call_guarded(system, get, evil, bulk.GetJobRequest(job_id=name))
             errors.append((caught.value.reason, str(caught.value).replace(name, "")))
         async with system.guard.authorize(submit, evil) as call:
-            await call.response(made)  # a job keeps its owner
+            await call.check_response(made)  # a job keeps its owner
         await call_guarded(system, get, ACME, bulk.GetJobRequest(job_id="j-1"))
     assert errors[0] == errors[1]
 
