@@ -89,7 +89,7 @@ def test_what_is_pasted_is_recognised(reader: Reader, name: str) -> None:
     found = reader.main.locator(".found")
     expect(found.locator(".source .chip")).to_have_text(name)
     expect(found.locator(".source")).to_contain_text("1 trajectory")
-    expect(found.locator(".runs > li")).to_contain_text("step")
+    expect(found.locator(".records > li")).to_contain_text("step")
 
 
 def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reader) -> None:
@@ -229,7 +229,7 @@ def test_hostile_files_stay_text(browser: Browser, failing_address: str, reader:
     reader.open("#/learn/hostile-files")
     reader.page.get_by_label("Trajectory files").set_input_files(file(name, json.dumps(messages)))
     expect(reader.main.locator(".source .name")).to_have_text(name)
-    expect(reader.main.locator(".runs .line")).to_contain_text(TEXTS[0])
+    expect(reader.main.locator(".records .line")).to_contain_text(TEXTS[0])
     reader.page.get_by_label("Trajectory files").set_input_files(file("keys.json", json.dumps({ALL: 1})))
     expect(reader.main.locator(".source .bad")).to_contain_text("<img")
     with reading(browser, failing_address) as other:

@@ -203,7 +203,7 @@ export class Jobs {
     if (!latest.length) return h("p", { class: "muted" }, t("jobs.none_yet_several_trajectories_at"));
     return h(
       "ul",
-      { class: "runs plain" },
+      { class: "records plain" },
       latest.map((job) =>
         h(
           "li",

@@ -52,7 +52,7 @@ export function renderPreview(trajectories) {
   const rest = trajectories.length - lines.length;
   return h(
     "ul",
-    { class: "runs plain" },
+    { class: "records plain" },
     lines,
     rest > 0 ? h("li", { class: "muted" }, t("trajectories.and_more", { rest: formatCount(rest) })) : null,
   );

@@ -67,7 +67,7 @@ function renderInbox(found, retry) {
 
 function renderSection(name, rows) {
   if (!rows.length) return null;
-  return h("section", { "aria-label": name }, h("h2", null, name), h("ul", { class: "runs plain" }, rows));
+  return h("section", { "aria-label": name }, h("h2", null, name), h("ul", { class: "records plain" }, rows));
 }
 
 const renderItem = (href, text, ...facts) => h("li", null, h("a", { class: "line", href }, text), facts);
