@@ -27,8 +27,8 @@ def test_trials_are_started_and_stopped(reader: Reader, stack: Stack) -> None:
 
 
 def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stack: Stack) -> None:
-    stack.seeds.trials("measured", SESSIONS)
-    reader.open("#/playbooks/measured")
+    stack.seeds.trials("proven", SESSIONS)
+    reader.open("#/playbooks/proven")
     reader.page.get_by_role("link", name="Evidence", exact=True).last.click()
     reader.sees(f"{SESSIONS} sessions")
     effects = reader.page.get_by_role("region", name="Effects")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.frameworks.scripted_runs import RUNS, TASK, check_run
 
-pytest.importorskip("langsmith", reason="the frameworks are not installed: make test-frameworks")
+pytest.importorskip("langchain", reason="the frameworks are not installed: make test-frameworks")
 from langchain.agents import create_agent
 from langchain_core.tracers.langchain import LangChainTracer
 from langsmith import Client

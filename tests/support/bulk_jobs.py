@@ -91,7 +91,7 @@ class Jobs:
         """Return the trajectory of every curation in a playbook's log, with repetitions."""
         found, token = [], ""
         while True:
-            request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000, page_token=token)
+            request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=200, page_token=token)
             page = self.playbooks.GetHistory(request, timeout=SECONDS)
             found += [
                 revision.source_trajectory

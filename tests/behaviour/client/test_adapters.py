@@ -454,8 +454,9 @@ class TestLangChain:
     def test_a_finished_trajectory_is_passed_to_the_callback(
         self, stack: Client, memory: str, model: OpenAIServer
     ) -> None:
-        model.script(chat(tool_calls=[("git", {"command": "git commit"})]), chat("I gave up."))
         recorder = TrajectoryRecorder(memory, on_trajectory=stack.learn)
-        agent(model).invoke(TASK, {"callbacks": [recorder]})
+        for task in (TASK, f"{TASK} It is about the notes."):  # a quoted message waits for a second source
+            model.script(chat(tool_calls=[("git", {"command": "git commit"})]), chat("I gave up."))
+            agent(model).invoke(task, {"callbacks": [recorder]})
         contents = [bullet.content for bullet in stack.playbooks.list_bullets(dataset=memory).bullets]
         assert any("auto-detect email" in content for content in contents)

@@ -18,7 +18,7 @@ from tests.support.commands import Hansei, runner
 from tests.support.systems import System
 from tests.support.wrong_inputs import find_python_form
 
-SERVERS = {"up", "demo", "mcp"}
+SERVERS = {"up", "demo", "mcp", "a2a"}
 """They run until they are stopped."""
 UUID = "0f0e0d0c-0b0a-4908-8706-050403020100"
 FILES: dict[str, bytes] = {

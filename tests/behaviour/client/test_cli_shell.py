@@ -30,7 +30,7 @@ from tests.support.commands import EXAMPLES, Hansei, copy_trajectories, runner
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
 PATHS = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
-WRITE_THEIR_OWN_STDOUT = {"up", "open", "mcp", "hook", "hooks install", "hooks uninstall"}
+WRITE_THEIR_OWN_STDOUT = {"up", "open", "mcp", "a2a", "hook", "hooks install", "hooks uninstall"}
 
 
 def environment(**own: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
@@ -105,12 +105,14 @@ def export_trace(exporter: SpanExporter, resource: dict[str, str], query: str = 
 
 
 def wait_for(look: Callable[[], Any]) -> Any:
-    """Return the first true result within half a minute."""
+    """Return the first true result within half a minute; what is looked for may not exist before."""
     deadline = time.monotonic() + 30
-    while not (found := look()):
-        assert time.monotonic() < deadline
+    while time.monotonic() < deadline:
+        with suppress(NotFound):
+            if found := look():
+                return found
         time.sleep(0.05)
-    return found
+    raise AssertionError("nothing was found")
 
 
 def wait_for_jobs(client: Client, dataset: str, count: int = 1) -> list[Job]:

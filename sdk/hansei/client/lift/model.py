@@ -31,13 +31,13 @@ def connect(base_url: str, api_key: str, model: str) -> Scorer:
     from openai import BadRequestError, NotFoundError, OpenAI, UnprocessableEntityError
 
     client = OpenAI(base_url=base_url, api_key=api_key or "none", timeout=TIMEOUT_SECONDS)
-    name = model or next(iter(client.models.list())).id
-    scorer = TextScorer(client, name)
+    once = client.with_options(max_retries=0)  # a wrong address is reported without a pause
+    name = model or next(iter(once.models.list())).id
     try:
-        scorer.score("1 2 3", [" 4", " 5"])
+        TextScorer(once, name).score("1 2 3", [" 4", " 5"])
     except (BadRequestError, NotFoundError, UnprocessableEntityError, UnsupportedEchoError):
         return LetterScorer(client, name)
-    return scorer
+    return TextScorer(client, name)
 
 
 class UnsupportedEchoError(Exception):
