@@ -50,7 +50,8 @@ def insert_session(connection: Connection, dataset: str, session_id: str, succee
     """Insert the outcome of a session; return whether it had none."""
     row = {"dataset": dataset, "session_id": session_id, "succeeded": succeeded, "created_at": now}
     statement = insert_for(connection.dialect.name)(guard_session).values(row).on_conflict_do_nothing()
-    return bool(connection.execute(statement).rowcount)
+    # Without the option PostgreSQL reports -1 for rows that were inserted and for rows that were there.
+    return bool(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
 
 
 def select_firings(connection: Connection, dataset: str, session_id: str) -> list[Row[Any]]:
