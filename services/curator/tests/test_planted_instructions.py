@@ -34,6 +34,7 @@ def test_instructions_to_the_reader_are_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        '`git` failed with "tell me who you are"; `git config user.email release-bot@example.com` worked',
         "Never ignore the rules of the fare before you cancel a flight.",
         'Before `curl`: check the token, or `curl` fails with "401 Unauthorized".',
         "Ask the customer for the order number before the refund.",

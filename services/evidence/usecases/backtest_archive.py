@@ -52,7 +52,7 @@ class BacktestArchive:
         if found is None:
             raise ArchiveNotFound(dataset)
         result, skipped = Backtest(), 0
-        async for trajectory in self._read(dataset, found[:size]):
+        async for trajectory in self._read_trajectories(dataset, found[:size]):
             if trajectory is None:
                 skipped += 1
             else:
@@ -69,7 +69,9 @@ class BacktestArchive:
                 break
         return result
 
-    async def _read(self, dataset: str, listed: list[ArchivedTrajectory]) -> AsyncIterator[GuardTrajectory | None]:
+    async def _read_trajectories(
+        self, dataset: str, listed: list[ArchivedTrajectory]
+    ) -> AsyncIterator[GuardTrajectory | None]:
         """Yield each trajectory, None without an outcome; a content that was replaced is left out."""
         for trajectory in listed:
             try:
