@@ -87,6 +87,7 @@ FRAMEWORKS := .frameworks
 CODEX_VERSION := 0.169.0
 # The inspector needs a newer Node.js than distributions have, so npm brings one.
 INSPECTOR_VERSION := 2.12.0
+PROGRAMS := $(abspath $(FRAMEWORKS))/npm/node_modules/.bin
 NODE_VERSION := 22.23.3
 EXTRAS := agent-framework claude-agent-sdk crewai google-adk langgraph openai-agents pydantic-ai smolagents
 lock-frameworks:  ## Pin the newest frameworks that pyproject.toml allows together
@@ -106,8 +107,7 @@ test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scr
 	  $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
 	HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_claude.py
-	HANSEI_MCP_INSPECTOR="$$(find $(abspath $(FRAMEWORKS))/npm -path '*/bin/node' -type f) \
-	  $(abspath $(FRAMEWORKS))/npm/node_modules/.bin/mcp-inspector" \
+	HANSEI_MCP_INSPECTOR="$(PROGRAMS)/node $(PROGRAMS)/mcp-inspector" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_mcp_inspector.py
 
 wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/

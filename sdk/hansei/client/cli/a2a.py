@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Address, DataDirectory, Local
+from hansei.client.cli.options import Address, AllowedHosts, DataDirectory, Local
 
 commands = CommandGroup()
 
@@ -26,10 +26,7 @@ def a2a(
             help="Require an API key of the gateway, or a token of its issuer; callers then have its rights.",
         ),
     ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A host name under which agents reach it; repeatable."),
-    ] = None,
+    allow_host: AllowedHosts = None,
     url: Annotated[
         str,
         typer.Option(metavar="URL", help="The URL that the card names; default: that of --http.", show_default=False),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import DATASET_VARIABLE, Address, DataDirectory, Local
+from hansei.client.cli.options import DATASET_VARIABLE, Address, AllowedHosts, DataDirectory, Local
 
 commands = CommandGroup()
 
@@ -29,10 +29,7 @@ def mcp(
             help="HOST:PORT at which to serve streamable HTTP, instead of stdin and stdout.",
         ),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A host name under which clients reach it; repeatable."),
-    ] = None,
+    allow_host: AllowedHosts = None,
     issuer: Annotated[
         str,
         typer.Option(

@@ -59,6 +59,10 @@ Address = Annotated[
 Local = Annotated[
     bool, typer.Option("--local", help="Run every service in this process, on the same data, instead of a server.")
 ]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="A host name under which clients reach it; repeatable."),
+]
 
 
 def _set_data_directory(directory: str | None) -> None:
