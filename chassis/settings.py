@@ -252,8 +252,8 @@ class ServiceSettings(Settings):
     overload_retry_seconds: float = Field(0.5, gt=0)
     """Seconds after which a refused caller should retry."""
 
-    max_message_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
-    """Largest gRPC message, in bytes, received or sent."""
+    max_message_bytes: int = Field(16 * 1024 * 1024, ge=1024 * 1024)
+    """Largest gRPC message, in bytes, received or sent; at least 1 MiB, so that any one bullet fits before and after."""
 
     max_connection_age_seconds: int = Field(300, ge=1)
     """Seconds after which a client connection is closed gracefully, so that clients find new servers."""

@@ -130,9 +130,9 @@ async def test_a_quota_error_has_a_retry_delay(start_probe: Serve, connect_probe
 
 
 async def test_a_message_too_large_to_send_or_to_receive_is_refused(start_probe: Serve, connect_probe: Connect) -> None:
-    server = await start_probe(max_message_bytes=64 * 1024)
-    probe, unaware = connect_probe(server.address, max_message_bytes=64 * 1024), connect_probe(server.address)
-    oversized = pb.EchoRequest(text="x" * 70_000)
+    server = await start_probe(max_message_bytes=1024 * 1024)
+    probe, unaware = connect_probe(server.address, max_message_bytes=1024 * 1024), connect_probe(server.address)
+    oversized = pb.EchoRequest(text="x" * 1_100_000)
 
     for caller in (probe, unaware):
         with pytest.raises(errors.ResourceExhausted, match="larger than max"):

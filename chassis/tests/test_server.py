@@ -42,10 +42,10 @@ def test_errors_name_the_package_that_is_not_a_version(full_name: str, expected:
 
 
 def test_a_server_never_shares_its_port_and_lets_clients_ping_every_minute() -> None:
-    options = dict(build_server_options(ServiceSettings(max_message_bytes=70_000, max_connection_age_seconds=60)))
+    options = dict(build_server_options(ServiceSettings(max_message_bytes=1_100_000, max_connection_age_seconds=60)))
 
     assert options["grpc.so_reuseport"] == 0
-    assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == 70_000
+    assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == 1_100_000
     assert options["grpc.max_connection_age_ms"] == 60_000
     assert options["grpc.http2.min_ping_interval_without_data_ms"] < 60_000
     assert options["grpc.keepalive_permit_without_calls"] == 1

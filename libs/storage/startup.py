@@ -22,8 +22,9 @@ from libs.storage.engines import display_name, get_sqlite_error_name
 RETRY = RetryPolicy(attempts=None, first_pause=0.5, longest_pause=2.0)
 _OPENING_ERRORS = (HanseiError, SQLAlchemyError, sqlite3.Error, OSError)
 _TRANSIENT_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED")
-# Of PostgreSQL: connection, resources, lock, operator (it starts or stops). No state: no server answered.
-_TRANSIENT_STATES = ("08", "53", "55", "57")
+# Of PostgreSQL: connection, rollback (a migration and the calls of an older replica can block each other), resources,
+# lock, operator (it starts or stops). No state: no server answered.
+_TRANSIENT_STATES = ("08", "40", "53", "55", "57")
 _REASON_CHARS = 200
 
 _log = get_logger(__name__)

@@ -42,6 +42,10 @@ class RunningOverlay:
         """Return `host:port` that leads to the gateway."""
         return self.cluster.address("gateway", SERVICES["gateway"]["listen"])
 
+    def count_dropped_packets(self, *names: str) -> int:
+        """Return the number of packets that these hosts dropped."""
+        return sum(map(self.network.count_dropped_packets, names))
+
 
 @pytest.fixture(scope="module")
 def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOverlay]:
@@ -75,11 +79,12 @@ async def test_dropped_packets_between_the_gateway_and_the_curator_are_recovered
 ) -> None:
     async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
         separate_hosts.network.disconnect("gateway", "curator")
-        await wait_until(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
-        assert (
-            separate_hosts.network.count_dropped_packets("curator")
-            + separate_hosts.network.count_dropped_packets("gateway")
-            > 0
+        await wait_until(
+            callers,
+            lambda: (
+                sum(callers.ledger.refused.values()) >= CALLERS
+                and separate_hosts.count_dropped_packets("curator", "gateway") > 0
+            ),
         )
         separate_hosts.network.reconnect()
         seconds = await wait_for_recovery(callers)
@@ -97,11 +102,7 @@ async def test_dropped_packets_between_search_and_the_curator_are_recovered_from
         await callers.progress(2 * CALLERS)
         with pytest.raises((DeadlineExceeded, Unavailable)):
             await callers.assert_search_is_current(CALL_SECONDS)
-        assert (
-            separate_hosts.network.count_dropped_packets("curator")
-            + separate_hosts.network.count_dropped_packets("search")
-            > 0
-        )
+        assert separate_hosts.count_dropped_packets("curator", "search") > 0
         separate_hosts.network.reconnect()
         seconds = await wait_for_recovery(callers)
         await callers.assert_search_is_current(FOUND_SECONDS)

@@ -66,6 +66,12 @@ async def test_a_client_waits_for_a_server_that_starts_late() -> None:
     assert (database.attempts, clock.now) == (4, 0.5 + 1 + 2)
 
 
+async def test_a_migration_that_a_deadlock_rolled_back_is_tried_again() -> None:
+    database = Database(refusal("deadlock detected", "40P01"))
+    clock = await start(database)
+    assert (database.attempts, clock.now) == (2, 0.5)
+
+
 async def test_an_unavailable_server_is_one_line_with_the_setting_and_no_password() -> None:
     database = Database(*(refusal("geheim is no password of mine\nsecond line") for _ in range(99)))
     with pytest.raises(BadSetting) as caught:

@@ -27,15 +27,18 @@ from tests.support.playbook_client import add, apply, curator, delete, export_fi
 if TYPE_CHECKING:
     from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub as Stub
 
-SMALL = 64 * 1024
+SMALL = 1024 * 1024
 """The smallest size of messages that a service can be configured with."""
 TEXT = 17_000
+WIDE = "\U00020000"
+"""A character that takes four bytes in UTF-8."""
 MANY = 800
 EXAMPLES = campaign_size(60, 12)
 
 
-def large_text(number: int, size: int = TEXT) -> str:
-    return f"lesson {number} ".ljust(size, chr(ord("a") + number % 26))
+def large_text(number: int, size: int = TEXT, first: str = "a") -> str:
+    """Return a text of this many characters, most of them one of the 26 from `first` on."""
+    return f"lesson {number} ".ljust(size, chr(ord(first) + number % 26))
 
 
 async def pages(method: Any, request: Any, field: str) -> list[Any]:
@@ -139,9 +142,11 @@ async def test_eight_hundred_long_lessons_in_one_request_can_be_read(stub: Stub)
 
 
 async def test_a_dataset_of_long_lessons_learns_and_is_searched(tmp_path: Path) -> None:
-    async with curator_and_search(tmp_path) as channel:
+    """The snapshot that search follows has several parts."""
+    async with curator_and_search(tmp_path, max_message_bytes=SMALL) as channel:
         stub = playbook_grpc.PlaybookServiceStub(channel)
-        added = await apply(stub, *(add(large_text(number)) for number in range(MANY)))
+        await apply(stub, *(add(large_text(number)) for number in range(50)))
+        added = await apply(stub, *(add(large_text(number)) for number in range(50, 100)))
         curator_stub = curator_grpc.CuratorServiceStub(channel)
         curated = await curator_stub.Curate(curate_request("Close the ledger before the transfer."))
         assert curated.saved, curated.error
@@ -162,14 +167,14 @@ async def test_a_change_whose_response_would_not_fit_is_refused_before_it_is_mad
             )
         )
         with pytest.raises(InvalidArgument, match="send fewer changes at once") as refused:
-            await apply(stub, *(add(large_text(number, 10_000)) for number in range(4)))
+            await apply(stub, *(add(large_text(number, 20_000, WIDE)) for number in range(8)))
         assert refused.value.reason == "RESPONSE_TOO_LARGE"
         request = service_pb.ListPendingChangesRequest(dataset="d")
         assert not (await stub.ListPendingChanges(request)).changes
 
 
 texts = st.integers(0, 10**6).flatmap(
-    lambda number: st.sampled_from([20, 2_000, 9_000, 20_000]).map(lambda size: large_text(number, size))
+    lambda number: st.sampled_from([20, 2_000, 9_000, 20_000]).map(lambda size: large_text(number, size, WIDE))
 )
 edits = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "update", "delete"]), st.integers(0, 50), texts),
