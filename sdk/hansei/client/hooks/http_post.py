@@ -5,6 +5,10 @@ from __future__ import annotations
 import socket
 import time
 
+TYPE_CHECKING = False  # As in typing, whose import takes longer than a hook of an agent may take.
+if TYPE_CHECKING:
+    from typing import Any
+
 _MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 
@@ -29,7 +33,10 @@ def post_json(url: str, body: bytes, token: str, deadline: float) -> tuple[dict[
     ]
     request = "\r\n".join([*lines, "", ""]).encode() + body
     try:
-        with socket.create_connection((host, port), _compute_remaining(deadline)) as connection:
+        # A name as bytes is not encoded by IDNA, whose tables take a while to load.
+        name = host.encode() if host.isascii() else host
+        address: tuple[Any, int] = (name, port)
+        with socket.create_connection(address, _compute_remaining(deadline)) as connection:
             response = _send_and_receive(
                 _encrypt(connection, host) if scheme == "https" else connection, request, deadline
             )
