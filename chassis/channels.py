@@ -24,7 +24,7 @@ from opentelemetry.trace import Span, SpanKind
 from chassis import deadlines, status, telemetry
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.errors import FailedPrecondition
-from chassis.guard import AUTHORIZATION, OWN_CREDENTIAL
+from chassis.guard import AUTHORIZATION, own_credential
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ _RETRY = {
     "backoffMultiplier": 2,
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
-_OWN_METADATA = ((AUTHORIZATION, OWN_CREDENTIAL),)
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -115,7 +114,7 @@ class Peers:
 
                 require_plaintext_allowed("grpc", address, f"{peer.upper()}_ADDR", self._plaintext)
             connection = Connection(lambda bundle: self._dial(address, bundle), self._certificates)
-            metadata = _OWN_METADATA if address == OWN else self._metadata
+            metadata = ((AUTHORIZATION, own_credential()),) if address == OWN else self._metadata
             routed = self._routed and address != OWN
             create_replicas = partial(self._create_replicas, peer, address) if routed else None
             self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, create_replicas)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any, Protocol
 
 AUTHORIZATION = "authorization"
-OWN_CREDENTIAL = f"Bearer {secrets.token_urlsafe(32)}"
-"""The credential of calls of this process to itself; new in every process, and stored nowhere."""
-
 
 Metadata = Iterable[tuple[str, str | bytes]]
+
+
+@cache
+def own_credential() -> str:
+    """Return the credential of calls of this process to itself; it is new in every process, and stored nowhere."""
+    return f"Bearer {secrets.token_urlsafe(32)}"
 
 
 class Authorization(Protocol):

@@ -19,7 +19,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from sqlalchemy import create_engine, text
 
 from chassis.errors import HanseiError, InvalidArgument, NotFound
-from chassis.guard import OWN_CREDENTIAL, read_credential
+from chassis.guard import own_credential, read_credential
 from chassis.settings import BadSetting
 from gateway.access.bootstrap import build_access
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
@@ -123,7 +123,7 @@ async def test_the_last_use_of_a_key_is_stored(tmp_path: Path) -> None:
 
 async def test_the_credential_of_the_process_authenticates_the_system(tmp_path: Path) -> None:
     async with open_access(tmp_path) as system:
-        assert await system.guard.authenticate(OWN_CREDENTIAL) is SYSTEM
+        assert await system.guard.authenticate(own_credential()) is SYSTEM
 
 
 async def test_a_broken_database_admits_no_caller(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 
-from chassis.guard import OWN_CREDENTIAL
+from chassis.guard import own_credential
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
 from gateway.access.domain.principal import SCOPES, SYSTEM, Principal
 from gateway.access.usecases.api_keys import PREFIX, ApiKeys
@@ -21,7 +21,7 @@ def create_authenticator(keys: ApiKeys, master_token: str, authenticate_token: A
     master = master_token.encode()
 
     async def authenticate(credential: str) -> Principal:
-        if hmac.compare_digest(credential.encode(), OWN_CREDENTIAL.encode()):
+        if hmac.compare_digest(credential.encode(), own_credential().encode()):
             return SYSTEM
         scheme, _, text = credential.partition(" ")
         text = text.strip()

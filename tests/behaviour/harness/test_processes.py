@@ -83,6 +83,15 @@ def test_a_forked_process_has_the_state_of_a_started_one(start_program: StartPro
     assert second.wait() == 3
 
 
+def test_a_forked_process_has_imported_the_services(start_program: StartProgram) -> None:
+    """The fork server ignores a module that it cannot import, and each process then imports it."""
+    process, output = start_program("import sys; print(*sys.modules)", ENVIRONMENT)
+    with output:
+        imported = set(output.read().split())
+    assert {"alembic.command", "gateway.http.app", "psycopg", "services.curator.bootstrap"} <= imported
+    assert process.wait() == 0
+
+
 def test_a_killed_process_frees_its_port(start_program: StartProgram) -> None:
     ports = [systems.free_port(), systems.free_port()]
     processes = []
