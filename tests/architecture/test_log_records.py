@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,28 +14,27 @@ OWNERS = {"chassis/logging.py", "gateway/bulk/adapters/dbos_queue.py", "sdk/hans
 to the loggers of its user's program."""
 
 
-def product_modules() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def product_calls() -> list[tuple[str, ast.Call, str, str]]:
+    """Return the calls of attributes of a name in all modules: the file, the call, the name, the attribute."""
+    found = []
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            if "/tests/" not in name:
-                yield name, ast.parse(path.read_text(encoding="utf-8"))
-
-
-def calls(module: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
-    """Yield calls of attributes of a name: the call, the name, the attribute."""
-    for node in ast.walk(module):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)):
-                yield node, name, attribute
+            file = path.relative_to(ROOT).as_posix()
+            if "/tests/" in file:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)):
+                        found.append((file, node, name, attribute))
+    return found
 
 
 def test_product_code_takes_its_loggers_from_the_chassis() -> None:
     found = [
         f"{name}:{call.lineno}"
-        for name, module in product_modules()
+        for name, call, owner, attribute in product_calls()
         if name not in OWNERS
-        for call, owner, attribute in calls(module)
         if (owner, attribute) == ("logging", "getLogger")
     ]
     assert found == []
@@ -44,8 +43,7 @@ def test_product_code_takes_its_loggers_from_the_chassis() -> None:
 def test_a_record_is_an_event_with_keywords() -> None:
     found = [
         f"{name}:{call.lineno}"
-        for name, module in product_modules()
-        for call, owner, attribute in calls(module)
+        for name, call, owner, attribute in product_calls()
         if owner.lstrip("_") == "log" and attribute in LEVELS
         if len(call.args) != 1 or isinstance(call.args[0], ast.JoinedStr | ast.BinOp)
     ]
@@ -55,8 +53,7 @@ def test_a_record_is_an_event_with_keywords() -> None:
 def test_an_event_formats_nothing() -> None:
     found = [
         f"{name}:{call.lineno}: {event!r}"
-        for name, module in product_modules()
-        for call, owner, attribute in calls(module)
+        for name, call, owner, attribute in product_calls()
         if owner.lstrip("_") == "log" and attribute in LEVELS
         for event in [call.args[0].value if isinstance(call.args[0], ast.Constant) else ""]
         if "%" in str(event)
