@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.behaviour.client.test_cli_shell import commands
 from tests.support.commands import Hansei, runner
-from tests.support.systems import System
+from tests.support.systems import one_process
 from tests.support.wrong_inputs import find_python_form
 
 SERVERS = {"up", "demo", "mcp", "a2a"}
@@ -71,11 +71,16 @@ def is_flag(param: Any) -> bool:
     return bool(getattr(param, "is_flag", False))
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a hansei with few datasets: `status` reads all, so it would be slow in the shared one."""
+    with one_process(tmp_path_factory.mktemp("messages")) as system:
+        yield system.address
+
+
 @pytest.fixture
-def hansei(
-    running: Callable[[str], System], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Hansei:
-    monkeypatch.setenv("HANSEI_ADDR", running("one process").address)
+def hansei(address: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
+    monkeypatch.setenv("HANSEI_ADDR", address)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("HANSEI_DATASET", raising=False)
     return runner(capfd)

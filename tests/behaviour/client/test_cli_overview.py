@@ -34,13 +34,12 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     assert hansei("learn", *files).code == 0
     # Trajectories are archived after they are learned.
     give_up = time.monotonic() + SECONDS
-    while True:
-        rows = hansei("status", "--json").document["datasets"]
-        (row,) = [row for row in rows if row["dataset"]["name"] == dataset]
-        if (row["success"] or {}).get("trajectories") == str(len(files)):
-            break
-        assert time.monotonic() < give_up, row
+    while len(hansei("trajectories", "list", "-d", dataset, "--json").lines) < len(files):
+        assert time.monotonic() < give_up
         time.sleep(0.1)
+    rows = hansei("status", "--json").document["datasets"]
+    (row,) = [row for row in rows if row["dataset"]["name"] == dataset]
+    assert row["success"]["trajectories"] == str(len(files))
     assert row["dataset"]["bullets"] > 0
     assert row["success"]["lower"] < row["success"]["share"] < row["success"]["upper"]
     assert row["lift"] is None
