@@ -136,6 +136,8 @@ def _build_refund(dataset: str, number: int) -> Trajectory:
     return trajectory
 
 
+# The commands mine what they read; the tests above read archives of every form.
+@pytest.mark.parametrize("system", ["separate processes"], indirect=True)
 def test_guards_are_mined_from_the_archive(
     client: Client, hansei: Hansei, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

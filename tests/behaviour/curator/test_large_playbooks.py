@@ -32,7 +32,8 @@ SMALL = 1024 * 1024
 TEXT = 17_000
 WIDE = "\U00020000"
 """A character that takes four bytes in UTF-8."""
-MANY = 800
+MANY, MESSAGE_BYTES = campaign_size((800, 16 * SMALL), (200, 4 * SMALL))
+"""Lessons that fit a message together, but not with the texts that replace them."""
 EXAMPLES = campaign_size(60, 12)
 
 
@@ -122,11 +123,11 @@ async def read_all(stub: Stub) -> None:
 
 @pytest.fixture
 async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
-    async with curator(tmp_path) as stub:
+    async with curator(tmp_path, MESSAGE_BYTES) as stub:
         yield stub
 
 
-async def test_eight_hundred_long_lessons_in_one_request_can_be_read(stub: Stub) -> None:
+async def test_hundreds_of_long_lessons_in_one_request_can_be_read(stub: Stub) -> None:
     await apply(stub, *(add(large_text(number)) for number in range(MANY)))
     await read_all(stub)
     ids = [bullet.id for bullet in await read_playbook(stub)]
