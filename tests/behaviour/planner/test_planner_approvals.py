@@ -21,11 +21,11 @@ from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, a
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
 from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases
 
 pytestmark = pytest.mark.long
 
-APPROVALS = campaign_size(1_000, 100)
+APPROVALS = len(campaign_cases(range(1_000), short=100))
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 
