@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import systems
-from tests.support.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
+from tests.support.postgres_server import (
+    PostgresServer,
+    any_server,
+    binaries_or_skip,
+    pgvector_package_or_skip,
+    pgvector_server,
+    postgres_server,
+)
 from tests.support.shared_resources import get_shared
 
 
@@ -39,6 +46,13 @@ def postgres() -> PostgresServer:
     """Return the shared PostgreSQL, where each test has databases of its own. `lone_postgres` may be stopped."""
     binaries_or_skip()
     return get_shared(any_server)
+
+
+@pytest.fixture(scope="session")
+def pgvector_postgres() -> PostgresServer:
+    """Return the shared PostgreSQL with pgvector, where each test has databases of its own."""
+    pgvector_package_or_skip()
+    return get_shared(pgvector_server)
 
 
 @pytest.fixture(scope="module")

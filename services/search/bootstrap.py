@@ -20,6 +20,7 @@ from libs.embedding.connect import connect_embedding_model, connect_model_by_id
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.local import PooledModel
 from libs.embedding.store import TableStore
+from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from services.search.adapters import metrics
 from services.search.adapters.loops import LoopsLoader, load_loops
@@ -135,34 +136,40 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         settings.playbook_budget_tokens,
     )
 
-    create_qdrant_chunks = _connect_qdrant(settings, tokenize, variant, closing)
-
-    def create_chunk_index(collection: Collection) -> ChunkIndex:
-        if collection.backend is Backend.QDRANT:
-            return create_qdrant_chunks(collection)
+    def create_hybrid_chunks(collection: Collection) -> ChunkIndex:
         collection_snapshots = _create_snapshots(
             settings, "collections", {**made_with, "embedder": collection.model}, parse_chunk_ref
         )
         return HybridChunks(collection, index_factory, collection_snapshots, scoring_pool)
 
+    backends: dict[Backend, Callable[[Collection], ChunkIndex]] = {Backend.HYBRID: create_hybrid_chunks}
+    openings = [(database, "HANSEI_SEARCH_DATABASE_URL"), (cache_database, "HANSEI_SEARCH_DATABASE_URL")]
+    if settings.search_qdrant:
+        backends[Backend.QDRANT] = _connect_qdrant(settings, tokenize, variant, closing)
+    if settings.search_pgvector:
+        backends[Backend.PGVECTOR], chunk_database = _connect_pgvector(settings, tokenize, variant, closing)
+        openings.append((chunk_database, "HANSEI_SEARCH_PGVECTOR"))
+
+    def create_chunk_index(collection: Collection) -> ChunkIndex:
+        if collection.backend not in backends:
+            raise BackendMissing(collection.backend.name)
+        return backends[collection.backend](collection)
+
     store = CollectionRepository(database)
-    backends = frozenset(Backend) if settings.search_qdrant else frozenset({Backend.HYBRID})
     collections = CollectionIndexes(store, create_chunk_index, settings.search_max_collections)
     chunk = ChunkDocuments(embedders, tokenize, scoring_pool)
     put = PutDocuments(store, collections, chunk)
     collection_servicer = CollectionServicer(
         store,
-        ManageCollections(store, collections, model.model_id, backends),
+        ManageCollections(store, collections, model.model_id, frozenset(backends)),
         put,
         LoadDocuments(store, put, chunk),
         SearchCollection(store, collections, embedders, rank),
     )
 
     async def start() -> None:
-        for opening in (database, cache_database):
-            await wait_until_open(
-                opening.open, opening.url, "HANSEI_SEARCH_DATABASE_URL", settings.database_wait_seconds
-            )
+        for opening, setting in openings:
+            await wait_until_open(opening.open, opening.url, setting, settings.database_wait_seconds)
         await find_former_generations()
 
     async def warm_up() -> None:
@@ -257,18 +264,25 @@ def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: 
 def _connect_qdrant(
     settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
 ) -> Callable[[Collection], ChunkIndex]:
-    if not settings.search_qdrant:
-
-        def raise_missing(collection: Collection) -> ChunkIndex:
-            raise BackendMissing
-
-        return raise_missing
     # The import of the client takes longer than all others.
     from services.search.adapters.qdrant import Qdrant, QdrantChunks
 
     qdrant = Qdrant(settings.search_qdrant, settings.search_qdrant_api_key.get_secret_value())
     closing.push_async_callback(qdrant.close)
     return lambda collection: QdrantChunks(collection, qdrant, tokenize, variant)
+
+
+def _connect_pgvector(
+    settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
+) -> tuple[Callable[[Collection], ChunkIndex], Database]:
+    from services.search.adapters.pgvector.chunks import Pgvector, PgvectorChunks  # imports the driver of PostgreSQL
+
+    with report_setting("HANSEI_SEARCH_PGVECTOR"):
+        pgvector = Pgvector(settings.search_pgvector)
+    if not pgvector.database.is_postgresql:
+        raise chassis.BadSetting("HANSEI_SEARCH_PGVECTOR: must be the URL of a PostgreSQL database")
+    closing.push_async_callback(pgvector.close)
+    return lambda collection: PgvectorChunks(collection, pgvector, tokenize, variant), pgvector.database
 
 
 def _get_tokenizer(settings: SearchSettings) -> Tokenizer:

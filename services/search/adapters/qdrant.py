@@ -9,7 +9,6 @@ taken for a chunk.
 from __future__ import annotations
 
 import uuid
-import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from services.search.domain.collection import ChunkRef, Collection, DocumentRevi
 from services.search.domain.collection_errors import BackendUnreachable, CollectionNotFound
 from services.search.domain.fusion import Floats, fuse
 from services.search.domain.query import Attributes, Ranking, Results, TermScore
+from services.search.domain.sparse_terms import encode_attribute, hash_term, saturate_frequencies
 from services.search.domain.tokenizers import Tokenizer
 from services.search.domain.vectors import scale_to_unit
 from services.search.usecases.rank_entries import PreparedQuery, RankEntries, RankingRequest
@@ -60,7 +60,7 @@ class Qdrant:
         try:
             return await self._pool.run(lambda: job(self._connect()))
         except (ApiException, OSError) as error:
-            raise BackendUnreachable(type(error).__name__) from error
+            raise BackendUnreachable("QDRANT", type(error).__name__) from error
 
     async def close(self) -> None:
         """Close the connection."""
@@ -185,7 +185,7 @@ class QdrantChunks:
         if document_revision.vectors is None:
             return []
         units = scale_to_unit(document_revision.vectors.astype(np.float64))
-        facets = [_encode_attribute(name, value) for name, value in document_revision.metadata]
+        facets = [encode_attribute(name, value) for name, value in document_revision.metadata]
         return [
             models.PointStruct(
                 id=str(uuid.uuid5(_NAMES, f"{document_revision.document_id}\0{document_revision.revision}\0{number}")),
@@ -201,13 +201,8 @@ class QdrantChunks:
         ]
 
     def _encode_terms(self, text: str) -> models.SparseVector:
-        """Return the part of BM25 that depends on the chunk alone: saturated frequencies, normalised by length."""
-        terms = self._tokenize(text)
-        variant = self._variant
-        norm = variant.k1 * (1 - variant.b + variant.b * len(terms) / self._average_length)
-        counts = Counter(map(_hash_term, terms))
-        values = [count * variant.gain / (count + norm) for count in counts.values()]
-        return models.SparseVector(indices=list(counts), values=values)
+        frequencies = saturate_frequencies(self._tokenize(text), self._variant, self._average_length)
+        return models.SparseVector(indices=list(frequencies), values=list(frequencies.values()))
 
 
 class _Search:
@@ -285,7 +280,7 @@ class _Search:
         )
 
     def _build_bm25_request(self, terms: Sequence[str], admitted: models.Filter, limit: int) -> models.QueryRequest:
-        counts = Counter(map(_hash_term, terms))
+        counts = Counter(map(hash_term, terms))
         vector = models.SparseVector(indices=list(counts), values=[float(count) for count in counts.values()])
         return models.QueryRequest(
             query=vector, using=SPARSE, filter=admitted, limit=limit, params=self._idf_params, with_payload=True
@@ -294,7 +289,7 @@ class _Search:
 
 def _filter_attributes(attributes: Attributes) -> models.Filter:
     must: list[Any] = [
-        models.FieldCondition(key="facets", match=models.MatchValue(value=_encode_attribute(name, value)))
+        models.FieldCondition(key="facets", match=models.MatchValue(value=encode_attribute(name, value)))
         for name, value in attributes
     ]
     return models.Filter(must=must or None, must_not=_ALL_CHUNKS.must_not)
@@ -302,13 +297,3 @@ def _filter_attributes(attributes: Attributes) -> models.Filter:
 
 def _filter_ids(ids: Sequence[str]) -> models.Filter:
     return models.Filter(must=[models.HasIdCondition(has_id=list(ids))])
-
-
-def _encode_attribute(name: str, value: str) -> str:
-    """Return an attribute as one keyword. Names contain no equals sign."""
-    return f"{name}={value}"
-
-
-def _hash_term(term: str) -> int:
-    """Return the number of a term in sparse vectors. Of a million terms, some hundred share a number."""
-    return zlib.crc32(term.encode("utf-8", "surrogatepass"))

@@ -25,6 +25,7 @@ class Backend(StrEnum):
 
     HYBRID = "hybrid"
     QDRANT = "qdrant"
+    PGVECTOR = "pgvector"
 
 
 @dataclass(frozen=True, slots=True)

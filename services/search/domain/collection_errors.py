@@ -12,7 +12,8 @@ InvalidArgument
 ├── LoadWithoutHead         a load that does not begin with its head
 └── PageTokenInvalid        a token of another list or query
 FailedPrecondition
-└── BackendMissing          the backend is not configured
+├── BackendMissing          the backend is not configured
+└── ExtensionMissing        the database of the backend PGVECTOR lacks the extension
 OutOfRange
 └── PageExpired             the ranking of the page was evicted and has changed
 ResourceExhausted
@@ -20,7 +21,7 @@ ResourceExhausted
 Unavailable
 ├── StoreUnavailable        the database does not answer
 ├── EmbedderChanged         the model of the collection's vectors is unavailable
-└── BackendUnreachable      Qdrant does not answer
+└── BackendUnreachable      Qdrant, or the database of the backend PGVECTOR, does not answer
 DataLoss
 └── StoreCorrupt            the database is damaged
 """
@@ -129,8 +130,20 @@ class BackendMissing(FailedPrecondition):
 
     reason = "BACKEND_MISSING"
 
-    def __init__(self) -> None:
-        super().__init__("the backend QDRANT is not configured: set HANSEI_SEARCH_QDRANT")
+    def __init__(self, backend: str) -> None:
+        super().__init__(f"the backend {backend} is not configured: set HANSEI_SEARCH_{backend}")
+
+
+class ExtensionMissing(FailedPrecondition):
+    """The database of the backend PGVECTOR lacks the extension `vector`, or has an older one."""
+
+    reason = "EXTENSION_MISSING"
+
+    def __init__(self, state: str) -> None:
+        super().__init__(
+            f'the database {state}: install pgvector 0.8 or newer on the server, and let a superuser run "CREATE '
+            'EXTENSION vector" or "ALTER EXTENSION vector UPDATE" in this database'
+        )
 
 
 class PageExpired(OutOfRange):
@@ -145,9 +158,9 @@ class PageExpired(OutOfRange):
 
 
 class BackendUnreachable(Unavailable):
-    """Qdrant does not answer. Acknowledged documents are stored and will be indexed."""
+    """The server of a backend does not answer. Acknowledged documents are stored and will be indexed."""
 
     reason = "BACKEND_UNREACHABLE"
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(f"the backend QDRANT does not answer: {cause}", retry_after=RETRY_AFTER_SECONDS)
+    def __init__(self, backend: str, cause: str) -> None:
+        super().__init__(f"the backend {backend} does not answer: {cause}", retry_after=RETRY_AFTER_SECONDS)

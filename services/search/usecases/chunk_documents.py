@@ -10,10 +10,13 @@ from chassis.server.cpu import CpuPool
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.model import Float32s
 from services.search.domain.chunking import TextSpan, split_into_chunks
-from services.search.domain.collection import ChunkedDocument, Collection, Document
+from services.search.domain.collection import Backend, ChunkedDocument, Collection, Document
 from services.search.domain.collection_errors import InvalidDocument
 from services.search.domain.tokenizers import Tokenizer
 from services.search.usecases.embedders import Embedders
+
+PGVECTOR_DIMENSIONS = 16_000
+"""The most dimensions of a vector in PostgreSQL."""
 
 
 class ChunkDocuments:
@@ -41,6 +44,9 @@ class ChunkDocuments:
             dimension = dimension or len(chunk.vector)
             if len(chunk.vector) != dimension:
                 rule = f"must have dimension {dimension}, not {len(chunk.vector)}"
+                raise InvalidDocument(document.id, f"{field}.embedding", rule)
+            if collection.backend is Backend.PGVECTOR and dimension > PGVECTOR_DIMENSIONS:
+                rule = f"must have at most {PGVECTOR_DIMENSIONS} dimensions with the backend PGVECTOR, not {dimension}"
                 raise InvalidDocument(document.id, f"{field}.embedding", rule)
             if not np.isfinite(chunk.vector).all():
                 raise InvalidDocument(document.id, f"{field}.embedding", "must hold finite values only")

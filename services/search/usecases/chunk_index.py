@@ -98,7 +98,7 @@ class CollectionFollower:
     async def _catch_up(self, collection: Collection) -> None:
         if not self._is_checked:
             await self._index.open()
-            if self._index.revision > collection.revision:
+            if self._index.revision > collection.revision and not await self._is_stored(self._index.revision):
                 log.warning("index is ahead of the database; rebuilding it", collection=collection.name)
                 await self._index.clear()
         await self._apply_up_to(collection)
@@ -108,6 +108,10 @@ class CollectionFollower:
             await self._index.clear()
             await self._apply_up_to(collection)
         self._is_checked = True
+
+    async def _is_stored(self, revision: int) -> bool:
+        """Return whether the database has reached the revision; another replica may have written it meanwhile."""
+        return bool(await self._store.read_revisions(self._collection, revision - 1))
 
     async def _apply_up_to(self, collection: Collection) -> None:
         while self._index.revision < collection.revision:

@@ -27,7 +27,7 @@ class ManageCollections:
         `CollectionExists`.
         """
         if backend not in self._backends:
-            raise BackendMissing
+            raise BackendMissing(backend.name)
         collection = await self._store.create(name, backend, chunking, self._model)
         for setting, present, requested in (
             ("backend", collection.backend.name, backend.name),

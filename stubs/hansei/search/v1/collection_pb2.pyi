@@ -33,6 +33,10 @@ class _CollectionBackendEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Col
     """The index of the search service, in the memory of one machine; exact up to a configured size."""
     COLLECTION_BACKEND_QDRANT: _CollectionBackend.ValueType  # 2
     """A Qdrant server, for collections beyond one machine. Scores are approximate: see the README of the service."""
+    COLLECTION_BACKEND_PGVECTOR: _CollectionBackend.ValueType  # 3
+    """A PostgreSQL server with pgvector 0.8 or newer, shared by all replicas. Scores are approximate beyond 10,000
+    candidates: see the README of the service.
+    """
 
 class CollectionBackend(_CollectionBackend, metaclass=_CollectionBackendEnumTypeWrapper):
     """The index of a collection's chunks. The database of the search service always stores the documents."""
@@ -43,6 +47,10 @@ COLLECTION_BACKEND_HYBRID: CollectionBackend.ValueType  # 1
 """The index of the search service, in the memory of one machine; exact up to a configured size."""
 COLLECTION_BACKEND_QDRANT: CollectionBackend.ValueType  # 2
 """A Qdrant server, for collections beyond one machine. Scores are approximate: see the README of the service."""
+COLLECTION_BACKEND_PGVECTOR: CollectionBackend.ValueType  # 3
+"""A PostgreSQL server with pgvector 0.8 or newer, shared by all replicas. Scores are approximate beyond 10,000
+candidates: see the README of the service.
+"""
 Global___CollectionBackend: _TypeAlias = CollectionBackend  # noqa: Y015
 
 @_typing.final

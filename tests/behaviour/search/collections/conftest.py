@@ -1,4 +1,4 @@
-"""Each test runs on both databases and in both backends."""
+"""Each test runs on both databases and in every backend."""
 
 from __future__ import annotations
 
@@ -16,17 +16,32 @@ from hansei.search.v1 import collection_service_pb2_grpc
 from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings
-from tests.behaviour.search.collections.service import HYBRID, QDRANT, RunningSearch
+from tests.behaviour.search.collections.service import HYBRID, PGVECTOR, QDRANT, RunningSearch
 from tests.support.policies import without_retries
 
 
-@pytest.fixture(params=[HYBRID, QDRANT], ids=["hybrid", "qdrant"])
+@pytest.fixture(params=[HYBRID, QDRANT, PGVECTOR], ids=["hybrid", "qdrant", "pgvector"])
 def backend(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
 @pytest.fixture
-def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
+def database_location(request: pytest.FixtureRequest, backend: Any, create_database: Callable[[], str]) -> str:
+    """Return the location of the documents: with PGVECTOR on PostgreSQL, the database of their chunks."""
+    location = create_database()
+    if backend == PGVECTOR and location.startswith("postgresql"):
+        return str(request.getfixturevalue("pgvector_location"))
+    return location
+
+
+@pytest.fixture
+def pgvector_location(request: pytest.FixtureRequest, backend: Any) -> str:
+    """Return an empty database of a server with pgvector; nothing for the other backends."""
+    return str(request.getfixturevalue("pgvector_postgres").database()) if backend == PGVECTOR else ""
+
+
+@pytest.fixture
+def running(database_location: str, pgvector_location: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
     """Search on that database and with that backend; a second time it is a restart."""
 
     @asynccontextmanager
@@ -37,6 +52,7 @@ def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..
                 "search_database_url": database_location,
                 "search_snapshot_dir": str(tmp_path / "snapshots"),
                 "search_qdrant": str(tmp_path / "qdrant") if backend == QDRANT else "",
+                "search_pgvector": pgvector_location,
                 **settings,
             }
         )

@@ -12,6 +12,7 @@ from hansei.search.v1 import collection_pb2, search_pb2
 from hansei.search.v1 import collection_service_pb2 as pb
 
 HYBRID, QDRANT = collection_pb2.COLLECTION_BACKEND_HYBRID, collection_pb2.COLLECTION_BACKEND_QDRANT
+PGVECTOR = collection_pb2.COLLECTION_BACKEND_PGVECTOR
 HASHING = "hashing-v1-1536"
 
 

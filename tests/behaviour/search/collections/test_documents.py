@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from hansei.search.v1 import collection_service_pb2 as pb
-from tests.behaviour.search.collections.service import HYBRID, QDRANT, TEXTS, RunningSearch, document
+from tests.behaviour.search.collections.service import HYBRID, PGVECTOR, QDRANT, TEXTS, RunningSearch, document
 
 
 async def test_an_unchanged_document_is_not_written_again(searching: RunningSearch) -> None:
@@ -116,15 +117,30 @@ async def test_a_restart_finds_everything_and_embeds_nothing(running: Any) -> No
         assert (await second.put(*map(document, ["retry", "saisei"]))).unchanged == 2
 
 
-async def test_nothing_is_left_of_a_deleted_collection(running: Any, backend: Any, tmp_path: Path) -> None:
+async def test_nothing_is_left_of_a_deleted_collection(
+    running: Any, backend: Any, tmp_path: Path, pgvector_location: str
+) -> None:
+    def list_remains() -> list[Any]:
+        if backend == PGVECTOR:
+            return find_rows(pgvector_location)
+        return list((tmp_path / ("snapshots/collections" if backend == HYBRID else "qdrant/collection")).iterdir())
+
     async with running() as first:
         await first.create()
         await first.put(*map(document, TEXTS))
-    folder = tmp_path / ("snapshots/collections" if backend == HYBRID else "qdrant/collection")
-    assert len(list(folder.iterdir())) == 1
+    assert list_remains()
     async with running() as second:
         await second.stub.DeleteCollection(pb.DeleteCollectionRequest(name="c"))
-        assert list(folder.iterdir()) == []
+        assert list_remains() == []
+
+
+def find_rows(location: str) -> list[Any]:
+    """Return what a database with pgvector holds of collections: partitions, states and counts of terms."""
+    with psycopg.connect(location) as connection:
+        partitions = connection.execute("SELECT relid FROM pg_partition_tree('search_chunk') WHERE level > 0")
+        states = connection.execute("SELECT collection FROM search_chunk_index")
+        counts = connection.execute("SELECT collection FROM search_chunk_term")
+        return [*partitions.fetchall(), *states.fetchall(), *counts.fetchall()]
 
 
 async def test_two_replicas_on_one_database_find_what_either_wrote(
