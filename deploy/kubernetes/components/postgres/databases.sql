@@ -22,4 +22,10 @@ CREATE DATABASE validator OWNER validator;
 CREATE DATABASE evidence OWNER evidence;
 CREATE DATABASE gateway OWNER gateway;
 
+-- For document collections with the backend PGVECTOR, where the server has pgvector. Only a superuser may install it.
+\connect search
+SELECT 'CREATE EXTENSION vector' FROM pg_available_extensions
+  WHERE name = 'vector' AND current_setting('is_superuser') = 'on' \gexec
+\connect postgres
+
 REVOKE CONNECT ON DATABASE curator, search, planner, validator, evidence, gateway FROM PUBLIC;
