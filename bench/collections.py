@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class SyntheticDocuments:
 class SearchServer:
     """Search as a process of its own, on files in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         settings = {
             "LLM_PROVIDER": "offline",
             "EMBEDDING_PROVIDER": "hashing",
@@ -84,6 +84,7 @@ class SearchServer:
             "HANSEI_LISTEN_ADDRESS": "127.0.0.1:0",
             "HANSEI_LAME_DUCK_SECONDS": "0",
             "OPENBLAS_NUM_THREADS": "1",
+            **(environment or {}),
         }
         self.began = time.perf_counter()
         command = [sys.executable, "-m", "services.search"]
@@ -109,11 +110,16 @@ class SearchServer:
         return time.perf_counter() - began
 
 
-async def load(server: SearchServer, corpus: SyntheticDocuments, documents: int) -> None:
+async def load(
+    server: SearchServer,
+    corpus: SyntheticDocuments,
+    documents: int,
+    backend: collection_pb2.CollectionBackend.ValueType = collection_pb2.COLLECTION_BACKEND_HYBRID,
+) -> None:
     """Load the documents through the contract, as any client would."""
     peers = chassis.Peers({"search": server.address})
     stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
-    await stub.CreateCollection(pb.CreateCollectionRequest(name=NAME))
+    await stub.CreateCollection(pb.CreateCollectionRequest(name=NAME, backend=backend))
     async for progress in stub.LoadDocuments(corpus.documents(documents)):
         if progress.failed:
             raise SystemExit(str(progress.failures[0]))
