@@ -165,6 +165,7 @@ def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
     trajectory = trajectory_pb2.Trajectory()
     trajectory.CopyFrom(request.trajectory)
     trajectory.ClearField("created_at")
+    trajectory.ClearField("usage")
     content = trajectory.SerializeToString(deterministic=True)
     trajectory.CopyFrom(request.trajectory)
     trajectory.id = "t-" + hashlib.sha256(content).hexdigest()[:32]

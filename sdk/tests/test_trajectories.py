@@ -156,6 +156,7 @@ def test_the_request_id_is_a_uuid_that_only_content_changes(trajectory: Trajecto
     later = Trajectory()
     later.CopyFrom(trajectory)
     later.created_at.GetCurrentTime()
+    later.usage.input_tokens = 5
     first = TrajectoryRecord("a.json", trajectory, truth, report)
     assert uuid.UUID(first.request_id).version == 5
     assert TrajectoryRecord("b.json#2", later, truth, report, [trajectory]).request_id == first.request_id

@@ -69,7 +69,7 @@ async def _read_batches(
             raise _build_invalid_stream("head", "only the first message may be the head")
         for offset, item in enumerate(request.batch.trajectories):
             _check_dataset(head, total + offset, item)
-            content = _remove_times(item).SerializeToString(deterministic=True)
+            content = _copy_content(item).SerializeToString(deterministic=True)
             digest.update(len(content).to_bytes(8) + content)
         if store is not None:
             payloads = [(item.trajectory.id, item.SerializeToString()) for item in request.batch.trajectories]
@@ -78,12 +78,13 @@ async def _read_batches(
     return digest.digest(), total
 
 
-def _remove_times(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
-    """Return a copy without times, which readers of files fill in: a file that is submitted again is the same job."""
+def _copy_content(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
+    """Return a copy without times and usages, which readers of files fill in, so that the same file is the same job."""
     copy = bulk.QueuedTrajectory()
     copy.CopyFrom(item)
     for trajectory in (copy.trajectory, *copy.siblings):
         trajectory.ClearField("created_at")
+        trajectory.ClearField("usage")
     return copy
 
 

@@ -58,14 +58,15 @@ class TrajectoryRecord:
     def request_id(self) -> str:
         """Return the idempotency key: the same for the same content, so that a file that is read again is learned once.
 
-        The content excludes the time, which a reader sets, and the siblings, which grow with the file.
+        The content excludes the time and the usage, which a reader sets, and the siblings, which grow with the file.
         """
-        timeless = Trajectory()
-        timeless.CopyFrom(self.trajectory)
-        timeless.ClearField("created_at")
+        content = Trajectory()
+        content.CopyFrom(self.trajectory)
+        content.ClearField("created_at")
+        content.ClearField("usage")
         digest = hashlib.sha256()
         for part in (
-            timeless.SerializeToString(deterministic=True),
+            content.SerializeToString(deterministic=True),
             self.ground_truth.encode(),
             self.test_report.encode(),
         ):

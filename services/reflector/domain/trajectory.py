@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from services.reflector.domain.dataset import check_dataset
 from services.reflector.domain.reflection import Signal
+from services.reflector.domain.usage import TrajectoryUsage
 
 Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["success", "failure"]
@@ -77,7 +78,7 @@ class Trajectory(BaseModel):
 
     ``steps`` is the recorded log; it is empty if only ``reasoning_steps`` were recorded. Trajectories of one task
     share a ``task_id``. ``reward`` comes from an environment (1 full success, 0 none); ``signal`` names the basis
-    of ``status``, None lets both be derived from the rest (see `outcome`).
+    of ``status``, None lets both be derived from the rest (see `outcome`). ``usage`` is None if the log states none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -97,6 +98,7 @@ class Trajectory(BaseModel):
     signal: Signal | None = None
     steps: tuple[Step, ...] = Field(default=(), max_length=MAX_STEPS)
     created_at: Utc = Field(default_factory=lambda: datetime.now(UTC))
+    usage: TrajectoryUsage | None = None
 
     @model_validator(mode="after")
     def _check_steps(self) -> Trajectory:
@@ -110,10 +112,9 @@ class Trajectory(BaseModel):
 
     @property
     def content_id(self) -> str:
-        """Return an id derived from the content, equal for equal trajectories."""
-        content = self.model_dump_json(
-            exclude={"id": True, "created_at": True, "serving_ids": True, "steps": {"__all__": {"source"}}}
-        )
+        """Return an id derived from the content, equal for equal trajectories, also if only one of them has a usage."""
+        left_out = dict.fromkeys(("id", "created_at", "serving_ids", "usage"), True)
+        content = self.model_dump_json(exclude={**left_out, "steps": {"__all__": {"source"}}})
         return f"trj-{sha256(content.encode()).hexdigest()[:24]}"
 
     @property

@@ -17,6 +17,7 @@ from services.reflector.domain.recorded_trajectory import Format, RecordedTrajec
 from services.reflector.domain.reflection import Insight, Kind, ReflectionResult, Signal, Tag, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
+from services.reflector.domain.usage import TrajectoryUsage
 
 MAX_ERROR_CHARS = 20_000
 
@@ -89,6 +90,7 @@ def parse_trajectory(message: tpb.Trajectory, field: str) -> Trajectory:
             reward=message.reward if message.HasField("reward") else None,
             signal=_SIGNALS.get(message.signal),
             steps=tuple(_step_from(index, step) for index, step in enumerate(message.steps)),
+            usage=_decode_usage(message.usage) if message.HasField("usage") else None,
             **_decode_created_at(message),
         )
     except ValidationError as error:
@@ -105,6 +107,15 @@ def _decode_created_at(message: tpb.Trajectory) -> dict[str, object]:
         return {"created_at": message.created_at.ToDatetime(UTC)}
     except (ValueError, OverflowError) as error:
         raise MalformedTrajectory("trajectory.created_at", message.created_at.seconds, "must be a time") from error
+
+
+def _decode_usage(message: tpb.TrajectoryUsage) -> TrajectoryUsage:
+    return TrajectoryUsage(
+        input_tokens=message.input_tokens if message.HasField("input_tokens") else None,
+        cached_input_tokens=message.cached_input_tokens if message.HasField("cached_input_tokens") else None,
+        output_tokens=message.output_tokens if message.HasField("output_tokens") else None,
+        cost_usd=message.cost_usd if message.HasField("cost_usd") else None,
+    )
 
 
 def _step_from(index: int, message: tpb.Step) -> Step:
@@ -196,6 +207,7 @@ def _build_trajectory_message(trajectory: Trajectory) -> tpb.Trajectory:
         reward=trajectory.reward,
         signal=_SIGNAL_MESSAGES[trajectory.signal] if trajectory.signal else tpb.SIGNAL_STRENGTH_UNSPECIFIED,
         steps=[_step_message(step) for step in trajectory.steps],
+        usage=tpb.TrajectoryUsage(**trajectory.usage.model_dump()) if trajectory.usage else None,
     )
     message.created_at.FromDatetime(trajectory.created_at)
     return message

@@ -44,10 +44,13 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
         trajectory=trajectory, ground_truth=request.ground_truth, test_report=request.test_report
     )
     content.trajectory.ClearField("created_at")
+    content.trajectory.ClearField("usage")
     content_hash = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
     content.trajectory.id = trajectory.id or f"t-{content_hash[:32]}"
     if trajectory.HasField("created_at"):
         content.trajectory.created_at.CopyFrom(trajectory.created_at)
+    if trajectory.HasField("usage"):
+        content.trajectory.usage.CopyFrom(trajectory.usage)
     learned = tuple(dict.fromkeys(request.learned_bullet_ids))
     return IncomingTrajectory(
         TrajectoryKey(request.dataset, content.trajectory.id, content_hash),

@@ -13,6 +13,7 @@ from services.reflector.adapters.importers import otel
 from services.reflector.adapters.importers.json_records import Record
 from services.reflector.adapters.importers.message_parts import read_messages
 from services.reflector.adapters.importers.otlp import Span, Value
+from services.reflector.adapters.importers.span_usage import encode_usage
 from services.reflector.adapters.importers.trace_records import (
     build_agent,
     build_model_call,
@@ -20,6 +21,7 @@ from services.reflector.adapters.importers.trace_records import (
     read_nanoseconds,
     require_text,
 )
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
@@ -78,10 +80,11 @@ def _read_attributes(record: Record) -> dict[str, Value]:
         raise record.error("span_data", "must be an object")
     kind = data.text("type")
     if kind in ("generation", "response"):
-        return build_model_call(
+        call = build_model_call(
             read_messages(data.value.get("input"), data.field_path("input"), "user"),
             read_messages(data.value.get("output"), data.field_path("output"), "assistant"),
         )
+        return {**call, **encode_usage(read_usage(data.child("usage")))}
     if kind == "function":
         return build_tool_call(data.text("name"), "", data.value.get("input"), data.value.get("output"))
     return build_agent(data.text("name"), [], []) if kind == "agent" else {}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
+from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, ToolCall
@@ -36,10 +37,14 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     collector = StepCollector(record.location)
     if record.has("system"):
         collector.add(record.field_path("system"), "system", join_content(record, "system"))
-    for message in record.records("messages"):
+    messages = record.records("messages")
+    for message in messages:
         add_message(collector, message)
     answer = record.text("generated_answer") or collector.answer
-    return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer)
+    usage = read_usage(record.child("usage")) or add_usages(
+        (read_usage(message.child("usage")) for message in messages), record.location
+    )
+    return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer, usage=usage)
 
 
 def add_message(collector: StepCollector, message: Record) -> None:

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
+from services.reflector.adapters.importers.usage import add_usages, build_usage, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.usage import TrajectoryUsage
 
 _VERSION = re.compile(r"ATIF-v1\.[0-8]")
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
@@ -73,7 +75,19 @@ def _read(record: Record, dataset: str, parent: str) -> RecordedTrajectory:
         id=id_,
         query=find_query(extra, collector.steps),
         generated_answer=extra.text("generated_answer") or collector.answer,
+        usage=_read_usage(record),
     )
+
+
+def _read_usage(record: Record) -> TrajectoryUsage | None:
+    """Return the sums of the steps, or without any the final ones, whose cost includes that of sub-agents."""
+    steps = [read_usage(step.child("metrics")) for step in record.records("steps")]
+    if any(steps):
+        return add_usages(steps, record.location)
+    final = read_usage(record.child("final_metrics"))
+    if final is None or not record.has("subagent_trajectories"):
+        return final
+    return build_usage(record.location, final.input_tokens, final.cached_input_tokens, final.output_tokens, None)
 
 
 def _add_step(collector: StepCollector, step: Record, agent: str) -> None:

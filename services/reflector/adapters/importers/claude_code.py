@@ -17,8 +17,10 @@ from services.reflector.adapters.importers import anthropic
 from services.reflector.adapters.importers.json_records import Record
 from services.reflector.adapters.importers.recorded_tests import build_test_report
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
+from services.reflector.adapters.importers.usage import add_usages, build_usage, read_cost, read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Step
+from services.reflector.domain.usage import TrajectoryUsage
 
 _MESSAGES = ("user", "assistant")
 _OTHER_LINES = {"summary": "leafUuid", "file-history-snapshot": "snapshot"}
@@ -146,8 +148,26 @@ def _read_trajectory(lines: Sequence[_Line], agent: str, dataset: str) -> Record
         collector.steps,
         id=f"{session}/{agent}" if agent else session,
         generated_answer=collector.answer,
+        usage=_sum_usages(lines),
         **outcome,
     )
+
+
+def _sum_usages(lines: Sequence[_Line]) -> TrajectoryUsage | None:
+    """Return the usage of the messages of the model; the last line of a message has that of the whole message."""
+    usages: dict[str, TrajectoryUsage] = {}
+    for line in lines:
+        message = line.record.child("message")
+        usage = _read_usage(line.record, message) if message is not None and line.kind == "assistant" else None
+        if usage is not None:
+            usages[_get_message_id(line) or line.uuid] = usage
+    return add_usages(usages.values(), lines[0].record.location)
+
+
+def _read_usage(line: Record, message: Record) -> TrajectoryUsage | None:
+    """Return the usage of a line; older versions write the cost beside the message."""
+    cost = build_usage(line.location, None, None, None, read_cost(line, "costUSD"))
+    return add_usages([read_usage(message.child("usage")), cost], line.location)
 
 
 def _join_messages(lines: Sequence[_Line]) -> Iterator[Record]:

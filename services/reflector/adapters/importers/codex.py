@@ -1,9 +1,9 @@
 """Reads rollouts of Codex, `~/.codex/sessions/…/rollout-*.jsonl`: a JSON object with `type` and `payload` a line.
 
 Source of the format: https://github.com/openai/codex, codex-rs/protocol and codex-rs/history. Steps come from
-`response_item`; the events tell the same messages once more, so only exit codes and the end of the turn are taken from
-them. A rollout has no outcome: the last run of the project's tests decides, or an aborted last turn; else the outcome
-is the agent's own.
+`response_item`; the events tell the same messages once more, so only exit codes, tokens and the end of the turn are
+taken from them. A rollout has no outcome: the last run of the tests decides, or an aborted last turn; else the
+outcome is the agent's own.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from services.reflector.adapters.importers.json_records import Record
 from services.reflector.adapters.importers.recorded_tests import build_test_report
 from services.reflector.adapters.importers.response_items import ItemSteps
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.usage import TrajectoryUsage
 
 _COMMAND_ENDS = ("exec_command_end", "CommandExecution")
 """The ends of commands: an event of its own, or in newer versions the item of one."""
-_EVENT, _ITEM, _META = "event_msg", "response_item", "session_meta"
+_EVENT, _ITEM, _META, _USAGE = "event_msg", "response_item", "session_meta", "token_usage_record"
 _TYPES = (_META, _ITEM, _EVENT, "inter_agent_communication", "compacted", "turn_context", "world_state")
 """The types that a rollout may begin with. Codex adds types of lines in each version; others are not read."""
 _CONTEXT = (
@@ -71,7 +73,13 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         outcome["created_at"] = timestamp
     fields = Record({"test_report": "" if is_aborted else report}, lines[0].location)
     yield build_recorded_trajectory(
-        fields, dataset, steps, id=meta.text("id"), generated_answer=items.collector.answer, **outcome
+        fields,
+        dataset,
+        steps,
+        id=meta.text("id"),
+        generated_answer=items.collector.answer,
+        usage=_read_last_usage(payloads),
+        **outcome,
     )
 
 
@@ -91,6 +99,16 @@ def _find_failed_calls(events: Iterable[Record]) -> Mapping[str, str]:
         ):
             failed[call_id] = "the patch was not applied"
     return failed
+
+
+def _read_last_usage(payloads: Sequence[tuple[str, Record]]) -> TrajectoryUsage | None:
+    """Return the last count of the tokens of the session: of a line of its own, or in older versions of an event."""
+    counts = [payload.child("thread_token_usage") for kind, payload in payloads if kind == _USAGE]
+    for kind, payload in payloads:
+        info = payload.child("info") if kind == _EVENT and payload.text("type") == "token_count" else None
+        counts.append(info.child("total_token_usage") if info else None)
+    totals = [count for count in counts if count is not None]
+    return read_usage(totals[-1]) if totals else None
 
 
 def _is_aborted(events: Sequence[Record]) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from services.reflector.adapters.importers.json_records import Record, build_model
 from services.reflector.adapters.importers.messages import find_last_answer, find_query, read_steps
+from services.reflector.adapters.importers.usage import read_cost, read_tokens
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Trajectory
+from services.reflector.domain.usage import TrajectoryUsage
 
 _ROLE, _STATUS, _SIGNAL = "STEP_ROLE_", "TRAJECTORY_STATUS_", "SIGNAL_STRENGTH_"
 _OUTCOME_FIELDS = ("ground_truth", "test_report")
@@ -43,9 +45,18 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         status=record.text("status"),
         error_message=record.text("error_message") or None,
         steps=steps,
+        usage=_read_usage(record.child("usage")),
         **optional,
     )
     return RecordedTrajectory(trajectory, record.text("ground_truth"), record.text("test_report"))
+
+
+def _read_usage(record: Record | None) -> TrajectoryUsage | None:
+    if record is None:
+        return None
+    names = ("input_tokens", "cached_input_tokens", "output_tokens")
+    tokens = {name: read_tokens(record, name) for name in names}
+    return build_model(TrajectoryUsage, record.location, **tokens, cost_usd=read_cost(record, "cost_usd"))
 
 
 def _unwrap(record: Record) -> Record:

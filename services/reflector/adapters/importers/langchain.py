@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory, mark_as_error
+from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, Step, ToolCall
@@ -43,12 +44,14 @@ def check_format(record: Record) -> None:
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
-    messages = enumerate(record.records("messages"))
-    return build_recorded_trajectory(record, dataset, tuple(_read_step(index, message) for index, message in messages))
+    messages = record.records("messages")
+    steps = tuple(_read_step(index, message) for index, message in enumerate(messages))
+    usages = (read_usage(_get_body(message).child("usage_metadata")) for message in messages)
+    return build_recorded_trajectory(record, dataset, steps, usage=add_usages(usages, record.location))
 
 
 def _read_step(index: int, message: Record) -> Step:
-    body = message.child("data") or message.child("kwargs") or message
+    body = _get_body(message)
     kind = _get_kind(body.value) or _get_kind(message.value)
     role = _ROLES.get(body.text("role") if kind == "chat" else kind)
     if role is None:
@@ -67,6 +70,10 @@ def _read_step(index: int, message: Record) -> Step:
         ),
         tool_call_id=body.text("tool_call_id"),
     )
+
+
+def _get_body(message: Record) -> Record:
+    return message.child("data") or message.child("kwargs") or message
 
 
 def _to_call(call: Record) -> ToolCall:

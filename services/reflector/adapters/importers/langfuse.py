@@ -7,6 +7,7 @@ outputs may be JSON texts. The outcome is a score, else an error of the root.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from services.reflector.adapters.importers import otel
@@ -14,6 +15,7 @@ from services.reflector.adapters.importers.json_records import Record
 from services.reflector.adapters.importers.message_parts import read_messages
 from services.reflector.adapters.importers.otlp import Span, Value
 from services.reflector.adapters.importers.scores import Score, choose_outcome
+from services.reflector.adapters.importers.span_usage import encode_usage
 from services.reflector.adapters.importers.trace_records import (
     build_agent,
     build_model_call,
@@ -21,8 +23,12 @@ from services.reflector.adapters.importers.trace_records import (
     read_nanoseconds,
     require_text,
 )
+from services.reflector.adapters.importers.usage import build_usage, read_cost, read_tokens
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.usage import TrajectoryUsage
 
+_CACHED = re.compile("input.*cached|cache_read.*input")
+"""Names of tokens that were read from a cache; of those written to it the name is `cache_creation_input_tokens`."""
 _MODELS = ("GENERATION",)
 _TOOLS = ("TOOL",)
 _AGENTS = ("AGENT", "CHAIN", "SPAN")
@@ -108,5 +114,22 @@ def _read_attributes(record: Record) -> dict[str, Value]:
     inputs = read_messages(record.value.get("input"), record.field_path("input"), "user")
     outputs = read_messages(record.value.get("output"), record.field_path("output"), "assistant")
     if kind in _MODELS:
-        return build_model_call(inputs, outputs)
+        return {**build_model_call(inputs, outputs), **encode_usage(_read_usage(record))}
     return build_agent(record.text("name") if kind == "AGENT" else "", inputs, outputs)
+
+
+def _read_usage(record: Record) -> TrajectoryUsage | None:
+    """Return the usage of a call. Its details count a token under one name only, such as `input_cached_tokens`."""
+    details = record.child("usageDetails") or record.child("usage") or Record({}, record.location)
+    if details.text("unit", "TOKENS") != "TOKENS":
+        return None
+    names = [name for name in details.value if not name.endswith("Cost")]
+    tokens = {name: read_tokens(details, name) or 0 for name in names if "input" in name or "output" in name}
+    costs = record.child("costDetails") or Record({}, record.location)
+    return build_usage(
+        record.location,
+        sum(count for name, count in tokens.items() if "input" in name),
+        sum(count for name, count in tokens.items() if _CACHED.search(name)),
+        sum(count for name, count in tokens.items() if "output" in name),
+        read_cost(costs, "total") or read_cost(record, "totalCost", "calculatedTotalCost"),
+    )

@@ -15,6 +15,7 @@ from services.reflector.adapters.importers.json_records import Record, join_cont
 from services.reflector.adapters.importers.message_parts import Message, read_messages
 from services.reflector.adapters.importers.otlp import Span, Value
 from services.reflector.adapters.importers.scores import Score, choose_outcome
+from services.reflector.adapters.importers.span_usage import encode_usage
 from services.reflector.adapters.importers.step_collector import mark_as_error
 from services.reflector.adapters.importers.trace_records import (
     build_agent,
@@ -23,6 +24,7 @@ from services.reflector.adapters.importers.trace_records import (
     read_nanoseconds,
     require_text,
 )
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 _PERSON = ("app",)
@@ -107,11 +109,12 @@ def _read_attributes(run: Record) -> dict[str, Value]:
     messages_out = _read_side(
         outputs, "assistant", ("messages", "generations", "choices", "message", "output", "answer")
     )
+    usage = encode_usage(read_usage(run))
     if kind == "llm":
-        return build_model_call(messages_in, messages_out or _read_whole(outputs))
+        return {**build_model_call(messages_in, messages_out or _read_whole(outputs)), **usage}
     is_whole = len(messages_out) > 1 and isinstance(outputs.value.get("messages"), list)
     whole: dict[str, Value] = {"hansei.whole_conversation": True} if is_whole else {}
-    return {**build_agent("", messages_in, messages_out), **whole}
+    return {**build_agent("", messages_in, messages_out), **whole, **usage}
 
 
 def _read_side(side: Record, role: str, names: Sequence[str]) -> list[Message]:

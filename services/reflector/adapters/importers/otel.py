@@ -20,6 +20,7 @@ from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.otlp import Span, Value, read_spans
 from services.reflector.adapters.importers.otlp_logs import add_events, read_events
 from services.reflector.adapters.importers.span_dialects import translate
+from services.reflector.adapters.importers.span_usage import sum_span_usages
 from services.reflector.adapters.importers.step_collector import (
     RecordedOutcome,
     StepCollector,
@@ -30,6 +31,7 @@ from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_BULLET_IDS, MAX_QUERY_CHARS, MAX_SERVINGS, Role, ToolCall
+from services.reflector.domain.usage import TrajectoryUsage
 
 _OPERATION = "gen_ai.operation.name"
 SERVING, MEMORY_PROVIDER = "hansei.serving_id", "hansei"
@@ -99,9 +101,16 @@ def read_trace(
         **({} if error is None else {"status": "failure"}),
         error_message=error[:MAX_QUERY_CHARS] if error else None,
         created_at=_get_start_time(spans[0]),
+        usage=_read_usage(spans, location),
         **_read_servings(spans),
     )
     return recorded if outcome else _apply_report(recorded)
+
+
+def _read_usage(spans: Sequence[Span], location: str) -> TrajectoryUsage | None:
+    """Return the usage of the model calls of a trace; if they state none, that of its agents, which sum their calls."""
+    usage = sum_span_usages((span for span in spans if span.text(_OPERATION) in _MODEL), location)
+    return usage or sum_span_usages((span for span in spans if span.text(_OPERATION) == _AGENT), location)
 
 
 def _apply_report(recorded: RecordedTrajectory) -> RecordedTrajectory:

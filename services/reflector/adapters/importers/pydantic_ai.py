@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
+from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, ToolCall
@@ -30,7 +31,8 @@ def check_format(record: Record) -> None:
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message, part and field."""
     collector = StepCollector(record.location)
-    for message in record.records("messages"):
+    messages = record.records("messages")
+    for message in messages:
         if message.value.get("kind") not in _KINDS:
             raise message.error("kind", "must be request or response")
         if message.text("kind") == "request":
@@ -39,7 +41,8 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         else:
             _add_response(collector, message)
     answer = record.text("generated_answer") or collector.answer
-    return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer)
+    usage = add_usages((read_usage(message.child("usage")) for message in messages), record.location)
+    return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer, usage=usage)
 
 
 def _add_request_part(collector: StepCollector, part: Record) -> None:

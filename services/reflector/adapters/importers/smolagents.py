@@ -14,8 +14,10 @@ from services.reflector.adapters.importers.step_collector import (
     build_recorded_trajectory,
     mark_as_error,
 )
+from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import ToolCall
+from services.reflector.domain.usage import TrajectoryUsage
 
 _CODE = "<code>"
 
@@ -33,10 +35,12 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     """Yield the trajectory of a memory. Raise MalformedTrajectory with step and field."""
     collector = StepCollector("trajectories")
     actions: list[Record] = []
+    usages: list[TrajectoryUsage | None] = []
     first: Record | None = None
     for record in records:
         check_format(record)
         first = first or record
+        usages.append(read_usage(record.child("token_usage")))
         if _is_prompt(record):
             collector.add(record.location, "system", record.text("system_prompt"))
         elif _is_task(record):
@@ -58,6 +62,7 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         generated_answer=answer,
         status="failure" if error else "success",
         error_message=error.text("message") if error else None,
+        usage=add_usages(usages, first.location),
     )
 
 

@@ -13,6 +13,7 @@ from services.reflector.adapters.importers.step_collector import (
     StepCollector,
     build_recorded_trajectory,
 )
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role, ToolCall
 
@@ -42,6 +43,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         _read_outcome(record),
         record.text("domain"),
         error_message=error or None,
+        usage=read_usage(record.child("token_usage")),
         **({"status": "failure"} if error else {}),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from services.reflector.adapters.importers.json_records import Record, build_model
 from services.reflector.adapters.importers.messages import find_last_answer, find_query
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.reflection import Signal
@@ -117,6 +118,7 @@ def build_recorded_trajectory(
         "status": record.text("status") or ("success" if is_success else "failure"),
         "error_message": record.text("error_message") or None,
         "reward": reward,
+        **({} if "usage" in overrides else {"usage": read_usage(record.child("usage"))}),
         **overrides,
         **(outcome.fields if outcome else {}),
     }

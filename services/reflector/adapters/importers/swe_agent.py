@@ -11,6 +11,7 @@ import json
 
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
+from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_TEXT_CHARS, ToolCall
@@ -39,7 +40,8 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     submission = info.value.get("submission") if info else None
     has_submission = isinstance(submission, str) and bool(submission.strip())
     overrides: dict[str, object] = {
-        "generated_answer": str(submission)[:MAX_TEXT_CHARS] if has_submission else collector.answer
+        "generated_answer": str(submission)[:MAX_TEXT_CHARS] if has_submission else collector.answer,
+        "usage": read_usage(info.child("model_stats") if info else None),
     }
     if not record.has("status") and not record.has("reward") and exit_status != _SUBMITTED:
         # "submitted (exit_cost)" is an automatic submission of a stopped agent.

@@ -16,9 +16,11 @@ from services.reflector.adapters.importers.step_collector import (
     build_recorded_trajectory,
     mark_as_error,
 )
+from services.reflector.adapters.importers.usage import add_usages, build_usage, read_cost, read_usage
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.usage import TrajectoryUsage
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 _ENDS = ("user_stop", "agent_stop")
@@ -57,7 +59,15 @@ def _read_simulation(simulation: Record, dataset: str) -> RecordedTrajectory:
         generated_answer=collector.answer,
         status="failure" if has_failed else "success",
         error_message=f"The conversation ended by {reason}." if has_failed else None,
+        usage=_read_usage(simulation),
     )
+
+
+def _read_usage(simulation: Record) -> TrajectoryUsage | None:
+    """Return the tokens and the cost of the agent, without those of the simulated user."""
+    messages = [message for message in simulation.records("messages") if message.text("role") == "assistant"]
+    cost = build_usage(simulation.location, None, None, None, read_cost(simulation, "agent_cost"))
+    return add_usages([*(read_usage(message.child("usage")) for message in messages), cost], simulation.location)
 
 
 def _read_outcome(simulation: Record) -> RecordedOutcome | None:

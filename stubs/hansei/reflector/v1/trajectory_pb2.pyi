@@ -214,6 +214,58 @@ class Step(_message.Message):
 Global___Step: _TypeAlias = Step  # noqa: Y015
 
 @_typing.final
+class TrajectoryUsage(_message.Message):
+    """The tokens and the cost of the model calls of a trajectory, as its log states them: the sums of those calls whose
+    values the log has. They are never estimated, and a cost never follows from a list of prices. An unset field is unknown,
+    which is not 0. They do not identify a trajectory: its id and its content are the same with other ones.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    input_tokens: _builtins.int
+    """Tokens that were sent to models, cached ones included."""
+    cached_input_tokens: _builtins.int
+    """The part of the input tokens that providers read from their caches."""
+    output_tokens: _builtins.int
+    """Tokens that models wrote, reasoning included."""
+    cost_usd: _builtins.float
+    """US dollars."""
+    def __init__(
+        self,
+        *,
+        input_tokens: _builtins.int | None = ...,
+        cached_input_tokens: _builtins.int | None = ...,
+        output_tokens: _builtins.int | None = ...,
+        cost_usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_input_tokens", b"_cached_input_tokens", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "cached_input_tokens", b"cached_input_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_input_tokens", b"_cached_input_tokens", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "cached_input_tokens", b"cached_input_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cached_input_tokens: _TypeAlias = _typing.Literal["cached_input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__cached_input_tokens: _TypeAlias = _typing.Literal["_cached_input_tokens", b"_cached_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__input_tokens: _TypeAlias = _typing.Literal["input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__input_tokens: _TypeAlias = _typing.Literal["_input_tokens", b"_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
+    _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_input_tokens) -> _WhichOneofReturnType__cached_input_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_tokens) -> _WhichOneofReturnType__input_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_tokens) -> _WhichOneofReturnType__output_tokens | None: ...
+
+Global___TrajectoryUsage: _TypeAlias = TrajectoryUsage  # noqa: Y015
+
+@_typing.final
 class Trajectory(_message.Message):
     """The record of the work of an agent on one task: its task, its steps and its answer (R-01)."""
 
@@ -234,6 +286,7 @@ class Trajectory(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
     SERVING_IDS_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique id of the trajectory; if it is empty, the service derives one from the content."""
     query: _builtins.str
@@ -278,6 +331,10 @@ class Trajectory(_message.Message):
         reward, a test report or a ground truth shows it; a self-report is not enough.
         """
 
+    @_builtins.property
+    def usage(self) -> Global___TrajectoryUsage:
+        """The tokens and the cost of its model calls; unset if its log states none."""
+
     def __init__(
         self,
         *,
@@ -296,10 +353,11 @@ class Trajectory(_message.Message):
         signal: Global___SignalStrength.ValueType = ...,
         task_id: _builtins.str = ...,
         serving_ids: _abc.Iterable[_builtins.str] | None = ...,
+        usage: Global___TrajectoryUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "created_at", b"created_at", "error_message", b"error_message", "reward", b"reward"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "created_at", b"created_at", "error_message", b"error_message", "reward", b"reward", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "cited_bullet_ids", b"cited_bullet_ids", "created_at", b"created_at", "dataset", b"dataset", "error_message", b"error_message", "generated_answer", b"generated_answer", "id", b"id", "query", b"query", "reasoning_steps", b"reasoning_steps", "reward", b"reward", "serving_ids", b"serving_ids", "signal", b"signal", "status", b"status", "steps", b"steps", "task_id", b"task_id", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_message", b"_error_message", "_reward", b"_reward", "cited_bullet_ids", b"cited_bullet_ids", "created_at", b"created_at", "dataset", b"dataset", "error_message", b"error_message", "generated_answer", b"generated_answer", "id", b"id", "query", b"query", "reasoning_steps", b"reasoning_steps", "reward", b"reward", "serving_ids", b"serving_ids", "signal", b"signal", "status", b"status", "steps", b"steps", "task_id", b"task_id", "usage", b"usage", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error_message: _TypeAlias = _typing.Literal["error_message"]  # noqa: Y015
     _WhichOneofArgType__error_message: _TypeAlias = _typing.Literal["_error_message", b"_error_message"]  # noqa: Y015
