@@ -39,6 +39,16 @@ class ToolErrorSignature:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredUsage:
+    """The tokens and the cost of the model calls of a trajectory; None is unknown."""
+
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrajectorySummary:
     """The facts of a trajectory that are read without its body. `status` is the number of the contract."""
 
@@ -53,6 +63,7 @@ class TrajectorySummary:
     cited: tuple[str, ...] = ()
     learned: tuple[str, ...] = ()
     servings: tuple[str, ...] = ()
+    usage: StoredUsage | None = None
 
     def list_marks(self) -> Iterator[tuple[MarkKind, str]]:
         """Yield the marks by which the trajectory is found, each once."""
@@ -68,9 +79,10 @@ class TrajectorySummary:
             for text in dict.fromkeys(text[:MAX_MARK_CHARS] for text in texts):
                 yield kind, text
 
-    def add_learned(self, bullet_ids: tuple[str, ...]) -> TrajectorySummary:
-        """Return the summary with further bullets that were learned."""
-        return replace(self, learned=tuple(dict.fromkeys([*self.learned, *bullet_ids])))
+    def add_facts(self, learned: tuple[str, ...], usage: StoredUsage | None) -> TrajectorySummary:
+        """Return the summary with further bullets that were learned, and with `usage` if it has none."""
+        bullet_ids = tuple(dict.fromkeys([*self.learned, *learned]))
+        return replace(self, learned=bullet_ids, usage=self.usage or usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from services.evidence.domain.archive import TrajectorySummary
+from services.evidence.domain.archive import StoredUsage, TrajectorySummary
 
 DEFAULT_DAYS = 90
 MAX_AGENTS = 50
@@ -19,11 +19,15 @@ _EPOCH = date(1970, 1, 1)
 _Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
 _SUCCESS, _FAILURE = 1, 2
+_NANO = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryCounts:
-    """Numbers of trajectories, and the sum of their steps."""
+    """Numbers of trajectories, and the sums of their steps, tokens and cost.
+
+    The cost is a whole number of billionths of a dollar, so that a deleted trajectory leaves no rounding error.
+    """
 
     trajectories: int = 0
     succeeded: int = 0
@@ -31,17 +35,21 @@ class TrajectoryCounts:
     with_errors: int = 0
     with_repeated_errors: int = 0
     steps: int = 0
+    with_tokens: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    with_cost: int = 0
+    cost_nano_usd: int = 0
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Return the cost in US dollars; None if that of no trajectory is known."""
+        return self.cost_nano_usd / _NANO if self.with_cost else None
 
     def __add__(self, other: TrajectoryCounts) -> TrajectoryCounts:
         """Return the sums."""
-        return TrajectoryCounts(
-            self.trajectories + other.trajectories,
-            self.succeeded + other.succeeded,
-            self.failed + other.failed,
-            self.with_errors + other.with_errors,
-            self.with_repeated_errors + other.with_repeated_errors,
-            self.steps + other.steps,
-        )
+        return TrajectoryCounts(*(own + added for own, added in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ def list_groups(created_at: datetime, summary: TrajectorySummary) -> list[DayKey
 
 def count_trajectory(summary: TrajectorySummary, *, repeats_error: bool) -> TrajectoryCounts:
     """Return the counts of one trajectory."""
+    usage = summary.usage or StoredUsage()
     return TrajectoryCounts(
         trajectories=1,
         succeeded=int(summary.status == _SUCCESS),
@@ -94,6 +103,12 @@ def count_trajectory(summary: TrajectorySummary, *, repeats_error: bool) -> Traj
         with_errors=int(bool(summary.errors)),
         with_repeated_errors=int(repeats_error),
         steps=summary.steps,
+        with_tokens=int(usage.input_tokens is not None or usage.output_tokens is not None),
+        input_tokens=usage.input_tokens or 0,
+        cached_input_tokens=usage.cached_input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        with_cost=int(usage.cost_usd is not None),
+        cost_nano_usd=round((usage.cost_usd or 0) * _NANO),
     )
 
 

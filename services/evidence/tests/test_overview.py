@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.overview import MAX_AGENTS_PER_TRAJECTORY, estimate_share
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.overview import OverviewServicer
-from services.evidence.tests.archives import DATASET, NOW, make_trajectory, open_archive, store
+from services.evidence.tests.archives import DATASET, NOW, make_trajectory, open_archive, read, store
 
 SUCCESS = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS
 FAILURE = trajectory_pb2.TRAJECTORY_STATUS_FAILURE
@@ -104,6 +105,7 @@ async def test_the_sums_equal_a_count_of_the_archive_after_any_changes(tmp_path:
                         status=source.choice([SUCCESS, FAILURE]),
                         used_bullet_ids=source.choice([[], ["b-1"]]),
                         query=source.choice(["push", "pull"]),
+                        usage=make_usage(source),
                     )
         overview = await read_overview(evidence)
         listed = await servicer.ListTrajectories(pb.ListTrajectoriesRequest(dataset=DATASET, page_size=1000), None)
@@ -115,9 +117,84 @@ async def test_the_sums_equal_a_count_of_the_archive_after_any_changes(tmp_path:
         assert group.counts.failed == sum(found.status == FAILURE for found in members)
         assert group.counts.with_errors == sum(bool(found.errors) for found in members)
         assert group.counts.steps == sum(found.steps for found in members)
+        assert group.usage.input_tokens == sum(found.usage.input_tokens for found in members)
+        assert group.usage.output_tokens == sum(found.usage.output_tokens for found in members)
+        with_tokens = [
+            {"input_tokens", "output_tokens"} & set(map(get_name, found.usage.ListFields())) for found in members
+        ]
+        assert group.usage.trajectories_with_tokens == sum(map(bool, with_tokens))
+        assert group.usage.trajectories_with_cost == sum(found.usage.HasField("cost_usd") for found in members)
+        assert group.usage.cost_usd == pytest.approx(sum(found.usage.cost_usd for found in members), abs=1e-6)
     assert all(
         day.with_playbook.counts.trajectories + day.without_playbook.counts.trajectories for day in overview.days
     )
+
+
+def get_name(field: tuple[Any, object]) -> str:
+    name: str = field[0].name
+    return name
+
+
+def make_usage(source: random.Random) -> trajectory_pb2.TrajectoryUsage | None:
+    """Return a usage of which each value may be unknown, or None."""
+    tokens = {name: source.randrange(1000) for name in ("input_tokens", "output_tokens") if source.random() < 0.7}
+    usage = trajectory_pb2.TrajectoryUsage(**tokens)
+    if source.random() < 0.5:
+        usage.cost_usd = source.random()
+    return usage if source.random() < 0.7 else None
+
+
+async def test_tokens_and_cost_are_summed_where_they_are_known(tmp_path: Path) -> None:
+    evidence = EvidenceRepository(str(tmp_path / "evidence.db"))
+    usage = trajectory_pb2.TrajectoryUsage(input_tokens=100, cached_input_tokens=40, output_tokens=7, cost_usd=0.1)
+    async with open_archive(evidence) as (servicer, _, _):
+        await store_on(servicer, "first", 0, usage=usage)
+        await store_on(servicer, "second", 0, usage=usage)
+        await store_on(servicer, "unknown", 0)
+        await store_on(servicer, "tokens", 1, usage=trajectory_pb2.TrajectoryUsage(output_tokens=5), used_bullet_ids=[])
+        overview = await read_overview(evidence)
+    yesterday, today = overview.days
+    assert (
+        yesterday.without_playbook.usage.trajectories_with_tokens,
+        yesterday.without_playbook.usage.output_tokens,
+    ) == (
+        1,
+        5,
+    )
+    assert not yesterday.without_playbook.usage.HasField("cost_usd")
+    expected = overview_service_pb2.UsageTotals(
+        trajectories_with_tokens=2,
+        input_tokens=200,
+        cached_input_tokens=80,
+        output_tokens=14,
+        trajectories_with_cost=2,
+        cost_usd=0.2,
+    )
+    assert today.with_playbook.usage == expected
+    assert today.with_playbook.counts.trajectories == 3
+    (agent,) = overview.agents
+    assert agent.with_playbook.usage == expected
+    assert (overview.total.usage.output_tokens, overview.total.usage.trajectories_with_tokens) == (19, 3)
+
+
+async def test_a_usage_that_a_later_call_states_is_added_once(tmp_path: Path) -> None:
+    evidence = EvidenceRepository(str(tmp_path / "evidence.db"))
+    usage = trajectory_pb2.TrajectoryUsage(input_tokens=100, output_tokens=0, cost_usd=0.1)
+    async with open_archive(evidence) as (servicer, archive, _):
+        first = await store(servicer)
+        again = await store(servicer, usage=usage)
+        other = await store(servicer, usage=trajectory_pb2.TrajectoryUsage(input_tokens=5))
+        overview = await read_overview(evidence)
+        found = await read(servicer)
+        await archive.delete(DATASET, "t-1")
+        await store(servicer, usage=usage)
+        after = await read_overview(evidence)
+    assert first.content_hash == again.content_hash == other.content_hash
+    assert [first.stored, again.stored, other.stored] == [True, False, False]
+    assert found.trajectory.usage == found.summary.usage == usage
+    assert overview.total.counts.trajectories == 1
+    assert (overview.total.usage.input_tokens, overview.total.usage.cost_usd) == (100, 0.1)
+    assert not after.days
 
 
 async def test_a_repeated_delivery_is_counted_once(tmp_path: Path) -> None:

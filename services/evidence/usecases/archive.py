@@ -73,8 +73,9 @@ class Archive:
         self._check(incoming, now)
         stored = await self.store.find(incoming.key)
         if stored is not None:
-            if stored.summary is not None and not set(incoming.learned) <= set(stored.summary.learned):
-                await self.store.add_learned(incoming.key, incoming.learned)
+            summary = stored.summary
+            if summary is not None and summary.add_facts(incoming.learned, incoming.usage) != summary:
+                await self.store.add_facts(incoming.key, incoming.learned, incoming.usage)
             return False
         prepared, body = await self._prepare(incoming)
         new = NewTrajectory(

@@ -12,6 +12,7 @@ from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
     Retention,
+    StoredUsage,
     TrajectoryKey,
     TrajectorySummary,
 )
@@ -36,6 +37,7 @@ class IncomingTrajectory:
     created_at: datetime | None
     learned_at: datetime | None
     learned: tuple[str, ...] = ()
+    usage: StoredUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class ArchiveStore(Protocol):
     async def find(self, key: TrajectoryKey) -> ArchivedTrajectory | None:
         """Return a trajectory or its tombstone by id and content."""
 
-    async def add_learned(self, key: TrajectoryKey, bullet_ids: tuple[str, ...]) -> None:
-        """Add bullets that were learned from a stored trajectory."""
+    async def add_facts(self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None) -> None:
+        """Add bullets that were learned from a stored trajectory, and the usage of one that has none."""
 
     async def insert(self, new: NewTrajectory, max_bytes: int) -> bool:
         """Insert a trajectory; return whether it is new. Raises `ArchiveFull`."""

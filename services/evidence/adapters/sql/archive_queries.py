@@ -23,6 +23,7 @@ from services.evidence.adapters.sql.archive_schema import (
 from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
+    StoredUsage,
     ToolErrorSignature,
     TrajectoryKey,
     TrajectorySummary,
@@ -123,10 +124,15 @@ def insert_marks(connection: Connection, dataset_id: int, number: int, marks: It
         connection.execute(statement, rows)
 
 
-def set_summary(connection: Connection, number: int, summary: TrajectorySummary) -> None:
-    """Replace the summary of a trajectory."""
-    query = update(archive_trajectory).where(archive_trajectory.c.number == number)
+def set_summary(connection: Connection, dataset_id: int, row: Row[Any], summary: TrajectorySummary) -> None:
+    """Replace the summary of a trajectory, add its new marks, and correct the sums of its day."""
+    query = update(archive_trajectory).where(archive_trajectory.c.number == row.number)
     connection.execute(query.values(summary=dump_summary(summary)))
+    insert_marks(connection, dataset_id, row.number, summary.list_marks())
+    for counted, sign in ((load_summary(row.summary), -1), (summary, 1)):
+        days.add_trajectory(
+            connection, dataset_id, row.created_at, counted, repeats_error=bool(row.repeats_error), sign=sign
+        )
 
 
 def select_page(
@@ -263,4 +269,5 @@ def load_summary(text: str) -> TrajectorySummary:
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     if "errors" in lists:
         lists["errors"] = tuple(ToolErrorSignature(*error) for error in lists["errors"])
-    return TrajectorySummary(**(values | lists))
+    usage = StoredUsage(**values["usage"]) if "usage" in values else None
+    return TrajectorySummary(**{**values, **lists, "usage": usage})

@@ -14,7 +14,7 @@ from services.evidence.adapters.sql import archive_packs as packs
 from services.evidence.adapters.sql import archive_queries as queries
 from services.evidence.adapters.sql.archive_schema import archive_dataset
 from services.evidence.adapters.sql.schema import requests
-from services.evidence.domain.archive import ArchivedTrajectory, Retention, TrajectoryKey
+from services.evidence.domain.archive import ArchivedTrajectory, Retention, StoredUsage, TrajectoryKey
 from services.evidence.domain.archive_errors import ArchiveFull
 from services.evidence.usecases.archive_ports import (
     ArchiveTotals,
@@ -48,16 +48,15 @@ class ArchiveRepository:
 
         return await self._database.read(work)
 
-    async def add_learned(self, key: TrajectoryKey, bullet_ids: tuple[str, ...]) -> None:
-        """Add bullets that were learned from a stored trajectory."""
+    async def add_facts(self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None) -> None:
+        """Add bullets that were learned from a stored trajectory, and the usage of one that has none."""
 
         def work(connection: Connection) -> None:
             archive = queries.lock_dataset(connection, key.dataset)
             row = queries.select_by_content(connection, archive.id, key)
             if row is not None and row.summary is not None:
-                summary = queries.load_summary(row.summary).add_learned(bullet_ids)
-                queries.set_summary(connection, row.number, summary)
-                queries.insert_marks(connection, archive.id, row.number, summary.list_marks())
+                summary = queries.load_summary(row.summary).add_facts(learned, usage)
+                queries.set_summary(connection, archive.id, row, summary)
 
         await self._database.write(work, key=key.dataset)
 

@@ -91,6 +91,12 @@ archive_day = Table(
     Column("with_errors", BigInteger, nullable=False),
     Column("with_repeated_errors", BigInteger, nullable=False),
     Column("steps", BigInteger, nullable=False),
+    Column("with_tokens", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("with_cost", BigInteger, nullable=False),
+    Column("cost_nano_usd", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 

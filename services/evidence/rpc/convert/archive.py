@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -18,6 +19,7 @@ from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
     Retention,
+    StoredUsage,
     TrajectoryKey,
     TrajectorySummary,
 )
@@ -44,22 +46,23 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
         trajectory=trajectory, ground_truth=request.ground_truth, test_report=request.test_report
     )
     content.trajectory.ClearField("created_at")
+    # It is in the summary, so that a later call can add it.
     content.trajectory.ClearField("usage")
     content_hash = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
     content.trajectory.id = trajectory.id or f"t-{content_hash[:32]}"
     if trajectory.HasField("created_at"):
         content.trajectory.created_at.CopyFrom(trajectory.created_at)
-    if trajectory.HasField("usage"):
-        content.trajectory.usage.CopyFrom(trajectory.usage)
     learned = tuple(dict.fromkeys(request.learned_bullet_ids))
+    usage = _decode_usage(trajectory.usage) if trajectory.HasField("usage") else None
     return IncomingTrajectory(
         TrajectoryKey(request.dataset, content.trajectory.id, content_hash),
-        lambda: _prepare(content, learned),
+        lambda: _prepare(content, learned, usage),
         len(trajectory.steps) or len(trajectory.reasoning_steps),
         content.ByteSize(),
         _decode_time(trajectory.created_at, "trajectory.created_at") if trajectory.HasField("created_at") else None,
         _decode_time(request.learned_at, "learned_at") if request.HasField("learned_at") else None,
         learned,
+        usage,
     )
 
 
@@ -78,6 +81,8 @@ def decode_body(body: bytes, trajectory: ArchivedTrajectory) -> pb.GetTrajectory
     """Return a stored trajectory."""
     response = pb.GetTrajectoryResponse.FromString(body)
     response.summary.CopyFrom(encode_trajectory(trajectory))
+    if response.summary.HasField("usage"):
+        response.trajectory.usage.CopyFrom(response.summary.usage)
     return response
 
 
@@ -149,6 +154,7 @@ def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTra
             cited_bullet_ids=summary.cited,
             learned_bullet_ids=summary.learned,
             serving_ids=summary.servings,
+            usage=trajectory_pb2.TrajectoryUsage(**asdict(summary.usage)) if summary.usage else None,
         )
     )
     return message
@@ -159,7 +165,9 @@ def encode_retention(retention: Retention) -> archive_pb2.RetentionPolicy:
     return archive_pb2.RetentionPolicy(max_age_days=retention.max_age_days, max_bytes=retention.max_bytes)
 
 
-def _prepare(content: pb.GetTrajectoryResponse, learned: tuple[str, ...]) -> PreparedTrajectory:
+def _prepare(
+    content: pb.GetTrajectoryResponse, learned: tuple[str, ...], usage: StoredUsage | None
+) -> PreparedTrajectory:
     mask_secrets(content)
     trajectory = content.trajectory
     steps = _build_steps(trajectory)
@@ -176,6 +184,7 @@ def _prepare(content: pb.GetTrajectoryResponse, learned: tuple[str, ...]) -> Pre
         cited=tuple(dict.fromkeys(trajectory.cited_bullet_ids)),
         learned=learned,
         servings=tuple(trajectory.serving_ids),
+        usage=usage,
     )
     return PreparedTrajectory(summary, content.SerializeToString())
 
@@ -196,6 +205,15 @@ def mask_secrets(content: pb.GetTrajectoryResponse) -> None:
                 setattr(message, name, masked)
     for position, thought in enumerate(trajectory.reasoning_steps):
         trajectory.reasoning_steps[position] = remove_secrets(thought)
+
+
+def _decode_usage(usage: trajectory_pb2.TrajectoryUsage) -> StoredUsage:
+    return StoredUsage(
+        input_tokens=usage.input_tokens if usage.HasField("input_tokens") else None,
+        cached_input_tokens=usage.cached_input_tokens if usage.HasField("cached_input_tokens") else None,
+        output_tokens=usage.output_tokens if usage.HasField("output_tokens") else None,
+        cost_usd=usage.cost_usd if usage.HasField("cost_usd") else None,
+    )
 
 
 def _decode_time(time: Timestamp, field: str) -> datetime:

@@ -73,10 +73,11 @@ class ArchivedTrajectory(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     STORED_AT_FIELD_NUMBER: _builtins.int
     DELETED_AT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     trajectory_id: _builtins.str
     """Id of the trajectory."""
     content_hash: _builtins.str
-    """SHA-256 of the content without its time, hexadecimal. Two contents with one id are both stored."""
+    """SHA-256 of the content without its time and its usage, hexadecimal. Two contents with one id are both stored."""
     status: _trajectory_pb2.TrajectoryStatus.ValueType
     """The outcome."""
     reward: _builtins.float
@@ -127,6 +128,10 @@ class ArchivedTrajectory(_message.Message):
     def deleted_at(self) -> _timestamp_pb2.Timestamp:
         """When its body was deleted; unset for one that can be read."""
 
+    @_builtins.property
+    def usage(self) -> _trajectory_pb2.TrajectoryUsage:
+        """The tokens and the cost of its model calls; unset if its log states none."""
+
     def __init__(
         self,
         *,
@@ -147,10 +152,11 @@ class ArchivedTrajectory(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         stored_at: _timestamp_pb2.Timestamp | None = ...,
         deleted_at: _timestamp_pb2.Timestamp | None = ...,
+        usage: _trajectory_pb2.TrajectoryUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reward", b"_reward", "created_at", b"created_at", "deleted_at", b"deleted_at", "reward", b"reward", "stored_at", b"stored_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reward", b"_reward", "created_at", b"created_at", "deleted_at", b"deleted_at", "reward", b"reward", "stored_at", b"stored_at", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reward", b"_reward", "agents", b"agents", "bytes", b"bytes", "cited_bullet_ids", b"cited_bullet_ids", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "errors", b"errors", "learned_bullet_ids", b"learned_bullet_ids", "query", b"query", "reward", b"reward", "served_bullet_ids", b"served_bullet_ids", "serving_ids", b"serving_ids", "status", b"status", "steps", b"steps", "stored_at", b"stored_at", "tools", b"tools", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reward", b"_reward", "agents", b"agents", "bytes", b"bytes", "cited_bullet_ids", b"cited_bullet_ids", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "errors", b"errors", "learned_bullet_ids", b"learned_bullet_ids", "query", b"query", "reward", b"reward", "served_bullet_ids", b"served_bullet_ids", "serving_ids", b"serving_ids", "status", b"status", "steps", b"steps", "stored_at", b"stored_at", "tools", b"tools", "trajectory_id", b"trajectory_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reward: _TypeAlias = _typing.Literal["reward"]  # noqa: Y015
     _WhichOneofArgType__reward: _TypeAlias = _typing.Literal["_reward", b"_reward"]  # noqa: Y015

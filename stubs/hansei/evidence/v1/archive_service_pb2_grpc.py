@@ -82,7 +82,8 @@ class ArchiveServiceServicer:
     """
 
     def StoreTrajectory(self, request, context):
-        """Stores a trajectory, with secrets masked, once for an id and a content. Its outcome is reported for the servings that
+        """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
+        stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
         it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
         than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
         """

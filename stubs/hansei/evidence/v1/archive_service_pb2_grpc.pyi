@@ -34,7 +34,8 @@ class ArchiveServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ArchiveServiceAsyncStub: ...
     StoreTrajectory: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.StoreTrajectoryRequest, _archive_service_pb2.StoreTrajectoryResponse]
-    """Stores a trajectory, with secrets masked, once for an id and a content. Its outcome is reported for the servings that
+    """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
+    stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
     it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
     than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
     """
@@ -61,7 +62,8 @@ class ArchiveServiceAsyncStub(ArchiveServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StoreTrajectory: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.StoreTrajectoryRequest, _archive_service_pb2.StoreTrajectoryResponse]  # type: ignore[assignment]
-    """Stores a trajectory, with secrets masked, once for an id and a content. Its outcome is reported for the servings that
+    """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
+    stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
     it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
     than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
     """
@@ -91,7 +93,8 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.StoreTrajectoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.StoreTrajectoryResponse, _abc.Awaitable[_archive_service_pb2.StoreTrajectoryResponse]]:
-        """Stores a trajectory, with secrets masked, once for an id and a content. Its outcome is reported for the servings that
+        """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
+        stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
         it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
         than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
         """

@@ -28,7 +28,7 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/evidence/v1/overview_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1ehansei/playbook/v1/rules.proto\"\x8d\x01\n\x10TrajectoryCounts\x12\x14\n\x0ctrajectories\x18\x01 \x01(\x03\x12\x11\n\tsucceeded\x18\x02 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x03\x12\x13\n\x0bwith_errors\x18\x04 \x01(\x03\x12\x1c\n\x14with_repeated_errors\x18\x05 \x01(\x03\x12\r\n\x05steps\x18\x06 \x01(\x03\"R\n\rShareEstimate\x12\r\n\x05share\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\x12\x14\n\x0ctrajectories\x18\x04 \x01(\x03\"\xbe\x01\n\rGroupOverview\x12\x34\n\x06\x63ounts\x18\x01 \x01(\x0b\x32$.hansei.evidence.v1.TrajectoryCounts\x12\x37\n\x0csuccess_rate\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.ShareEstimate\x12>\n\x13repeated_error_rate\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.ShareEstimate\"\x92\x01\n\x0b\x44\x61yOverview\x12\x0c\n\x04\x64\x61te\x18\x01 \x01(\t\x12\x38\n\rwith_playbook\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\"\x95\x01\n\rAgentOverview\x12\r\n\x05\x61gent\x18\x01 \x01(\t\x12\x38\n\rwith_playbook\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\"T\n\x12GetOverviewRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1c\n\x04\x64\x61ys\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\"\xa0\x02\n\x13GetOverviewResponse\x12-\n\x04\x64\x61ys\x18\x01 \x03(\x0b\x32\x1f.hansei.evidence.v1.DayOverview\x12\x31\n\x06\x61gents\x18\x02 \x03(\x0b\x32!.hansei.evidence.v1.AgentOverview\x12\x38\n\rwith_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x04 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12\x30\n\x05total\x18\x05 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview2\x9c\x01\n\x0fOverviewService\x12\x88\x01\n\x0bGetOverview\x12&.hansei.evidence.v1.GetOverviewRequest\x1a\'.hansei.evidence.v1.GetOverviewResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/playbooks/{dataset}/overviewb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/evidence/v1/overview_service.proto\x12\x12hansei.evidence.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1ehansei/playbook/v1/rules.proto\"\x8d\x01\n\x10TrajectoryCounts\x12\x14\n\x0ctrajectories\x18\x01 \x01(\x03\x12\x11\n\tsucceeded\x18\x02 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x03\x12\x13\n\x0bwith_errors\x18\x04 \x01(\x03\x12\x1c\n\x14with_repeated_errors\x18\x05 \x01(\x03\x12\r\n\x05steps\x18\x06 \x01(\x03\"\xbd\x01\n\x0bUsageTotals\x12 \n\x18trajectories_with_tokens\x18\x01 \x01(\x03\x12\x14\n\x0cinput_tokens\x18\x02 \x01(\x03\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x03 \x01(\x03\x12\x15\n\routput_tokens\x18\x04 \x01(\x03\x12\x1e\n\x16trajectories_with_cost\x18\x05 \x01(\x03\x12\x15\n\x08\x63ost_usd\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_cost_usd\"R\n\rShareEstimate\x12\r\n\x05share\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\x12\x14\n\x0ctrajectories\x18\x04 \x01(\x03\"\xee\x01\n\rGroupOverview\x12\x34\n\x06\x63ounts\x18\x01 \x01(\x0b\x32$.hansei.evidence.v1.TrajectoryCounts\x12\x37\n\x0csuccess_rate\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.ShareEstimate\x12>\n\x13repeated_error_rate\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.ShareEstimate\x12.\n\x05usage\x18\x04 \x01(\x0b\x32\x1f.hansei.evidence.v1.UsageTotals\"\x92\x01\n\x0b\x44\x61yOverview\x12\x0c\n\x04\x64\x61te\x18\x01 \x01(\t\x12\x38\n\rwith_playbook\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\"\x95\x01\n\rAgentOverview\x12\r\n\x05\x61gent\x18\x01 \x01(\t\x12\x38\n\rwith_playbook\x18\x02 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\"T\n\x12GetOverviewRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1c\n\x04\x64\x61ys\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\"\xa0\x02\n\x13GetOverviewResponse\x12-\n\x04\x64\x61ys\x18\x01 \x03(\x0b\x32\x1f.hansei.evidence.v1.DayOverview\x12\x31\n\x06\x61gents\x18\x02 \x03(\x0b\x32!.hansei.evidence.v1.AgentOverview\x12\x38\n\rwith_playbook\x18\x03 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12;\n\x10without_playbook\x18\x04 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview\x12\x30\n\x05total\x18\x05 \x01(\x0b\x32!.hansei.evidence.v1.GroupOverview2\x9c\x01\n\x0fOverviewService\x12\x88\x01\n\x0bGetOverview\x12&.hansei.evidence.v1.GetOverviewRequest\x1a\'.hansei.evidence.v1.GetOverviewResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/playbooks/{dataset}/overviewb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,18 +43,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OVERVIEWSERVICE'].methods_by_name['GetOverview']._serialized_options = b'\202\323\344\223\002\"\022 /v1/playbooks/{dataset}/overview'
   _globals['_TRAJECTORYCOUNTS']._serialized_start=190
   _globals['_TRAJECTORYCOUNTS']._serialized_end=331
-  _globals['_SHAREESTIMATE']._serialized_start=333
-  _globals['_SHAREESTIMATE']._serialized_end=415
-  _globals['_GROUPOVERVIEW']._serialized_start=418
-  _globals['_GROUPOVERVIEW']._serialized_end=608
-  _globals['_DAYOVERVIEW']._serialized_start=611
-  _globals['_DAYOVERVIEW']._serialized_end=757
-  _globals['_AGENTOVERVIEW']._serialized_start=760
-  _globals['_AGENTOVERVIEW']._serialized_end=909
-  _globals['_GETOVERVIEWREQUEST']._serialized_start=911
-  _globals['_GETOVERVIEWREQUEST']._serialized_end=995
-  _globals['_GETOVERVIEWRESPONSE']._serialized_start=998
-  _globals['_GETOVERVIEWRESPONSE']._serialized_end=1286
-  _globals['_OVERVIEWSERVICE']._serialized_start=1289
-  _globals['_OVERVIEWSERVICE']._serialized_end=1445
+  _globals['_USAGETOTALS']._serialized_start=334
+  _globals['_USAGETOTALS']._serialized_end=523
+  _globals['_SHAREESTIMATE']._serialized_start=525
+  _globals['_SHAREESTIMATE']._serialized_end=607
+  _globals['_GROUPOVERVIEW']._serialized_start=610
+  _globals['_GROUPOVERVIEW']._serialized_end=848
+  _globals['_DAYOVERVIEW']._serialized_start=851
+  _globals['_DAYOVERVIEW']._serialized_end=997
+  _globals['_AGENTOVERVIEW']._serialized_start=1000
+  _globals['_AGENTOVERVIEW']._serialized_end=1149
+  _globals['_GETOVERVIEWREQUEST']._serialized_start=1151
+  _globals['_GETOVERVIEWREQUEST']._serialized_end=1235
+  _globals['_GETOVERVIEWRESPONSE']._serialized_start=1238
+  _globals['_GETOVERVIEWRESPONSE']._serialized_end=1526
+  _globals['_OVERVIEWSERVICE']._serialized_start=1529
+  _globals['_OVERVIEWSERVICE']._serialized_end=1685
 # @@protoc_insertion_point(module_scope)

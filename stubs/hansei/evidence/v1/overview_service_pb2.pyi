@@ -61,6 +61,52 @@ class TrajectoryCounts(_message.Message):
 Global___TrajectoryCounts: _TypeAlias = TrajectoryCounts  # noqa: Y015
 
 @_typing.final
+class UsageTotals(_message.Message):
+    """Sums of the tokens and the cost of trajectories. A trajectory whose log does not state a value is in no sum, so a sum is
+    complete only if its number of trajectories is that of all.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRAJECTORIES_WITH_TOKENS_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    TRAJECTORIES_WITH_COST_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    trajectories_with_tokens: _builtins.int
+    """Trajectories whose tokens are known. 0: the tokens below are unknown."""
+    input_tokens: _builtins.int
+    """Tokens that were sent to models, cached ones included."""
+    cached_input_tokens: _builtins.int
+    """The part of the input tokens that providers read from their caches."""
+    output_tokens: _builtins.int
+    """Tokens that models wrote."""
+    trajectories_with_cost: _builtins.int
+    """Trajectories whose cost is known."""
+    cost_usd: _builtins.float
+    """US dollars of these; unset if the cost of no trajectory is known. A trajectory counts in billionths of a dollar."""
+    def __init__(
+        self,
+        *,
+        trajectories_with_tokens: _builtins.int = ...,
+        input_tokens: _builtins.int = ...,
+        cached_input_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        trajectories_with_cost: _builtins.int = ...,
+        cost_usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cached_input_tokens", b"cached_input_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "trajectories_with_cost", b"trajectories_with_cost", "trajectories_with_tokens", b"trajectories_with_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+
+Global___UsageTotals: _TypeAlias = UsageTotals  # noqa: Y015
+
+@_typing.final
 class ShareEstimate(_message.Message):
     """A share of trajectories with its 95 % interval (Wilson's). The groups are not assigned at random, so a difference
     between two shares is no effect: GetLift measures that.
@@ -105,6 +151,7 @@ class GroupOverview(_message.Message):
     COUNTS_FIELD_NUMBER: _builtins.int
     SUCCESS_RATE_FIELD_NUMBER: _builtins.int
     REPEATED_ERROR_RATE_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def counts(self) -> Global___TrajectoryCounts:
         """The counts."""
@@ -117,16 +164,21 @@ class GroupOverview(_message.Message):
     def repeated_error_rate(self) -> Global___ShareEstimate:
         """Trajectories that repeat a known error, among all."""
 
+    @_builtins.property
+    def usage(self) -> Global___UsageTotals:
+        """Their tokens and cost."""
+
     def __init__(
         self,
         *,
         counts: Global___TrajectoryCounts | None = ...,
         success_rate: Global___ShareEstimate | None = ...,
         repeated_error_rate: Global___ShareEstimate | None = ...,
+        usage: Global___UsageTotals | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "repeated_error_rate", b"repeated_error_rate", "success_rate", b"success_rate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "repeated_error_rate", b"repeated_error_rate", "success_rate", b"success_rate", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "repeated_error_rate", b"repeated_error_rate", "success_rate", b"success_rate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "repeated_error_rate", b"repeated_error_rate", "success_rate", b"success_rate", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -145,6 +145,11 @@ def _create_archive() -> None:
             sa.Column(name, sa.BigInteger, nullable=False)
             for name in ("trajectories", "succeeded", "failed", "with_errors", "with_repeated_errors", "steps")
         ),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("with_tokens", "input_tokens", "cached_input_tokens", "output_tokens")
+        ),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("with_cost", "cost_nano_usd")),
         sqlite_with_rowid=False,
     )
     op.create_table(
