@@ -45,6 +45,8 @@ class Job:
     edits: int
     votes: int
     revision: int
+    last_failure: str = ""
+    """Why one of the waiting trajectories failed at its last attempt; only of a job that was looked up alone."""
 
     @property
     def state(self) -> JobState:

@@ -21,6 +21,7 @@ def to_job_message(job: Job) -> bulk.Job:
         edits=job.edits,
         votes=job.votes,
         revision=job.revision,
+        last_failure=job.last_failure,
     )
     message.created_at.FromDatetime(job.created_at)
     if job.ended_at is not None:

@@ -51,12 +51,18 @@ async def test_the_request_is_what_was_submitted(system: BulkSystem) -> None:
 
 async def test_transient_failures_are_retried_and_counted(system: BulkSystem) -> None:
     job_id, key = await system.submit(1)
-    book = ScriptedLearner([Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)])
+    failures = []
 
-    await system.learn(key, book)
+    class ObservedLearner(ScriptedLearner):
+        async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
+            failures.append((await system.jobs.find(job_id)).last_failure)
+            return await super().learn(request)
 
-    assert len(book.requests) == 3
-    assert (await system.jobs.find(job_id)).state == JobState.COMPLETED
+    await system.learn(key, ObservedLearner([Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)]))
+
+    assert failures == ["", "away", "busy"]
+    job = await system.jobs.find(job_id)
+    assert (job.state, job.last_failure) == (JobState.COMPLETED, "")
 
 
 async def test_a_trajectory_is_a_dead_letter_with_a_reason_after_the_last_attempt(system: BulkSystem) -> None:

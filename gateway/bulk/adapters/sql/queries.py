@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
-from gateway.bulk.adapters.sql.schema import COUNTS, WAITING, job, requests, trajectory
+from gateway.bulk.adapters.sql.schema import COUNTS, WAITING, has_failed, job, requests, trajectory
 from gateway.bulk.domain.errors import JobNotFound
 from gateway.bulk.domain.job import DeadLetter, Job, NewJob
 
-_JOB_COLUMNS = [job.c[field.name] for field in fields(Job)]
+_JOB_COLUMNS = [job.c[field.name] for field in fields(Job) if field.name in job.c]
+_LAST_FAILURE = (
+    select(trajectory.c.message)
+    .where(trajectory.c.key == bindparam("of_job"), has_failed)
+    .order_by(trajectory.c.position)
+    .limit(1)
+)
 _LOCKED_JOB = select(job).where(job.c.key == bindparam("of_job")).with_for_update()
 _UPDATE_JOB = update(job).where(job.c.key == bindparam("of_job"))
 
@@ -48,7 +54,7 @@ def select_job(connection: Connection, job_id: str) -> Job:
     row = connection.execute(select(*_JOB_COLUMNS).where(is_accepted(job_id))).one_or_none()
     if row is None:
         raise JobNotFound(job_id)
-    return Job(*row)
+    return replace(Job(*row), last_failure=connection.scalar(_LAST_FAILURE, {"of_job": row.key}) or "")
 
 
 def lock_job(connection: Connection, key: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, and_
 
 from libs.storage.idempotency import IdempotencyTable
 from libs.storage.leases import make_lease_columns
@@ -63,6 +63,15 @@ trajectory = Table(
     Column("reason", Text, nullable=False),
     Column("message", Text, nullable=False),
     Column("died_at", Timestamp),
+)
+has_failed = and_(trajectory.c.state == WAITING, trajectory.c.code != "")
+"""Whether a trajectory that waits was tried before."""
+Index(
+    "bulk_trajectory_failed",
+    trajectory.c.key,
+    trajectory.c.position,
+    sqlite_where=has_failed,
+    postgresql_where=has_failed,
 )
 _dead = trajectory.c.state == DEAD
 Index("bulk_trajectory_dead", trajectory.c.key, trajectory.c.position, sqlite_where=_dead, postgresql_where=_dead)

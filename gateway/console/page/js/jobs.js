@@ -157,6 +157,7 @@ function renderNumbers(dataset, job) {
     [t("common.learned"), formatCount(job.learned)],
     [t("jobs.no_new_lesson"), some(job.unchanged)],
     [t("common.waiting"), some(job.waiting)],
+    [t("jobs.last_failure"), job.last_failure || null],
     [t("common.dead_letters"), some(job.dead)],
     [t("jobs.dropped"), some(job.dropped)],
     [t("common.edits"), formatCount(job.edits)],

@@ -73,6 +73,7 @@ class Job(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     ENDED_AT_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The `request_id` it was submitted with."""
     dataset: _builtins.str
@@ -97,6 +98,10 @@ class Job(_message.Message):
     """Votes that were counted."""
     revision: _builtins.int
     """The newest revision of the playbook that holds something of this job; 0 before the first."""
+    last_failure: _builtins.str
+    """Why one of the waiting trajectories failed at its last attempt; it is tried again. Empty if none failed, and in
+    lists of jobs.
+    """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was submitted."""
@@ -122,10 +127,11 @@ class Job(_message.Message):
         revision: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         ended_at: _timestamp_pb2.Timestamp | None = ...,
+        last_failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ended_at", b"ended_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "dataset", b"dataset", "dead", b"dead", "dropped", b"dropped", "edits", b"edits", "ended_at", b"ended_at", "job_id", b"job_id", "learned", b"learned", "revision", b"revision", "state", b"state", "total", b"total", "unchanged", b"unchanged", "votes", b"votes", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "dataset", b"dataset", "dead", b"dead", "dropped", b"dropped", "edits", b"edits", "ended_at", b"ended_at", "job_id", b"job_id", "last_failure", b"last_failure", "learned", b"learned", "revision", b"revision", "state", b"state", "total", b"total", "unchanged", b"unchanged", "votes", b"votes", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -465,6 +465,7 @@ export default {
   "jobs.job": "Job",
   "jobs.jobs": "Jobs",
   "jobs.jobs_are_deleted_some_time": "Jobs are deleted some time after their end.",
+  "jobs.last_failure": "Tried again after",
   "jobs.newest_revision": "Newest revision",
   "jobs.no_id": "no id",
   "jobs.no_new_lesson": "No new lesson",

@@ -461,6 +461,7 @@ export default {
   "jobs.job": "ジョブ",
   "jobs.jobs": "ジョブ",
   "jobs.jobs_are_deleted_some_time": "ジョブは終了からしばらくすると削除されます。",
+  "jobs.last_failure": "再試行の理由",
   "jobs.newest_revision": "最新の版",
   "jobs.no_id": "ID なし",
   "jobs.no_new_lesson": "新しい教訓なし",

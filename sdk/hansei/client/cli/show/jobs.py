@@ -41,6 +41,8 @@ def render_line(job: bulk.Job, is_repeated: bool = False) -> Text:
     text.append(f"  {count_noun(job.edits, 'edit')}, {count_noun(job.votes, 'vote')}", FAINT)
     if job.revision:
         text.append(f", {job.dataset} at revision {job.revision}", FAINT)
+    if job.last_failure:
+        text.append(f"  tried again: {put_on_one_line(job.last_failure)}", BAD)
     return text
 
 

@@ -49,6 +49,10 @@ def upgrade() -> None:
     op.create_index(
         "bulk_trajectory_dead", "bulk_trajectory", ["key", "position"], sqlite_where=dead, postgresql_where=dead
     )
+    failed = sa.text("state = 0 AND code != ''")
+    op.create_index(
+        "bulk_trajectory_failed", "bulk_trajectory", ["key", "position"], sqlite_where=failed, postgresql_where=failed
+    )
     op.create_table(
         "bulk_request",
         sa.Column("request_id", sa.Text, primary_key=True),
