@@ -1,7 +1,7 @@
 """Measure the costs of serving: `python -m bench.evidence.serving`.
 
-The time of `Recall` against that of `Search` over gRPC, in turns in one run, with 1,000 bullets; and the time of
-`GetEffects` after a million servings. Writes `archive.json` and the tables of the README.
+The time of `Recall` against that of `Search` for the same bullets over gRPC, in turns in one run, with 1,000 bullets;
+and the time of `GetEffects` after a million servings. Writes `archive.json` and the tables of the README.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,8 +56,8 @@ def measure_recall() -> list[dict[str, Any]]:
             revision = client.playbooks.apply_deltas(dataset=DATASET, deltas=deltas).revision
         _wait_until_indexed(client, revision)
         rows = []
-        for trials, is_new in (("none", True), ("none", False), ("running", True), ("running", False)):
-            if trials == "running":
+        for has_trials, top_k, is_new in product((False, True), (10, None), (True, False)):
+            if has_trials:
                 client.evidence.start_trials(dataset=DATASET)
             repeated = [choose_words(QUERY_WORDS) for _ in range(CALLS)]
             measured = []
@@ -64,14 +65,15 @@ def measure_recall() -> list[dict[str, Any]]:
                 searched, recalled = (
                     [choose_words(QUERY_WORDS) for _ in repeated] if is_new else repeated for _ in range(2)
                 )
-                searching = _time(searched, lambda query: client.search(DATASET, query))
-                recalling = _time(recalled, lambda query: client.recall(DATASET, uuid.uuid4().hex, query))
+                searching = _time(searched, partial(_search, client, top_k))
+                recalling = _time(recalled, partial(_recall, client, top_k))
                 measured.append((searching, recalling))
             if not is_new:
                 del measured[0]  # it embedded the queries
             rows.append(
                 {
-                    "trials": trials,
+                    "trials": "running" if has_trials else "none",
+                    "bullets": "10 best" if top_k else "8,000 tokens",
                     "queries": "new" if is_new else "repeated, so that their vectors are cached",
                     "Search, ms": f"{statistics.median(search for search, _ in measured):.2f}",
                     "Recall, ms": f"{statistics.median(recall for _, recall in measured):.2f}",
@@ -92,6 +94,14 @@ def _wait_until_indexed(client: Client, revision: int) -> None:
         except DeadlineExceeded:
             if time.monotonic() > give_up:
                 raise
+
+
+def _search(client: Client, top_k: int | None, query: str) -> object:
+    return client.search(DATASET, query, top_k=top_k, budget_tokens=None if top_k else 0)
+
+
+def _recall(client: Client, top_k: int | None, query: str) -> object:
+    return client.recall(DATASET, uuid.uuid4().hex, query, top_k=top_k)
 
 
 def _time(queries: list[str], call: Callable[[str], object]) -> float:

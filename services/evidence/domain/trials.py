@@ -46,6 +46,27 @@ class BulletState(Enum):
     HARMFUL = "harmful"
     NO_EFFECT = "no effect"
 
+    def serving_probability(self, policy: TrialPolicy) -> float:
+        """Return the probability with which a session is served a bullet in this state."""
+        match self:
+            case BulletState.TRIAL:
+                return 1.0 - policy.bullet_holdout
+            case BulletState.PROVEN:
+                return 1.0 - policy.audit_holdout
+            case BulletState.NO_EFFECT:
+                return 1.0
+            case BulletState.HARMFUL:
+                return 0.0
+
+
+class EnrolledBullet(NamedTuple):
+    """A bullet on trial without its measurements: all that its assignment to a session depends on."""
+
+    trial_id: int
+    bullet_id: str
+    text_version: str
+    state: BulletState
+
 
 @dataclass(slots=True)
 class BulletTrial:
@@ -59,18 +80,6 @@ class BulletTrial:
     since: datetime
     statistics: EffectStatistics = NO_SESSIONS
     drift: DriftStatistics = NO_AUDITS
-
-    def serving_probability(self, policy: TrialPolicy) -> float:
-        """Return the probability with which a session is served the bullet."""
-        match self.state:
-            case BulletState.TRIAL:
-                return 1.0 - policy.bullet_holdout
-            case BulletState.PROVEN:
-                return 1.0 - policy.audit_holdout
-            case BulletState.NO_EFFECT:
-                return 1.0
-            case BulletState.HARMFUL:
-                return 0.0
 
 
 class Exposure(NamedTuple):
@@ -144,11 +153,11 @@ class DatasetTrials:
         """Return whether a session is served any bullets."""
         return draw(self.key, f"{self.generation}:{session_id}", "") >= self.policy.playbook_holdout
 
-    def expose(self, session_id: str, trial: BulletTrial) -> Exposure:
+    def expose(self, session_id: str, bullet: EnrolledBullet) -> Exposure:
         """Return the assignment of a bullet to a session that is served the playbook."""
-        probability = trial.serving_probability(self.policy)
-        is_served = draw(self.key, f"{self.generation}:{session_id}", f"{trial.bullet_id}:{trial.text_version}")
-        return Exposure(trial.id, is_served < probability, probability)
+        probability = bullet.state.serving_probability(self.policy)
+        drawn = draw(self.key, f"{self.generation}:{session_id}", f"{bullet.bullet_id}:{bullet.text_version}")
+        return Exposure(bullet.trial_id, drawn < probability, probability)
 
     def list_checks(self) -> list[tuple[str, ArmCounts, bool]]:
         """Return name, counts and failure of each check of the random assignment.
@@ -184,7 +193,7 @@ class DatasetTrials:
         trials = bullet_trials(exposure.trial_id for exposure in exposures)
         for exposure in exposures:
             trial = trials.get(exposure.trial_id)
-            if trial is None or abs(trial.serving_probability(self.policy) - exposure.probability) > 1e-6:
+            if trial is None or abs(trial.state.serving_probability(self.policy) - exposure.probability) > 1e-6:
                 continue
             if trial.state is BulletState.TRIAL:
                 trial.statistics = update(trial.statistics, float(exposure.is_served), exposure.probability, outcome)
@@ -243,7 +252,7 @@ class DatasetTrials:
         margin, error = self.policy.margin, self.policy.false_discovery_rate
         if abs(estimate_effect(trial.statistics)) > margin:
             return False
-        return is_within(trial.statistics, trial.serving_probability(self.policy), margin, error)
+        return is_within(trial.statistics, trial.state.serving_probability(self.policy), margin, error)
 
     def _change(
         self, trial: BulletTrial, after: BulletState, now: datetime, decisions: list[BulletDecision]

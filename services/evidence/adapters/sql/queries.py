@@ -23,6 +23,7 @@ from services.evidence.domain.trials import (
     BulletTrial,
     DatasetTrials,
     EffectPoint,
+    EnrolledBullet,
     Exposure,
     pack_exposures,
     unpack_exposures,
@@ -33,6 +34,9 @@ _SELECT_TRIALS = select(dataset_trials).where(dataset_trials.c.dataset == bindpa
 _LOCK_TRIALS = _SELECT_TRIALS.with_for_update()
 _SELECT_BY_BULLET_ID = select(bullet_trial).where(
     bullet_trial.c.dataset == bindparam("of_dataset"), bullet_trial.c.bullet_id.in_(bindparam("ids", expanding=True))
+)
+_SELECT_ENROLLED = _SELECT_BY_BULLET_ID.with_only_columns(
+    bullet_trial.c.id, bullet_trial.c.bullet_id, bullet_trial.c.text_version, bullet_trial.c.state
 )
 _SELECT_SERVING = select(serving).where(
     serving.c.dataset == bindparam("of_dataset"), serving.c.serving_id == bindparam("id")
@@ -87,6 +91,12 @@ def select_trials_by_bullet_id(connection: Connection, dataset: str, bullet_ids:
     """Return the trials of these bullets, of all their texts."""
     rows = connection.execute(_SELECT_BY_BULLET_ID, {"of_dataset": dataset, "ids": bullet_ids})
     return [_to_trial(row) for row in rows]
+
+
+def select_enrolled_bullets(connection: Connection, dataset: str, bullet_ids: Sequence[str]) -> list[EnrolledBullet]:
+    """Return these bullets that are on trial, with all their texts: a serving needs no measurements."""
+    rows = connection.execute(_SELECT_ENROLLED, {"of_dataset": dataset, "ids": bullet_ids})
+    return [EnrolledBullet(*row[:3], BulletState(row.state)) for row in rows]
 
 
 def select_block(connection: Connection, dataset: str, block: Block) -> list[BulletTrial]:

@@ -28,6 +28,7 @@ from services.evidence.domain.trials import (
     BulletTrial,
     DatasetTrials,
     EffectPoint,
+    EnrolledBullet,
     Exposure,
     unpack_exposures,
 )
@@ -216,19 +217,18 @@ def _serve(
     added: list[Exposure] = []
     enrolled = trials.enrolled
     if has_playbook and bullets:
-        trials_by_text = {
-            (trial.bullet_id, trial.text_version): trial
-            for trial in queries.select_trials_by_bullet_id(connection, dataset, [b.bullet_id for b in bullets])
+        enrolled_by_text = {
+            (bullet.bullet_id, bullet.text_version): bullet
+            for bullet in queries.select_enrolled_bullets(connection, dataset, [b.bullet_id for b in bullets])
         }
-        for bullet in bullets:
-            trial = trials_by_text.get((bullet.bullet_id, bullet.text_version)) or _enrol(
-                connection, trials, bullet, now
-            )
-            trials_by_text[bullet.bullet_id, bullet.text_version] = trial
-            if trial.id not in earlier:
-                added.append(trials.expose(session_id, trial))
-                earlier[trial.id] = added[-1]
-            served[bullet.bullet_id] = earlier[trial.id]
+        for ranked in bullets:
+            text = (ranked.bullet_id, ranked.text_version)
+            bullet = enrolled_by_text.get(text) or _enrol(connection, trials, ranked, now)
+            enrolled_by_text[text] = bullet
+            if bullet.trial_id not in earlier:
+                added.append(trials.expose(session_id, bullet))
+                earlier[bullet.trial_id] = added[-1]
+            served[bullet.bullet_id] = earlier[bullet.trial_id]
     # Bullets that are served after the report of the outcome cannot have caused it.
     if row is None:
         queries.insert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)
@@ -240,10 +240,10 @@ def _serve(
     return serving_id, served if has_playbook else None
 
 
-def _enrol(connection: Connection, trials: DatasetTrials, bullet: RankedBullet, now: datetime) -> BulletTrial:
-    trial = BulletTrial(0, bullet.bullet_id, bullet.text_version, trials.enrol(), BulletState.TRIAL, now)
-    trial.id = queries.insert_bullet_trial(connection, trials.dataset, trial)
-    return trial
+def _enrol(connection: Connection, trials: DatasetTrials, ranked: RankedBullet, now: datetime) -> EnrolledBullet:
+    trial = BulletTrial(0, ranked.bullet_id, ranked.text_version, trials.enrol(), BulletState.TRIAL, now)
+    trial_id = queries.insert_bullet_trial(connection, trials.dataset, trial)
+    return EnrolledBullet(trial_id, ranked.bullet_id, ranked.text_version, trial.state)
 
 
 def _report(connection: Connection, dataset: str, report: OutcomeReport, now: datetime) -> ReportResult:
