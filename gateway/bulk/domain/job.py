@@ -46,7 +46,7 @@ class Job:
     votes: int
     revision: int
     last_failure: str = ""
-    """Why one of the waiting trajectories failed at its last attempt; only of a job that was looked up alone."""
+    """The message of the last failure of a waiting trajectory; only of a job that was looked up alone."""
 
     @property
     def state(self) -> JobState:

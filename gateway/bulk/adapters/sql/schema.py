@@ -65,7 +65,7 @@ trajectory = Table(
     Column("died_at", Timestamp),
 )
 has_failed = and_(trajectory.c.state == WAITING, trajectory.c.code != "")
-"""Whether a trajectory that waits was tried before."""
+"""The condition of a trajectory that waits for another attempt."""
 Index(
     "bulk_trajectory_failed",
     trajectory.c.key,
