@@ -138,7 +138,7 @@ KUBERNETES_VERSIONS := 1.30 1.37
 # Kinds of cert-manager and Traefik; the validator has schemas of Kubernetes itself only.
 CHECKED_BY_TESTS := (Certificate|Issuer) with api version cert-manager.io/v1|ServersTransport with api version traefik.io/v1alpha1
 TOOLS := build/deploy-tools
-OVERLAYS := dev production
+OVERLAYS := dev production large
 DOCKERFILES := deploy/Dockerfile deploy/allinone.Dockerfile deploy/stand-ins/postgres/Dockerfile
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \

@@ -29,17 +29,26 @@ def _lines(path: str) -> list[str]:
 
 def write(name: str, results: dict[str, Any]) -> None:
     """Write `results/<name>.json` and put its rows between the markers `<!-- <name> -->` and `<!-- end -->`."""
+    write_json(name, results)
+    write_table(HERE / "README.md", name, results["rows"])
+
+
+def write_json(name: str, results: dict[str, Any]) -> None:
+    """Write `results/<name>.json`."""
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
-    readme = HERE / "README.md"
-    table = _table(results["rows"])
+
+
+def write_table(page: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """Put rows between the markers `<!-- <name> -->` and `<!-- end -->` of a page, and print them."""
+    table = _table(rows)
     text = re.sub(
         rf"(<!-- {name} -->\n).*?(<!-- end -->)",
         lambda found: found[1] + table + found[2],
-        readme.read_text(),
+        page.read_text(),
         flags=re.DOTALL,
     )
-    readme.write_text(text)
+    page.write_text(text)
     print(table)
 
 

@@ -150,8 +150,9 @@ def test_pods_are_spread_apart_from_their_own_kind(manifests: Manifests) -> None
             assert manifests.pods_of(constraint["labelSelector"]["matchLabels"]) == [name]
 
 
-def test_production_scales_every_service() -> None:
-    manifests = load_manifests(OVERLAYS / "production")
+@pytest.mark.parametrize("overlay", ["large", "production"])
+def test_production_scales_every_service(overlay: str) -> None:
+    manifests = load_manifests(OVERLAYS / overlay)
     scaled = {scaler["spec"]["scaleTargetRef"]["name"]: scaler for scaler in manifests.kind("HorizontalPodAutoscaler")}
     assert set(scaled) == set(SERVICES)
     for name, scaler in scaled.items():
