@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support import systems
+from tests.support.campaigns import campaign_size
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its dependencies
@@ -22,8 +23,10 @@ with warnings.catch_warnings():
     from schemathesis.core.result import Ok
     from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
+pytestmark = pytest.mark.long
+
 SECONDS = 60
-EXAMPLES = 4
+EXAMPLES = campaign_size(4, 2)
 BEARING = {"Authorization": "Bearer root"}
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 ENDLESS = {"/v1/playbooks/{dataset}/events"}
