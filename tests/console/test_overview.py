@@ -23,8 +23,14 @@ def empty_hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://{http}"
 
 
+USAGE = {"input_tokens": "1000", "cached_input_tokens": "400", "output_tokens": "200"}
+
+
 def push(number: int, status: str, served: list[str]) -> dict[str, object]:
-    """Return a trajectory of the agent `pusher`, which fails always with the same error."""
+    """Return a trajectory of the agent `pusher`, which fails always with the same error.
+
+    Each second one states its tokens, and the first one its cost.
+    """
     call = {"id": "1", "name": "git", "arguments": "{}"}
     result = "pushed" if status == SUCCESS else "error: failed to push some refs to 'origin'\nexit code 1"
     return {
@@ -33,6 +39,7 @@ def push(number: int, status: str, served: list[str]) -> dict[str, object]:
         "status": status,
         "used_bullet_ids": served,
         "created_at": f"2026-11-{10 + number:02d}T10:00:00Z",
+        **({} if number % 2 else {"usage": USAGE | ({} if number else {"cost_usd": 0.5})}),
         "steps": [
             {"role": "STEP_ROLE_ASSISTANT", "name": "pusher", "tool_calls": [call]},
             {"role": "STEP_ROLE_TOOL", "name": "git", "tool_call_id": "1", "content": result},
@@ -69,9 +76,26 @@ def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Sta
     expect(errors).to_contain_text("Prevented with the playbook, estimated: +2 repeated errors")
     agents = reader.page.get_by_role("region", name="Agents").first
     expect(agents).to_contain_text("pusher")
-    expect(agents).to_contain_text("Tokens and cost of agents are unknown")
+    expect(agents.get_by_role("row", name="pusher")).to_contain_text(re.compile("4,800.*50 %.*\\$0.50.*13 %"))
+    tokens = reader.page.get_by_role("region", name="Tokens by day").first
+    expect(tokens).to_contain_text("4,800 tokens: 4,000 of input (1,600 cached) and 800 of output.")
+    expect(tokens).to_contain_text("4 of 8 trajectories state them.")
+    expect(tokens).to_contain_text("Cost: $0.50. 1 of 8 trajectories state it.")
+    expect(tokens.get_by_role("img", name=re.compile("^Tokens by day"))).to_be_visible()
     expect(reader.main.get_by_role("img", name=re.compile("^Success rate by day"))).to_be_visible()
     expect(reader.main.get_by_role("link", name=re.compile("^Waiting for a person"))).to_be_visible()
+
+
+def test_tokens_and_cost_that_no_trajectory_states_are_unknown(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("unstated", 1)
+    stack.seeds.archive("unstated", push(1, SUCCESS, []))
+    reader.open("#/overview?dataset=unstated")
+    tokens = reader.page.get_by_role("region", name="Tokens by day").first
+    expect(tokens).to_contain_text("Tokens are unknown: no trajectory states them.")
+    expect(tokens).to_contain_text("The cost is unknown: no trajectory states it.")
+    agents = reader.page.get_by_role("region", name="Agents").first
+    expect(agents.get_by_role("row", name="pusher")).to_contain_text(re.compile("–.*0 %.*–.*0 %"))
+    expect(agents).not_to_contain_text("$")
 
 
 def test_the_first_view_is_small(reader: Reader, stack: Stack) -> None:

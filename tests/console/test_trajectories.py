@@ -35,7 +35,8 @@ def bullet(stack: Stack, dataset: str) -> str:
     }
     learned = str(stack.seeds.deltas(dataset, [add], "push")["operations"][0]["bullet_id"])
     used = {"used_bullet_ids": [learned, "b-removed"], "cited_bullet_ids": [learned]}
-    stack.seeds.archive(dataset, failed_push(SOURCE), [learned])
+    usage = {"input_tokens": "1000", "output_tokens": "200", "cost_usd": 0.0034}
+    stack.seeds.archive(dataset, {**failed_push(SOURCE), "usage": usage}, [learned])
     stack.seeds.archive(dataset, {**failed_push("push-2"), **used, "query": "Push again"})
     for number in range(SUMS):
         stack.seeds.archive(dataset, passed_sum(number))
@@ -98,6 +99,8 @@ def test_a_trajectory_shows_its_steps_calls_errors_and_bullets(reader: Reader, d
     expect(step(reader, 3).locator(".state-bad")).to_have_text("error")
     facts = reader.main.locator(".facts")
     expect(facts).to_contain_text("test report")
+    expect(facts).to_contain_text("1,000 of input (– cached), 200 of output")
+    expect(facts).to_contain_text("$0.0034")
     expect(facts).to_contain_text("step 3 git push: error: failed to push some refs")
     assert faults(reader, None) == []
     step(reader, 3).get_by_role("link", name="Pull and rebase before a push.").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:
     files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
+    stated = json.loads(files[0].read_text(encoding="utf-8"))
+    files[0].write_text(json.dumps({**stated, "usage": {"input_tokens": 1000, "output_tokens": 200}}), "utf-8")
     assert hansei("learn", *files).code == 0
     # Trajectories are archived after they are learned.
     give_up = time.monotonic() + SECONDS
@@ -43,6 +46,8 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     assert row["dataset"]["bullets"] > 0
     assert row["success"]["lower"] < row["success"]["share"] < row["success"]["upper"]
     assert row["lift"] is None
+    assert row["usage"]["trajectories_with_tokens"] == "1"
+    assert "cost_usd" not in row["usage"]
     assert row["trials_running"] is False
     shown = hansei("status")
     assert shown.code == 0, shown.err
@@ -50,6 +55,8 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     assert "hansei trials start DATASET" in shown.out
     (line,) = [line for line in shown.out.splitlines() if line.startswith(dataset)]
     assert "not measured" in line
+    assert "1,200" in line
+    assert "$" not in line
 
 
 def test_status_without_a_server_names_the_remedy(hansei: Hansei) -> None:

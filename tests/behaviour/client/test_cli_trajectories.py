@@ -21,6 +21,7 @@ from hansei.reflector.v1.trajectory_pb2 import (
     TRAJECTORY_STATUS_SUCCESS,
     ToolCall,
     Trajectory,
+    TrajectoryUsage,
 )
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
@@ -85,6 +86,29 @@ def test_lists_of_trajectories_are_filtered(archived_dataset: str, hansei: Hanse
         == "No trajectory matches."
     )
     assert hansei("trajectories", "list", "-d", archived_dataset, "--status", "good").code == 2
+
+
+def test_the_usage_that_a_later_call_states_is_shown(client: Client, archived_dataset: str, hansei: Hansei) -> None:
+    archived = client.archive.get_trajectory(dataset=archived_dataset, trajectory_id=IDS[0])
+    before = hansei("trajectories", "show", IDS[0], "-d", archived_dataset)
+    assert "usage" not in before.out
+    usage = TrajectoryUsage(input_tokens=1000, cached_input_tokens=400, output_tokens=200, cost_usd=0.0034)
+    archived.trajectory.usage.CopyFrom(usage)
+    again = client.archive.store_trajectory(
+        dataset=archived_dataset,
+        trajectory=archived.trajectory,
+        ground_truth=archived.ground_truth,
+        test_report=archived.test_report,
+    )
+    assert not again.stored
+    shown = hansei("trajectories", "show", IDS[0], "-d", archived_dataset)
+    expected = "usage 1,000 tokens sent (400 cached), 200 tokens received, $0.0034"
+    assert expected in " ".join(shown.out.split())
+    listed = hansei("trajectories", "list", "-d", archived_dataset)
+    assert " ".join(listed.out.split()).count("1,200 tokens $0.0034") == listed.out.count("tokens") == 1
+    document = hansei("trajectories", "show", IDS[0], "-d", archived_dataset, "--json").document
+    assert document["trajectory"]["usage"] == document["summary"]["usage"]
+    assert document["summary"]["usage"]["input_tokens"] == "1000"
 
 
 def test_an_export_is_learned_again_without_a_change(archived_dataset: str, hansei: Hansei, tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, 
   );
 }
 
-/** Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, the lowest part first. */
-export function drawDayBars({ days, label }) {
+/** Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, the lowest part first; `format` writes a value. */
+export function drawDayBars({ days, label, format = formatCount }) {
   const [from, to] = findEnds(
     days.map(({ at }) => at),
     DAY_MS,
@@ -110,7 +110,7 @@ export function drawDayBars({ days, label }) {
   return s(
     "svg",
     { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
-    drawScale(top, y, formatCount),
+    drawScale(top, y, format),
     days.map(({ at, parts }) => {
       const left = LEFT + (width * (at - from)) / DAY_MS + width * 0.1;
       let sum = 0;

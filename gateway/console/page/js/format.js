@@ -12,7 +12,18 @@ const units = [
 const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" });
 const whole = new Intl.NumberFormat(LANGUAGE);
 
+const compact = new Intl.NumberFormat(LANGUAGE, { notation: "compact" });
+
 export const formatCount = (value) => whole.format(Number(value ?? 0));
+
+/** A large number in few characters, such as `1.2M`. */
+export const formatCompact = (value) => compact.format(Number(value ?? 0));
+
+/** US dollars; of less than a cent the first two digits. */
+export function formatCost(value) {
+  const digits = value && value < 0.01 ? { maximumSignificantDigits: 2 } : {};
+  return new Intl.NumberFormat(LANGUAGE, { style: "currency", currency: "USD", ...digits }).format(value);
+}
 
 /** `1 bullet`, `2 bullets`; the catalogue has the forms of the noun. */
 export const formatPlural = (value, noun) =>

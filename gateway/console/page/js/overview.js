@@ -3,7 +3,7 @@
 import { drawDayBars, drawLineChart, renderLegend } from "./chart.js";
 import { h } from "./dom.js";
 import { formatPoints, isCompared } from "./effects.js";
-import { formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
+import { formatCompact, formatCost, formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
 import { renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
 import { t } from "./texts.js";
@@ -248,7 +248,78 @@ export function describePrevented({ with_playbook: served, without_playbook: oth
   return t("overview.prevented_with_the_playbook_estimated", { value, low, high });
 }
 
-/** Trajectories and success of each agent; tokens and cost are not recorded. */
+/** The sums of tokens and cost with and without the playbook; a sum that no trajectory states is null. */
+export function sumUsage({ with_playbook: served, without_playbook: others }) {
+  const add = (field) => Number(served.usage[field]) + Number(others.usage[field]);
+  const [withTokens, withCost] = [add("trajectories_with_tokens"), add("trajectories_with_cost")];
+  return {
+    trajectories: Number(served.counts.trajectories) + Number(others.counts.trajectories),
+    withTokens,
+    input: add("input_tokens"),
+    cached: add("cached_input_tokens"),
+    output: add("output_tokens"),
+    tokens: withTokens ? add("input_tokens") + add("output_tokens") : null,
+    withCost,
+    cost: withCost ? Number(served.usage.cost_usd ?? 0) + Number(others.usage.cost_usd ?? 0) : null,
+  };
+}
+
+/** Tokens by day, and the tokens and the cost of all days with the number of trajectories that state them. */
+export function renderTokens(overview) {
+  if (!overview?.days.length) return null;
+  const title = t("overview.tokens_by_day");
+  const usage = sumUsage(overview);
+  const text = describeTokens(usage);
+  const days = overview.days.map((day) => {
+    const { input, cached, output } = sumUsage(day);
+    return {
+      at: Date.parse(day.date),
+      parts: [
+        { kind: "cached", value: cached },
+        { kind: "input", value: input - cached },
+        { kind: "output", value: output },
+      ],
+    };
+  });
+  return renderPanel(
+    title,
+    usage.withTokens
+      ? [
+          drawDayBars({ days, label: t("overview.tokens_by_day_chart", { text }), format: formatCompact }),
+          renderLegend([
+            ["cached", t("overview.cached_input")],
+            ["input", t("overview.new_input")],
+            ["output", t("overview.output")],
+          ]),
+        ]
+      : null,
+    h("p", { class: "muted" }, text),
+    h("p", { class: "muted" }, describeCost(usage)),
+  );
+}
+
+function describeTokens({ trajectories, withTokens, tokens, input, cached, output }) {
+  if (!withTokens) return t("overview.no_trajectory_states_its_tokens");
+  return t("overview.tokens_stated_by", {
+    tokens: formatCount(tokens),
+    input: formatCount(input),
+    cached: formatCount(cached),
+    output: formatCount(output),
+    stated: formatCount(withTokens),
+    all: formatCount(trajectories),
+  });
+}
+
+function describeCost({ trajectories, withCost, cost }) {
+  if (!withCost) return t("overview.no_trajectory_states_its_cost");
+  return t("overview.cost_stated_by", {
+    cost: formatCost(cost),
+    stated: formatCount(withCost),
+    all: formatCount(trajectories),
+  });
+}
+
+/** Trajectories, success, tokens and cost of each agent. */
 export function renderAgents(dataset, overview) {
   if (!overview?.agents.length) return null;
   const names = [
@@ -257,14 +328,23 @@ export function renderAgents(dataset, overview) {
     t("overview.success_with_the_playbook"),
     t("overview.success_without_it"),
     t("common.steps"),
+    t("common.tokens"),
+    t("overview.tokens_known"),
+    t("common.cost"),
+    t("overview.cost_known"),
   ];
   const rows = overview.agents.map(({ agent, with_playbook: served, without_playbook: others }) => {
+    const usage = sumUsage({ with_playbook: served, without_playbook: others });
     const sum = (field) => formatCount(Number(served.counts[field]) + Number(others.counts[field]));
     const cells = [
       sum("trajectories"),
       formatShare(served.success_rate),
       formatShare(others.success_rate),
       sum("steps"),
+      usage.tokens === null ? "–" : formatCount(usage.tokens),
+      formatPercent(usage.withTokens / usage.trajectories),
+      usage.cost === null ? "–" : formatCost(usage.cost),
+      formatPercent(usage.withCost / usage.trajectories),
     ];
     return h(
       "tr",

@@ -24,8 +24,8 @@ def status(client: Client) -> object:
     """Show what hansei has learned, whether it helps, and what waits for a person.
 
     Lists every dataset with its archived trajectories, the share of successes in the newest 90 days that have any, with
-    a 95 % interval, the measured effect of the playbook if it is on trial, and the newest revision. Below: pending
-    changes, questions of executions and dead letters.
+    a 95 % interval, the measured effect of the playbook if it is on trial, the tokens and the cost that the logs of the
+    agents state, and the newest revision. Below: pending changes, questions of executions and dead letters.
     """
     from hansei.client.cli.status import read_status
 

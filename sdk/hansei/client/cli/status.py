@@ -38,6 +38,7 @@ def _read_dataset(client: Client, dataset: Dataset) -> dict[str, Any]:
         "dataset": dataset,
         "trajectories": retention.trajectories if retention else None,
         "success": success if success and success.trajectories else None,
+        "usage": overview.total.usage if overview else None,
         "trials_running": bool(trials and trials.running),
         "lift": lift.lift if lift and lift.HasField("lift") else None,
     }

@@ -261,8 +261,8 @@ function renderResultFacts({
   return renderFacts([
     [t("common.confidence"), h("span", null, formatPercent(score))],
     [t("execution.took"), ms === undefined ? null : formatMilliseconds(ms)],
-    [t("execution.tokens"), tokens],
-    [t("execution.cost"), cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
+    [t("common.tokens"), tokens],
+    [t("common.cost"), cost === undefined ? null : `$${Number(cost).toFixed(4)}`],
     [t("common.ended"), renderTime(ended)],
   ]);
 }

@@ -11,6 +11,7 @@ import {
   renderErrors,
   renderGrowth,
   renderOutcomes,
+  renderTokens,
   renderTopBullets,
   renderTotals,
 } from "../overview.js";
@@ -99,6 +100,7 @@ function renderParts(dataset, { overview, lift, bullets, revisions, effects }) {
     renderTotals(overview, lift, bullets),
     h("div", { class: "panels" }, renderOutcomes(overview, lift), renderGrowth(revisions, history)),
     h("div", { class: "panels" }, renderTopBullets(dataset, bullets, effects ?? []), renderErrors(overview)),
+    renderTokens(overview),
     renderAgents(dataset, overview),
   ];
 }

@@ -4,7 +4,7 @@ import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { askPerson } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import { listBullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
-import { formatCount, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
+import { formatCost, formatCount, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderFacts, renderHead, renderState, renderTime } from "../parts.js";
 import { openRoute, formatLink, noteQuery } from "../router.js";
@@ -30,6 +30,18 @@ export function openPage({ params: { dataset, id }, query, signal }) {
   const view = new Trace(dataset, id, query, signal);
   view.load();
   return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.trajectories"))), view.body];
+}
+
+/** Returns a number as a text; nothing for one that is unknown. */
+const formatKnown = (value, format) => (value === undefined || value === null ? "" : format(Number(value)));
+
+/** Returns the tokens of a trajectory as a sentence, with a dash for an unknown number; nothing if all are unknown. */
+function describeTokens(usage) {
+  const [input, cached, output] = ["input_tokens", "cached_input_tokens", "output_tokens"].map((field) =>
+    formatKnown(usage?.[field], formatCount),
+  );
+  if (!input && !output) return "";
+  return t("trace.input_cached_output", { input: input || "–", cached: cached || "–", output: output || "–" });
 }
 
 class Trace {
@@ -150,6 +162,8 @@ class Trace {
       [t("trace.broke_off_with"), trajectory.error_message && renderLongText(trajectory.error_message, "text bad")],
       [t("common.agents"), summary.agents.join(", ")],
       [t("trace.tools"), summary.tools.join(", ")],
+      [t("common.tokens"), describeTokens(summary.usage)],
+      [t("common.cost"), formatKnown(summary.usage?.cost_usd, formatCost)],
       [t("trace.ran"), renderTime(summary.created_at)],
       [t("trace.stored"), renderTime(summary.stored_at)],
       [t("trace.errors"), errors.length ? this.renderErrors(errors) : null],

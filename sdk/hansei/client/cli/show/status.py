@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, count_noun, format_time
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, count_noun, format_cost, format_time
 
 FIRST_STEPS = (
     "There is no playbook yet. Learn the recorded examples, or your own trajectories:",
@@ -40,7 +40,7 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
     table.add_column("dataset", style=ID, overflow="fold")
     for title in ("bullets", "trajectories"):
         table.add_column(title, justify="right")
-    for title in ("success (95 %)", "effect (95 %)", "changed"):
+    for title in ("success (95 %)", "effect (95 %)", "tokens, cost", "changed"):
         table.add_column(title)
     for row in rows:
         dataset, trajectories = row["dataset"], row["trajectories"]
@@ -50,6 +50,7 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
             "–" if trajectories is None else f"{trajectories:,}",
             _format_success(row["success"]),
             _format_lift(row),
+            _format_usage(row["usage"]),
             format_time(dataset.updated_at)[:_DATE] if dataset.HasField("updated_at") else "–",
         )
     return table
@@ -59,6 +60,14 @@ def _format_success(success: Any) -> str:
     if success is None:
         return "–"
     return f"{success.share:.0%} ({100 * success.lower:.0f} to {100 * success.upper:.0f})"
+
+
+def _format_usage(usage: Any) -> str:
+    """Return the tokens and the cost of agents: `1,200, $0.02`; a dash for what no trajectory states."""
+    if usage is None:
+        return "–"
+    tokens = f"{usage.input_tokens + usage.output_tokens:,}" if usage.trajectories_with_tokens else "–"
+    return f"{tokens}, {format_cost(usage.cost_usd)}" if usage.HasField("cost_usd") else tokens
 
 
 def _format_lift(row: Mapping[str, Any]) -> Text:

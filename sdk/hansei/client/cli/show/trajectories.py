@@ -15,6 +15,7 @@ from hansei.client.cli.show.words import (
     ID,
     STATUS,
     count_noun,
+    format_cost,
     format_enum_name,
     format_time,
     label_row,
@@ -37,6 +38,7 @@ def render_line(summary: ArchivedTrajectory) -> RenderableType:
         return line.append(f"deleted {format_time(summary.deleted_at)}", FAINT)
     line.append_text(STATUS[summary.status])
     line.append(f"  {format_time(summary.created_at)}  {count_noun(summary.steps, 'step')}", FAINT)
+    line.append("".join(f"  {part}" for part in _sum_usage(summary)), FAINT)
     if summary.errors:
         line.append(f"  {count_noun(len(summary.errors), 'tool error')}", BAD)
     if summary.learned_bullet_ids:
@@ -57,10 +59,35 @@ def render_trajectory(archived: GetTrajectoryResponse, step: int | None = None) 
     )
 
 
+def _sum_usage(summary: ArchivedTrajectory) -> Iterator[str]:
+    """Yield the sum of the tokens, and the cost, as far as they are known."""
+    usage = summary.usage
+    if usage.HasField("input_tokens") or usage.HasField("output_tokens"):
+        yield f"{usage.input_tokens + usage.output_tokens:,} tokens"
+    if usage.HasField("cost_usd"):
+        yield format_cost(usage.cost_usd)
+
+
+def _list_usage(summary: ArchivedTrajectory) -> list[str]:
+    """Return the tokens and the cost of the model calls, as far as they are known."""
+    usage = summary.usage
+    parts = []
+    if usage.HasField("input_tokens"):
+        cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
+        parts.append(f"{usage.input_tokens:,} tokens sent{cached}")
+    if usage.HasField("output_tokens"):
+        parts.append(f"{usage.output_tokens:,} tokens received")
+    if usage.HasField("cost_usd"):
+        parts.append(format_cost(usage.cost_usd))
+    return parts
+
+
 def _list_facts(archived: GetTrajectoryResponse) -> Iterator[RenderableType]:
     summary, trajectory = archived.summary, archived.trajectory
     yield label_row("query", put_on_one_line(trajectory.query, 3 * STEP_CHARS))
     yield label_row("ran", format_time(summary.created_at))
+    if usage := _list_usage(summary):
+        yield label_row("usage", ", ".join(usage))
     for label, values in (
         ("agents", summary.agents),
         ("tools", summary.tools),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,14 @@ def format_usage(*usages: ModelUsage) -> str:
     if unpriced:
         parts.append(f"cost of {count_noun(unpriced, 'call')} unknown")
     return ", ".join(parts)
+
+
+def format_cost(cost_usd: float) -> str:
+    """Return US dollars: `$1.20`, or of less than a cent the first two digits, `$0.00034`."""
+    if cost_usd == 0 or cost_usd >= 0.01:
+        return f"${cost_usd:,.2f}"
+    decimals = 1 - math.floor(math.log10(cost_usd))
+    return f"${cost_usd:.{decimals}f}"
 
 
 def format_enum_name(enum: Any, value: int) -> str:
