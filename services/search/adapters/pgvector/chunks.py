@@ -45,8 +45,11 @@ SELECTED_CHUNKS = 20_000
 """The rarest terms of a query select chunks until so many chunks contain one; the other terms only add to scores."""
 LONGEST_QUERY = 256
 """Distinct terms of a query that are scored, the rarest ones."""
-QUIET_REVISIONS = 1_000
-"""An index counts as quiet up to so many revisions between two maintenances, or a hundredth of all if that is more."""
+QUIET_SHARE = 100
+"""An index counts as quiet up to this share of all revisions between two maintenances.
+
+Documents that are written while the HNSW index is built, or once it exists, take several times as long.
+"""
 READER_THREADS = 4
 DECIMALS = 6
 """pgvector computes in float32: scores that differ by less are equal (S-41)."""
@@ -192,7 +195,7 @@ class PgvectorChunks:
         state = self._state
         added = state.revision - self._maintained_revision
         self._maintained_revision = state.revision
-        is_quiet = added <= max(QUIET_REVISIONS, state.revision // 100)
+        is_quiet = added <= state.revision // QUIET_SHARE
         is_large = state.chunks > self._exact_chunks and state.dimension <= queries.INDEXABLE_DIMENSION
         if is_quiet and is_large and await self._pgvector.build_neighbours(self._key, state):
             log.info("neighbour index built", collection=self._collection, chunks=state.chunks)
