@@ -91,7 +91,7 @@ class SearchServer:
         self.process = subprocess.Popen(command, env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if '"serving"' in line:
+            if '"server started"' in line:
                 self.address = json.loads(line)["address"]
                 break
         else:

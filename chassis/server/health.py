@@ -27,33 +27,33 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = frozenset(services)
-        self._serving: set[str] = {LIVENESS}
+        self._ready: set[str] = {LIVENESS}
         self._changed = asyncio.Event()
         self._ended = False
 
     def status(self, name: str) -> int:
         """Return the status of a service, of `LIVENESS`, or of `OVERALL`: SERVING when every service is."""
         if name == OVERALL:
-            serving = self._services <= self._serving
+            is_ready = self._services <= self._ready
         elif name in self._services or name == LIVENESS:
-            serving = name in self._serving
+            is_ready = name in self._ready
         else:
             return int(SERVICE_UNKNOWN)
-        return int(SERVING if serving else NOT_SERVING)
+        return int(SERVING if is_ready else NOT_SERVING)
 
-    def set_serving(self, names: Iterable[str]) -> None:
-        """Set services to SERVING."""
-        self._serving.update(names)
+    def set_ready(self, names: Iterable[str]) -> None:
+        """Set services to SERVING: they are ready for calls."""
+        self._ready.update(names)
         self._notify()
 
-    def set_not_serving(self, names: Iterable[str]) -> None:
+    def set_not_ready(self, names: Iterable[str]) -> None:
         """Set services to NOT_SERVING."""
-        self._serving.difference_update(names)
+        self._ready.difference_update(names)
         self._notify()
 
     def set_draining(self) -> None:
         """Set all services to NOT_SERVING; liveness stays."""
-        self.set_not_serving(self._services)
+        self.set_not_ready(self._services)
 
     def end_watches(self) -> None:
         """End the open Watch calls, which would delay the stop of the server."""

@@ -108,7 +108,7 @@ async def _run_task(name: str, task: Callable[[], Awaitable[None]], service: Ser
         await task()
     except Exception:
         log.exception("background task died", task=name)
-        server.health.set_not_serving([*server.names(service), LIVENESS])
+        server.health.set_not_ready([*server.names(service), LIVENESS])
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
@@ -182,7 +182,7 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
 
         stopping = _Stop()
         async with serve(compose, settings.listen_address, settings=settings, certificates=certificates) as running:
-            log.info("serving", address=running.address, metrics_address=metrics_address, pid=os.getpid())
+            log.info("server started", address=running.address, metrics_address=metrics_address, pid=os.getpid())
             stopping.may_drain = True
             await stopping.requested.wait()
             log.info("draining")

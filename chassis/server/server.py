@@ -126,7 +126,7 @@ class Server:
         """Let the calls of a service reach its handlers."""
         for gate in self._gates[service.name]:
             gate.ready = True
-        self.health.set_serving(self._names[service.name])
+        self.health.set_ready(self._names[service.name])
 
     def names(self, service: Service) -> Collection[str]:
         """Return the full gRPC names of a service."""

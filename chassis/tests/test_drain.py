@@ -30,7 +30,7 @@ async def test_a_rolling_restart_under_load_fails_no_call(connect_probe: Connect
     """Two processes behind one name; one gets SIGTERM while calls that may not be retried keep coming."""
     lame_duck = {"HANSEI_LAME_DUCK_SECONDS": "1.5"}  # for a loaded machine
     async with probe_process(**lame_duck) as leaving, probe_process() as staying:
-        addresses = [(await process.read_until("serving"))["address"] for process in (leaving, staying)]
+        addresses = [(await process.read_until("server started"))["address"] for process in (leaving, staying)]
         probe = connect_probe("ipv4:" + ",".join(addresses), retry=False)
         done, enough, last = 0, asyncio.Event(), asyncio.Event()
 
@@ -53,14 +53,14 @@ async def test_a_rolling_restart_under_load_fails_no_call(connect_probe: Connect
             last.set()
 
         assert code == 0
-        assert [record["event"] for record in leaving.records] == ["serving", "draining", "drained"]
+        assert [record["event"] for record in leaving.records] == ["server started", "draining", "drained"]
 
 
 async def test_a_call_that_is_open_at_sigterm_is_finished(connect_probe: Connect) -> None:
     """And the watch of health beside it does not hold the server up: with it, the drain would take the whole grace."""
     settings = {"HANSEI_LAME_DUCK_SECONDS": "0", "HANSEI_DRAIN_GRACE_SECONDS": "3600"}
     async with probe_process(**settings) as process, AsyncExitStack() as stack:
-        address = (await process.read_until("serving"))["address"]
+        address = (await process.read_until("server started"))["address"]
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
         health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
         assert (await health.read()).status == SERVING

@@ -195,7 +195,7 @@ async def test_a_process_whose_port_is_taken_exits_with_1(start_probe: Serve) ->
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_both_signals_drain(number: signal.Signals) -> None:
     async with probe_process(HANSEI_LAME_DUCK_SECONDS="0") as process:
-        await process.read_until("serving")
+        await process.read_until("server started")
         process.process.send_signal(number)
 
         assert await process.read_rest() == 0
@@ -204,7 +204,7 @@ async def test_both_signals_drain(number: signal.Signals) -> None:
 
 async def test_a_second_signal_does_not_wait_for_calls_in_progress(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_LAME_DUCK_SECONDS="0", HANSEI_DRAIN_GRACE_SECONDS="3600") as process:
-        address = (await process.read_until("serving"))["address"]
+        address = (await process.read_until("server started"))["address"]
         probe = connect_probe(address, retry=False)
         stuck = asyncio.create_task(probe.Wait(pb.WaitRequest()))
         await asyncio.sleep(0)  # Wait goes out first
@@ -220,7 +220,7 @@ async def test_a_second_signal_does_not_wait_for_calls_in_progress(connect_probe
 
 async def test_metrics_of_every_call_are_served_for_prometheus(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_METRICS_ADDRESS="127.0.0.1:0") as process:
-        serving = await process.read_until("serving")
+        serving = await process.read_until("server started")
         probe = connect_probe(serving["address"])
         await probe.Echo(pb.EchoRequest())
         with pytest.raises(errors.InvalidArgument):
@@ -252,7 +252,7 @@ async def test_a_metrics_address_that_is_unusable_is_named() -> None:
 
 async def test_the_log_of_a_process_names_it(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_LOG_LEVEL="DEBUG") as process:
-        serving = await process.read_until("serving")
+        serving = await process.read_until("server started")
         await connect_probe(serving["address"]).Echo(pb.EchoRequest())
         call = await process.read_until("call")
 

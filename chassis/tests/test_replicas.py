@@ -106,7 +106,7 @@ async def test_the_second_owner_takes_over_and_hands_back(connect_probe: Connect
 async def test_a_frozen_replica_costs_one_deadline(connect_probe: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "SUSPENDED_SECONDS", 60.0)
     async with probe_process() as freezing, probe_process() as serving:
-        addresses = [(await process.read_until("serving"))["address"] for process in (freezing, serving)]
+        addresses = [(await process.read_until("server started"))["address"] for process in (freezing, serving)]
         probe = connect_probe("ipv4:" + ",".join(addresses), routed=True)
         await ask_all(probe)
         frozen = next(d for d in DATASETS if rank_names(d, addresses)[0] == addresses[0])
@@ -121,7 +121,7 @@ async def test_a_frozen_replica_costs_one_deadline(connect_probe: Connect, monke
 
 async def test_a_killed_replica_fails_no_call(connect_probe: Connect) -> None:
     async with probe_process() as killed, probe_process() as staying, probe_process() as other:
-        addresses = [(await process.read_until("serving"))["address"] for process in (killed, staying, other)]
+        addresses = [(await process.read_until("server started"))["address"] for process in (killed, staying, other)]
         probe = connect_probe("ipv4:" + ",".join(addresses), routed=True)
         await ask_all(probe)
         asking = [asyncio.create_task(ask_all(probe)) for _ in range(8)]

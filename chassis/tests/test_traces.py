@@ -47,7 +47,7 @@ async def test_a_call_continues_the_trace_of_its_caller_and_is_exported_before_e
         async def probe(name: str, **settings: str) -> tuple[ProbeProcess, str]:
             exporting = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SERVICE_NAME": name}
             process = await stack.enter_async_context(probe_process(**exporting, **settings))
-            return process, (await process.read_until("serving"))["address"]
+            return process, (await process.read_until("server started"))["address"]
 
         callee, far = await probe("callee")
         caller, near = await probe("caller", HANSEI_NEXT_ADDR=far)

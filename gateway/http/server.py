@@ -98,7 +98,7 @@ class HttpServer:
         config.load()
         config.ssl = context
         self._server = _Server(config)
-        self._serving: asyncio.Task[None] | None = None
+        self._server_task: asyncio.Task[None] | None = None
         self.address = ""
 
     @property
@@ -110,13 +110,13 @@ class HttpServer:
         """Bind the address and serve. Raises BadSetting if the address is unavailable."""
         listener = _listen(self._address, self._variable)
         self.address = f"{self._address.rpartition(':')[0]}:{listener.getsockname()[1]}"
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        log.info("serving http", address=self.address)
+        self._server_task = asyncio.create_task(self._server.serve(sockets=[listener]))
+        log.info("http server started", address=self.address)
 
     async def watch(self) -> None:
         """Run until the server ends. Raises RuntimeError if it ends by itself."""
-        if self._serving is not None:
-            await asyncio.shield(self._serving)
+        if self._server_task is not None:
+            await asyncio.shield(self._server_task)
             if not self._server.should_exit:
                 raise RuntimeError("the HTTP server ended")
 
@@ -124,9 +124,9 @@ class HttpServer:
         """Accept no more requests, and finish those in progress."""
         self._progress.end_endless()
         self._server.should_exit = True
-        if self._serving is not None:
+        if self._server_task is not None:
             try:
-                await self._serving
+                await self._server_task
             except Exception:
                 # The rest of the process must still close.
                 log.exception("http server failed to close")

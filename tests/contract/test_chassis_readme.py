@@ -22,7 +22,7 @@ async def test_the_service_of_the_readme_answers_and_leaves(tmp_path: Path) -> N
     (tmp_path / "echo.py").write_text(code, encoding="utf-8")
 
     async with probe_process("echo", tmp_path, HANSEI_LAME_DUCK_SECONDS="0") as process:
-        address = (await process.read_until("serving"))["address"]
+        address = (await process.read_until("server started"))["address"]
         peers = Peers({"echo": address}, policies={PATH: MethodPolicy(30, "read", True)})
         echo = peers.channel("echo").unary_unary(PATH, StringValue.SerializeToString, StringValue.FromString)
 

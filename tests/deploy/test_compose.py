@@ -168,7 +168,7 @@ def test_http_admits_callers_with_the_token(
 
 def test_no_secret_is_logged(stack: Stack, learned_trajectory: tuple[str, LearnResponse]) -> None:
     log = stack.log()
-    assert "serving" in log
+    assert "server started" in log
     secrets = {name for name in stack.env_file_variables if name.endswith(("_PASSWORD", "_TOKEN"))}
     assert {name for name in secrets if stack.env_file_variables[name] in log} == set()
 

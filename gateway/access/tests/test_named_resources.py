@@ -75,7 +75,7 @@ NAMED = [
     (PLANS + "WatchExecution", planner.WatchExecutionRequest, lambda n: {"execution_id": n, "after_sequence": 2}),
     (PLANS + "CancelExecution", planner.CancelExecutionRequest, lambda name: {"execution_id": name}),
     (PLANS + "AddInformation", planner.AddInformationRequest, lambda name: {"execution_id": name}),
-    (PLANS + "AuditExecution", planner.AuditExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "VerifyExecution", planner.VerifyExecutionRequest, lambda name: {"execution_id": name}),
     (PLANS + "ResumePlan", planner.ResumePlanRequest, lambda n: {"execution_id": n, "answer_token": "t"}),
     (
         PLANS + "ResumePlan",

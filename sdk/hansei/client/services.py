@@ -154,7 +154,7 @@ class PlannerServiceClient(ServiceClient[M]):
     list_executions = bind_unary(planner.ListExecutionsRequest, planner.ListExecutionsResponse)
     cancel_execution = bind_unary(planner.CancelExecutionRequest, planner.CancelExecutionResponse)
     add_information = bind_unary(planner.AddInformationRequest, planner.AddInformationResponse)
-    audit_execution = bind_unary(planner.AuditExecutionRequest, planner.AuditExecutionResponse)
+    verify_execution = bind_unary(planner.VerifyExecutionRequest, planner.VerifyExecutionResponse)
     submit_feedback = bind_unary(planner.SubmitFeedbackRequest, planner.SubmitFeedbackResponse)
     reset_thresholds = bind_unary(planner.ResetThresholdsRequest, planner.ResetThresholdsResponse)
     get_thresholds = bind_unary(planner.GetThresholdsRequest, planner.GetThresholdsResponse)

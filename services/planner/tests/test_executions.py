@@ -30,9 +30,9 @@ from services.planner.tests.parts import (
     planner_with,
 )
 from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
-from services.planner.usecases.audit import audit_log
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import check_token, open_question
+from services.planner.usecases.verify_log import verify_log
 
 
 def forge_answer(rng: random.Random, own: Bound, other: Bound) -> Bound:
@@ -245,7 +245,7 @@ async def test_a_log_is_replayed_without_calling_anything(tmp_path: Path) -> Non
         await until_quiet(executions, execution_id)
         await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
         state = await until_quiet(executions, execution_id)
-        found = await audit_log(executions.store, execution_id)
+        found = await verify_log(executions.store, execution_id)
         assert (found.findings, found.state) == ((), state)
 
 
@@ -264,7 +264,7 @@ async def test_a_forged_log_is_detected(tmp_path: Path, forgery: str) -> None:
         await until_quiet(executions, execution_id)
         with sqlite3.connect(tmp_path / "p.db") as connection:
             connection.execute(forgery)
-        found = await audit_log(executions.store, execution_id)
+        found = await verify_log(executions.store, execution_id)
         assert "does not fit its chain of hashes" in found.findings[0]
 
 

@@ -169,7 +169,7 @@ def test_the_bundle_has_the_state_of_a_running_hansei_and_no_texts(
     }
     assert {finding["check"] for finding in found["findings.json"]} >= {"server: curator", "gateway: settings"}
     assert "grpcio" in found["versions.json"]["packages"]
-    assert '"event": "serving"' in found["logs/1-allinone.log"]
+    assert '"event": "server started"' in found["logs/1-allinone.log"]
 
 
 def test_the_manifest_lists_every_file_and_every_omission(hansei: Hansei, tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_an_execution_of_another_tenant_is_not_found(gate: Gate, question: Quest
             "answer": lambda name: question.answer(client, name),
             "cancel": lambda name: client.planner.cancel_execution(execution_id=name, reason="x"),
             "tell": lambda name: client.planner.add_information(execution_id=name, text="x"),
-            "audit": lambda name: client.planner.audit_execution(execution_id=name),
+            "verify": lambda name: client.planner.verify_execution(execution_id=name),
             "draw": lambda name: client.planner.draw_plan(execution_id=name),
             "run": lambda name: client.planner.run_plan(plan=plan(step(1, "ASK_USER"), plan_id=name)),
             "execute": lambda name: next(
@@ -260,7 +260,7 @@ def test_an_execution_of_another_tenant_is_not_found(gate: Gate, question: Quest
             assert here[1].replace(there, nowhere) == absent[1]
         assert there not in str(client.planner.list_executions(page_size=200))
     with gate.http("evil") as http:
-        requests = [("GET", ""), ("GET", "/events"), ("GET", "/mermaid"), ("GET", "/audit")]
+        requests = [("GET", ""), ("GET", "/events"), ("GET", "/mermaid"), ("GET", "/verification")]
         requests += [("POST", action) for action in ("/answer", "/cancel", "/information")]
         body = {"answer_token": question.token, "plan_version": 1, "step_id": 1, "response": {"user_input": "red"}}
         bodies = {"/answer": body, "/cancel": {"reason": "x"}, "/information": {"text": "x"}}

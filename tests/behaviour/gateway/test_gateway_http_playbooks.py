@@ -125,7 +125,7 @@ def test_a_plan_is_executed_asks_is_answered_and_followed(client: httpx.Client) 
     assert followed == [str(number) for number in range(int(last_seen) + 1, int(last_seen) + 1 + len(followed))]
     listed = client.get("/v1/executions", params={"query_contains": "Colour?"}).json()["executions"]
     assert plan["plan_id"] in [execution["execution_id"] for execution in listed]
-    assert client.get(f"{path}/audit").json()["intact"] is True
+    assert client.get(f"{path}/verification").json()["intact"] is True
 
 
 def test_rounds_are_reported_one_by_one_and_ranked(client: httpx.Client) -> None:

@@ -19,8 +19,8 @@ from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.domain.tools import ToolInput
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
-from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
+from services.planner.usecases.verify_log import verify_log
 from tests.support.campaigns import campaign_cases
 
 pytestmark = pytest.mark.long
@@ -94,5 +94,5 @@ async def approve(number: int, replicas: list[Executions], tools: list[Stoppable
     assert finished == [1, 2]
     assert state.result is not None
     assert (state.result.overall_status, state.result.final_answer) == (OverallStatus.SUCCESS, "s2")
-    assert (await audit_log(heir.store, execution_id)).findings == ()
+    assert (await verify_log(heir.store, execution_id)).findings == ()
     return won

@@ -19,9 +19,9 @@ from services.planner.domain.interventions import InterventionAction, Interventi
 from services.planner.domain.results import OverallStatus
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
-from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus, Feedback
+from services.planner.usecases.verify_log import verify_log
 from tests.support.postgres_server import PostgresServer
 
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
@@ -66,7 +66,7 @@ async def test_replicas_share_a_server(url: str) -> None:
             assert state.result is not None
             assert state.result.overall_status is OverallStatus.SUCCESS
             assert state.attempts == {1: 1, 2: 1}
-            assert (await audit_log(several[3].store, execution_id)).findings == ()
+            assert (await verify_log(several[3].store, execution_id)).findings == ()
         summaries = await several[0].store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=100))
         assert len(summaries) == 20
 

@@ -170,8 +170,8 @@ async def test_executions_are_listed_drawn_and_audited(tmp_path: Path) -> None:
         drawn = await stub.DrawPlan(service_pb.DrawPlanRequest(execution_id=ids[0]))
         assert 's1["1. ask_user<br/>d"]' in drawn.mermaid
         assert "class s1 running" in drawn.mermaid
-        audit = await stub.AuditExecution(service_pb.AuditExecutionRequest(execution_id=ids[0]))
-        assert (audit.intact, audit.events, list(audit.findings)) == (True, 4, [])
+        verification = await stub.VerifyExecution(service_pb.VerifyExecutionRequest(execution_id=ids[0]))
+        assert (verification.intact, verification.events, list(verification.findings)) == (True, 4, [])
 
 
 async def test_feedback_moves_the_thresholds(tmp_path: Path) -> None:  # P-89, P-129

@@ -24,12 +24,12 @@ from services.planner.domain.mermaid import draw_mermaid
 from services.planner.domain.plans import parse_prefix, prepare_plan, utc_now
 from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
 from services.planner.rpc.convert.plans import decode_budget, decode_plan, decode_response
-from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import open_question
+from services.planner.usecases.verify_log import verify_log
 
 _PAGE_SIZE = 50
 
@@ -174,12 +174,14 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         )
         return api.AddInformationResponse(sequence=sequence)
 
-    async def AuditExecution(self, request: api.AuditExecutionRequest, context: Any) -> api.AuditExecutionResponse:
+    async def VerifyExecution(self, request: api.VerifyExecutionRequest, context: Any) -> api.VerifyExecutionResponse:
         """Replay the log of an execution and return the findings."""
-        audit = await audit_log(self._executions.store, request.execution_id)
-        response = api.AuditExecutionResponse(intact=not audit.findings, events=audit.events, findings=audit.findings)
-        if audit.state is not None:
-            response.execution.CopyFrom(encode_execution(audit.state, None, lambda _: "", self._clock()))
+        verification = await verify_log(self._executions.store, request.execution_id)
+        response = api.VerifyExecutionResponse(
+            intact=not verification.findings, events=verification.events, findings=verification.findings
+        )
+        if verification.state is not None:
+            response.execution.CopyFrom(encode_execution(verification.state, None, lambda _: "", self._clock()))
         return response
 
     async def SubmitFeedback(self, request: api.SubmitFeedbackRequest, context: Any) -> api.SubmitFeedbackResponse:

@@ -790,8 +790,8 @@ class AddInformationResponse(_message.Message):
 Global___AddInformationResponse: _TypeAlias = AddInformationResponse  # noqa: Y015
 
 @_typing.final
-class AuditExecutionRequest(_message.Message):
-    """Request of AuditExecution."""
+class VerifyExecutionRequest(_message.Message):
+    """Request of VerifyExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -809,11 +809,11 @@ class AuditExecutionRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AuditExecutionRequest: _TypeAlias = AuditExecutionRequest  # noqa: Y015
+Global___VerifyExecutionRequest: _TypeAlias = VerifyExecutionRequest  # noqa: Y015
 
 @_typing.final
-class AuditExecutionResponse(_message.Message):
-    """Response of AuditExecution."""
+class VerifyExecutionResponse(_message.Message):
+    """Response of VerifyExecution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -847,7 +847,7 @@ class AuditExecutionResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AuditExecutionResponse: _TypeAlias = AuditExecutionResponse  # noqa: Y015
+Global___VerifyExecutionResponse: _TypeAlias = VerifyExecutionResponse  # noqa: Y015
 
 @_typing.final
 class SubmitFeedbackRequest(_message.Message):

@@ -96,10 +96,10 @@ class PlannerServiceStub:
                 request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationRequest.SerializeToString,
                 response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationResponse.FromString,
                 _registered_method=True)
-        self.AuditExecution = channel.unary_unary(
-                '/hansei.planner.v1.PlannerService/AuditExecution',
-                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionRequest.SerializeToString,
-                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionResponse.FromString,
+        self.VerifyExecution = channel.unary_unary(
+                '/hansei.planner.v1.PlannerService/VerifyExecution',
+                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionRequest.SerializeToString,
+                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionResponse.FromString,
                 _registered_method=True)
         self.SubmitFeedback = channel.unary_unary(
                 '/hansei.planner.v1.PlannerService/SubmitFeedback',
@@ -208,7 +208,7 @@ class PlannerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AuditExecution(self, request, context):
+    def VerifyExecution(self, request, context):
         """Replays an execution's log without calling anything and checks its chain of hashes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -300,10 +300,10 @@ def add_PlannerServiceServicer_to_server(servicer, server):
                     request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationRequest.FromString,
                     response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationResponse.SerializeToString,
             ),
-            'AuditExecution': grpc.unary_unary_rpc_method_handler(
-                    servicer.AuditExecution,
-                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionRequest.FromString,
-                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionResponse.SerializeToString,
+            'VerifyExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyExecution,
+                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionRequest.FromString,
+                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionResponse.SerializeToString,
             ),
             'SubmitFeedback': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitFeedback,
@@ -658,7 +658,7 @@ class PlannerService:
             _registered_method=True)
 
     @staticmethod
-    def AuditExecution(request,
+    def VerifyExecution(request,
             target,
             options=(),
             channel_credentials=None,
@@ -671,9 +671,9 @@ class PlannerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hansei.planner.v1.PlannerService/AuditExecution',
-            hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionRequest.SerializeToString,
-            hansei_dot_planner_dot_v1_dot_planner__service__pb2.AuditExecutionResponse.FromString,
+            '/hansei.planner.v1.PlannerService/VerifyExecution',
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionRequest.SerializeToString,
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,7 +61,7 @@ class PlannerServiceStub:
     """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]
     """Adds information to a running or paused execution; it replans before its next step."""
-    AuditExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]
+    VerifyExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]
     """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
@@ -105,7 +105,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]  # type: ignore[assignment]
     """Adds information to a running or paused execution; it replans before its next step."""
-    AuditExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]  # type: ignore[assignment]
+    VerifyExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]  # type: ignore[assignment]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
     """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
@@ -220,11 +220,11 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Adds information to a running or paused execution; it replans before its next step."""
 
     @_abc_1.abstractmethod
-    def AuditExecution(
+    def VerifyExecution(
         self,
-        request: _planner_service_pb2.AuditExecutionRequest,
+        request: _planner_service_pb2.VerifyExecutionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_planner_service_pb2.AuditExecutionResponse, _abc.Awaitable[_planner_service_pb2.AuditExecutionResponse]]:
+    ) -> _typing.Union[_planner_service_pb2.VerifyExecutionResponse, _abc.Awaitable[_planner_service_pb2.VerifyExecutionResponse]]:
         """Replays an execution's log without calling anything and checks its chain of hashes."""
 
     @_abc_1.abstractmethod

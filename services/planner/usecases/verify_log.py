@@ -1,4 +1,4 @@
-"""Audit a log offline: its chain of hashes, its states, and its result, without any call."""
+"""Verify the log of an execution without any call: its chain of hashes, its states, and its result."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from services.planner.usecases.ports import ExecutionStore
 
 
 @dataclass(frozen=True, slots=True)
-class LogAudit:
-    """The findings of an audit; without any, the log is intact."""
+class LogVerification:
+    """The findings of a verification; without any, the log is intact."""
 
     events: int
     findings: tuple[str, ...]
     state: ExecutionState | None
 
 
-async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
+async def verify_log(store: ExecutionStore, execution_id: str) -> LogVerification:
     """Replay the log of an execution and compare it with the stored result. Raises ExecutionNotFound."""
     try:
         log = await store.read(execution_id)
     except CorruptLog as error:
-        return LogAudit(0, (error.message,), None)
+        return LogVerification(0, (error.message,), None)
     state = replay(log)
     findings = []
     last = log[-1].event
@@ -39,4 +39,4 @@ async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
             findings.append("the final answer differs from that of the log")
         if state.replan_count != last.result.replan_count:
             findings.append("the final number of replans differs from that of the log")
-    return LogAudit(len(log), tuple(findings), state)
+    return LogVerification(len(log), tuple(findings), state)
