@@ -112,8 +112,8 @@ def mine_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
     return mine_candidates(decode_archived_trajectories(archived))
 
 
-def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
-    """Measure mined guards together with the targets that a model wrote. Raises BadSetting."""
+def evaluate_policy_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
+    """Measure mined guards together with the targets that a model generated from policies. Raises BadSetting."""
     from allinone.guard_trajectories import read_guard_trajectories
     from allinone.policy_targets import read_policy_targets
     from libs.guards.sources import evaluate_sources
@@ -124,12 +124,12 @@ def evaluate_written_targets(train: Path, test: Path | None, targets: Path) -> d
     )
 
 
-def write_policy_targets(file: Path) -> dict[str, Any]:
-    """Return the targets that the configured model writes from the policies in a file, with backtests."""
+def generate_policy_targets(file: Path) -> dict[str, Any]:
+    """Return the targets that the configured model generates from the policies in a file, with backtests."""
     from allinone.guard_trajectories import read_guard_trajectories
-    from allinone.policy_targets import write_policy_targets
+    from allinone.policy_targets import generate_policy_targets
 
-    return write_policy_targets(read_guard_trajectories(file))
+    return generate_policy_targets(read_guard_trajectories(file))
 
 
 def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> 
     Trajectories without an outcome are left out.
     """
     from allinone.guard_trajectories import decode_archived_trajectories
-    from allinone.policy_targets import write_policy_targets
+    from allinone.policy_targets import generate_policy_targets
 
-    return write_policy_targets(decode_archived_trajectories(archived))
+    return generate_policy_targets(decode_archived_trajectories(archived))
 
 
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:
@@ -152,8 +152,11 @@ def backtest_target(expression: str, file: Path) -> dict[str, Any]:
     return backtest(Target(expression), read_guard_trajectories(file)).describe()
 
 
-def load_guard_trajectories(file: Path) -> list[GuardTrajectory]:
-    """Return the trajectories of a file as messages of a backtest. Raises MalformedTrajectory, UnknownFormat."""
+def encode_guard_trajectories(file: Path) -> list[GuardTrajectory]:
+    """Return the trajectories of a file as messages of a backtest request.
+
+    Raises MalformedTrajectory, UnknownFormat.
+    """
     from allinone.guard_trajectories import encode_guard_trajectory, read_guard_trajectories
 
     return [encode_guard_trajectory(trajectory) for trajectory in read_guard_trajectories(file)]
@@ -162,15 +165,15 @@ def load_guard_trajectories(file: Path) -> list[GuardTrajectory]:
 def find_failed_calls(trajectory: Trajectory) -> list[dict[str, Any]]:
     """Return the tool calls of a trajectory that failed.
 
-    Each has the last user message before it, the operation, its arguments, the error without its variable parts, and
-    its remedies: the values and calls that worked afterwards.
+    Each has the last user message before it, the operation, its arguments, the error signature, and its remedies: the
+    values and calls that succeeded afterwards.
     """
     from services.reflector.rpc.convert import parse_trajectory
 
-    return find_failed_calls_in(parse_trajectory(trajectory, "trajectory").transcript)
+    return find_failed_calls_of_steps(parse_trajectory(trajectory, "trajectory").transcript)
 
 
-def find_failed_calls_in(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def find_failed_calls_of_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return the failed calls of these steps, as `find_failed_calls` does."""
     from libs.trajectories.actions import extract_actions
     from services.reflector.domain.repairs import find_repairs
@@ -226,8 +229,8 @@ def probe_models() -> list[ModelProbe]:
     return model_probes.probe_models()
 
 
-def connect_database(database: str, variable: str) -> str:
-    """Connect to a database once, as `allinone.databases.connect` does, and return its address without the password."""
+def check_database(database: str, variable: str) -> str:
+    """Connect to a database once, see `allinone.databases.connect`, and return its address without the password."""
     from allinone import databases
 
     return databases.connect(database, variable)

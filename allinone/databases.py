@@ -49,7 +49,7 @@ def describe_schema(settings: ServiceSettings) -> dict[str, Any] | None:
     database = _find_database_url(settings)
     if database is None:
         return None
-    return {**_read_versions(parse_location(database)), "newest_here": _find_newest_revisions(type(settings))}
+    return {**_read_migration_versions(parse_location(database)), "newest_here": _find_newest_revisions(type(settings))}
 
 
 def _find_database_url(settings: ServiceSettings) -> str | None:
@@ -60,7 +60,7 @@ def _find_database_url(settings: ServiceSettings) -> str | None:
     return str(getattr(settings, names[-1])) if names else None
 
 
-def _read_versions(url: URL) -> dict[str, Any]:
+def _read_migration_versions(url: URL) -> dict[str, Any]:
     about: dict[str, Any] = {"database": display_name(url)}
     if not is_sqlite(url):
         return about | {"versions": _read_version_tables(create_database_engine(url, APPLICATION, writes=False))}

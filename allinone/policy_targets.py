@@ -73,7 +73,7 @@ def find_fault(source: str) -> str:
     return "" if target.tools else "must name its tool: begin with call.tool == '...'"
 
 
-def write_policy_targets(
+def generate_policy_targets(
     trajectories: Sequence[GuardTrajectory], connect: Callable[[LLMSettings], LLMClient] = connect_chat
 ) -> dict[str, Any]:
     """Return the targets that the configured model writes from the policies in trajectories, with their backtests.
@@ -83,10 +83,10 @@ def write_policy_targets(
     settings = read_settings(LLMSettings)
     if settings.is_offline:
         raise BadSetting("no model is configured: set LLM_PROVIDER and LLM_MODEL")
-    return asyncio.run(_write_policy_targets(trajectories, settings, connect))
+    return asyncio.run(_generate_policy_targets(trajectories, settings, connect))
 
 
-async def _write_policy_targets(
+async def _generate_policy_targets(
     trajectories: Sequence[GuardTrajectory], settings: LLMSettings, connect: Callable[[LLMSettings], LLMClient]
 ) -> dict[str, Any]:
     targets: list[dict[str, Any]] = []
@@ -133,7 +133,8 @@ def read_policy_targets(file: Path) -> list[dict[str, Any]]:
         found = json.loads(file.read_text(encoding="utf-8"))["targets"]
         valid = [item | PolicyTarget.model_validate(item).model_dump() for item in found]
     except (ValueError, KeyError, TypeError) as error:
-        raise BadSetting(f"{file} is no output of `hansei guards from-policy`: {shorten(str(error))}") from error
+        problem = f"{file} is not an output file of `hansei guards from-policy`: {shorten(str(error))}"
+        raise BadSetting(problem) from error
     for item in valid:
         if fault := find_fault(item["target"]):
             raise BadSetting(f"{file}: target {shorten(item['target'])!r} {fault}")

@@ -124,8 +124,8 @@ def add_dispatcher(labelled: LabelledTrajectory, opening: Sequence[Step] = ()) -
     )
 
 
-def add_pages(labelled: LabelledTrajectory) -> LabelledTrajectory:
-    """Return the log of `add_dispatcher` with twenty visited pages first."""
+def prepend_page_visits(labelled: LabelledTrajectory) -> LabelledTrajectory:
+    """Return the trajectory with a dispatcher and twenty visited pages at its start."""
     opening: list[Step] = []
     for page in range(20):
         shown = f"I clicked 'link {page}'.\n\nHere is a screenshot of [page {page}](https://example.org). {37 * page}"
@@ -149,7 +149,9 @@ def measure_source(name: str, sources: Mapping[str, Sequence[Case]]) -> list[dic
         found["weights in use, dispatched"] = evaluate_blame(
             [add_dispatcher(labelled) for labelled in labelled_trajectories]
         )
-        found["weights in use, browsed"] = evaluate_blame([add_pages(labelled) for labelled in labelled_trajectories])
+        found["weights in use, browsed"] = evaluate_blame(
+            [prepend_page_visits(labelled) for labelled in labelled_trajectories]
+        )
     return [
         build_result(name, len(labelled_trajectories), rule, accuracy)
         for rule, accuracy in (found | dict(scores.baselines)).items()
@@ -180,7 +182,7 @@ def calculate_probability(labelled_trajectories: Sequence[LabelledTrajectory]) -
 
 
 def main(files: Sequence[Path]) -> None:
-    """Print and write the figures for the logs in `files`."""
+    """Print and write the accuracy of attribution for the trajectories in `files`."""
     sources: dict[str, list[Case]] = {}
     for file in files:
         if file.exists():

@@ -24,7 +24,7 @@ from bench.report import machine, write
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from tests.support import systems
 from tests.support.bulk_jobs import Jobs, build_trajectory, jobs_at
-from tests.support.postgres_server import binaries, postgres_server
+from tests.support.postgres_server import find_postgres_programs, postgres_server
 
 PARTS = 10
 LESSONS = 200
@@ -50,7 +50,7 @@ def main() -> None:
 def engines() -> Iterator[tuple[str, dict[str, str]]]:
     """Each engine with the settings that choose it; PostgreSQL only where it is installed."""
     yield "SQLite", {}
-    programs = binaries()
+    programs = find_postgres_programs()
     if programs is None:
         print("PostgreSQL is not installed: it is not measured")
         return

@@ -35,7 +35,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measurement:
-    """`calls` calls by `callers` callers, after `warm_up` calls that do not count."""
+    """Measure `calls` calls by `callers` callers, after `warm_up` calls that do not count."""
     for number in range(warm_up):
         await call(number)
     times: list[float] = []

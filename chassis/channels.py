@@ -90,7 +90,7 @@ class Peers:
 
     @classmethod
     def from_settings(cls, settings: ServiceSettings, own_address: str, certificates: Certificates | None) -> Peers:
-        """Return the peers whose addresses the settings have."""
+        """Return the peers at the addresses of the settings."""
         return cls(
             settings.peer_addresses(),
             own_address=own_address,
@@ -276,25 +276,25 @@ class _RoutedMethod:
                 method = replica.methods[self._cache_key] = self._bind(replica.connection)
             replicas.count(key, replica)
             answers = replica.answers
-            replicas.begin_call(replica)
+            replicas.record_call_start(replica)
             try:
                 response = await method(request, timeout=timeout, metadata=metadata)
                 replica.answers += 1
                 return response
             except grpc.aio.AioRpcError as failure:
                 if not status.is_unreachable(failure):
-                    self._note_failure(replica, failure, answers, timeout)
+                    self._record_failure(replica, failure, answers, timeout)
                     raise
                 replica.suspend()
             finally:
-                replicas.end_call(replica)
+                replicas.record_call_end(replica)
             timeout = None if until is None else until - time.monotonic()
         replicas.count(key, None)
         return await self._unrouted(request, timeout=timeout, metadata=metadata)
 
     @staticmethod
-    def _note_failure(replica: Replica, failure: grpc.aio.AioRpcError, answers: int, timeout: float | None) -> None:
-        """Suspend a replica that answered nothing during a call of a second or more; an error is an answer too."""
+    def _record_failure(replica: Replica, failure: grpc.aio.AioRpcError, answers: int, timeout: float | None) -> None:
+        """Suspend a replica that responded to no call during one of a second or more; an error is a response, too."""
         if failure.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             replica.answers += 1
         elif replica.answers == answers and timeout is not None and timeout >= SILENCE_SECONDS:
@@ -345,7 +345,7 @@ class PeerChannel(grpc.aio.Channel):
         self._metadata = metadata
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a method with one response."""
+        """Return a callable for a method with one request and one response, routed if its policy says so."""
         peer_method = self._get_method(method)
         unrouted = self._bind_method("unary_unary", method, *args, **kwargs)
         field = self._policies[method].routed_by

@@ -37,7 +37,7 @@ def time_limit(seconds: float | None, clock: Clock = time.monotonic) -> Iterator
 def begin(seconds: float | None, clock: Clock = time.monotonic) -> None:
     """Set the deadline of an arriving call for the rest of its task. Raises `DeadlineExceeded` if it has passed."""
     if seconds is not None and seconds <= 0:
-        raise DeadlineExceeded("the deadline passed before the call began")
+        raise DeadlineExceeded("the deadline passed before the call began: set a longer one")
     _expires_at.set(_find_earlier_deadline(seconds, clock))
 
 
@@ -51,7 +51,7 @@ def compute_budget(policy_seconds: float | None, clock: Clock = time.monotonic) 
         return policy_seconds
     left -= min(RESERVE_MAX_SECONDS, max(RESERVE_MIN_SECONDS, RESERVE_SHARE * left))
     if left <= 0:
-        raise DeadlineExceeded("no time is left for another call")
+        raise DeadlineExceeded("the deadline leaves no time for another call: set a longer one")
     return left if policy_seconds is None else min(left, policy_seconds)
 
 

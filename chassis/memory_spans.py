@@ -36,8 +36,8 @@ def get_memory_operation(path: str) -> str:
     return _METHODS[path][0] if path in _METHODS else ""
 
 
-def describe_memory_call(path: str, span: Span, request: Any, response: Any, *, is_caller: bool) -> None:
-    """Add the attributes of a memory operation to the recording span of a call, if the method is one.
+def set_memory_attributes(path: str, span: Span, request: Any, response: Any, *, is_caller: bool) -> None:
+    """Add OpenTelemetry's attributes of a memory operation (`gen_ai.memory`) to the span of a call of such a method.
 
     The span of the caller is named by the operation and the dataset, that of the server by the method.
     """

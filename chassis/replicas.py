@@ -135,18 +135,18 @@ class Replicas:
         ready = tuple(owner for owner, state in states if state is _READY)
         return ready or tuple(owner for owner, state in states if state is _CONNECTING or state is _IDLE)
 
-    def begin_call(self, replica: Replica) -> None:
+    def record_call_start(self, replica: Replica) -> None:
         """Count a call to a replica as in flight."""
         replica.in_flight += 1
         self._calls_in_flight += 1
 
-    def end_call(self, replica: Replica) -> None:
+    def record_call_end(self, replica: Replica) -> None:
         """Count a call to a replica as ended."""
         replica.in_flight -= 1
         self._calls_in_flight -= 1
 
     def count(self, key: str, replica: Replica | None) -> None:
-        """Count a call that an owner of the key serves, or any replica (None), in the metrics."""
+        """Count a call that an owner of the routing key serves, or any replica (None), in the metrics."""
         role = "any" if replica is None else "first" if self._owners.get(key, (None,))[0] is replica else "second"
         _counts[self.peer, role] += 1
 
@@ -181,7 +181,7 @@ class Replicas:
             except OSError as error:
                 if not failed:
                     log.warning(
-                        "replicas could not be resolved; using the last ones",
+                        "resolving replicas failed; using the last known addresses",
                         peer=self.peer,
                         host=host,
                         error=str(error),

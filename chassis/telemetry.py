@@ -21,7 +21,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.errors import BadSetting
-from chassis.memory_spans import describe_memory_call, get_memory_operation
+from chassis.memory_spans import get_memory_operation, set_memory_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -71,7 +71,7 @@ class MethodTelemetry:
     def describe(self, span: Span, request: object, response: object) -> None:
         """Add what a call did with the memory of an agent to its span."""
         if span.is_recording():
-            describe_memory_call(self._path, span, request, response, is_caller=self._is_caller)
+            set_memory_attributes(self._path, span, request, response, is_caller=self._is_caller)
 
     def end(self, span: Span, code: str, seconds: float) -> None:
         """Record the status and the duration of a call."""

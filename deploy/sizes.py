@@ -24,7 +24,7 @@ def measure_megabytes(service: str) -> int:
     """Return the size of an image without its base, in millions of bytes."""
     with tempfile.TemporaryDirectory() as folder:
         site, code = Path(folder, "site"), Path(folder, "code")
-        for lock in list_locks(service):
+        for lock in list_requirement_locks(service):
             _install(site, lock)
         prune(site)
         for name in ("chassis", "config", "libs", "stubs", _get_folder(service)):
@@ -33,8 +33,8 @@ def measure_megabytes(service: str) -> int:
         return round(sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6)
 
 
-def list_locks(service: str) -> Iterator[Path]:
-    """Yield the lock files of a service."""
+def list_requirement_locks(service: str) -> Iterator[Path]:
+    """Yield the files with the pinned requirements of a service."""
     yield ROOT / "requirements" / f"{service}.lock"
     if service in ("curator", "search"):
         yield ROOT / "requirements" / "minilm.lock"

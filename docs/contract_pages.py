@@ -53,7 +53,7 @@ def render_pages() -> dict[str, str]:
         packages.setdefault(source.file.package, []).append(source)
     return {
         "index.md": _write_overview(packages),
-        **{f"{package}.md": _write_page(package, files) for package, files in packages.items()},
+        **{f"{package}.md": _render_page(package, files) for package, files in packages.items()},
     }
 
 
@@ -81,11 +81,11 @@ def _write_overview(packages: dict[str, list[PageSource]]) -> str:
     lines = [
         "# Contracts",
         "",
-        "Services and messages of every package, generated from the protos. Every address also describes its services",
+        "Services and messages of every package, generated from the protos. Every server also describes its services",
         "to tools such as grpcurl. The policy beside each proto, which the clients of hansei read, states how long a",
         "call may take and whether it may be repeated.",
         "",
-        "| service | what |",
+        "| service | description |",
         "|---|---|",
     ]
     for package, sources in sorted(packages.items()):
@@ -97,24 +97,24 @@ def _write_overview(packages: dict[str, list[PageSource]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_page(package: str, sources: list[PageSource]) -> str:
+def _render_page(package: str, sources: list[PageSource]) -> str:
     lines = [f"# {package}", ""]
     for source in sources:
         for number, service in enumerate(source.file.service):
-            lines += _write_service(source, package, number, service.name)
+            lines += _render_service(source, package, number, service.name)
     lines += ["## Messages", ""]
     for source in sources:
         for number, message in enumerate(source.file.message_type):
-            lines += _write_message(source, message, (_FILE_MESSAGE, number), message.name)
+            lines += _render_message(source, message, (_FILE_MESSAGE, number), message.name)
     enums = [(source, number, enum) for source in sources for number, enum in enumerate(source.file.enum_type)]
     if enums:
         lines += ["## Enums", ""]
     for source, number, enum in enums:
-        lines += _write_enum(source, enum, (_FILE_ENUM, number), enum.name)
+        lines += _render_enum(source, enum, (_FILE_ENUM, number), enum.name)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _write_service(source: PageSource, package: str, number: int, name: str) -> list[str]:
+def _render_service(source: PageSource, package: str, number: int, name: str) -> list[str]:
     service = source.file.service[number]
     policies = _load_policies()[f"{package}.{name}"]
     lines = [f"## {name}", "", source.comment(FILE_SERVICE, number), ""]
@@ -126,7 +126,7 @@ def _write_service(source: PageSource, package: str, number: int, name: str) -> 
         kinds = {
             "read": "a read",
             "request_id": "once per `request_id`",
-            "natural": "a repeat changes nothing",
+            "natural": "a repeated call finds the result of the first",
             "none": "not idempotent",
         }
         facts = f"{seconds}, {kinds[policy['idempotency']]}"
@@ -149,16 +149,16 @@ def _load_policies() -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def _write_message(source: PageSource, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+def _render_message(source: PageSource, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     if message.options.map_entry:
         return []
     lines = [f"### {name}", "", source.comment(*path), ""]
     if message.field:
-        lines += ["| field | type | what |", "|---|---|---|"]
+        lines += ["| field | type | description |", "|---|---|---|"]
         lines += [_format_row(source, message, field, (*path, _FIELD, n)) for n, field in enumerate(message.field)]
         lines.append("")
     for number, nested in enumerate(message.nested_type):
-        lines += _write_message(source, nested, (*path, _NESTED, number), f"{name}.{nested.name}")
+        lines += _render_message(source, nested, (*path, _NESTED, number), f"{name}.{nested.name}")
     return lines
 
 
@@ -171,11 +171,13 @@ def _format_row(
     rules = _format_rules(field)
     if rules:
         comments.append(f"`{rules}`")
-    return f"| `{field.name}` | {_name_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
+    return (
+        f"| `{field.name}` | {_format_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
+    )
 
 
 def _format_rules(field: FieldDescriptorProto) -> str:
-    """The shape rules, in one line; long rules and rules in CEL are shown by their message."""
+    """Format the validation rules in one line: the messages of rules in CEL, and other rules unless they are long."""
     rules = validate_pb2.FieldRules()
     rules.CopyFrom(field.options.Extensions[validate_pb2.field])
     messages = [rule.message for rule in rules.cel]
@@ -185,20 +187,20 @@ def _format_rules(field: FieldDescriptorProto) -> str:
     return "; ".join([*messages, *([text] if text and len(text) <= _MAX_RULE else [])])
 
 
-def _name_type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -> str:
+def _format_type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -> str:
     entries = {f".{package}.{message.name}.{nested.name}": nested for nested in message.nested_type}
     entry = entries.get(field.type_name)
     if entry is not None and entry.options.map_entry:
         key, value = entry.field
-        return f"map of {_name_type(package, message, key)} to {_name_type(package, message, value)}"
+        return f"map of {_format_type(package, message, key)} to {_format_type(package, message, value)}"
     type_text = _link(package, field.type_name) if field.type_name else _SCALARS[field.type]
     if field.label == FieldDescriptorProto.LABEL_REPEATED:
         return f"repeated {type_text}"
     return f"optional {type_text}" if field.proto3_optional else type_text
 
 
-def _write_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
-    lines = [f"### {name}", "", source.comment(*path), "", "| value | what |", "|---|---|"]
+def _render_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+    lines = [f"### {name}", "", source.comment(*path), "", "| value | description |", "|---|---|"]
     for number, value in enumerate(enum.value):
         lines.append(f"| `{value.name}` | {format_cell(source.comment(*path, _VALUE, number))} |")
     return [*lines, ""]

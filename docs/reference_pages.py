@@ -80,11 +80,11 @@ def _render_http() -> str:
     lines = [
         "# HTTP",
         "",
-        "Every method with a path, from the contract. Bodies and responses are the JSON of the messages on the linked",
+        "All methods of the contract that have a path. Bodies and responses are the JSON of the messages on the linked",
         "page; `{name}` is a field of the request, and fields of a GET are query parameters. Streams are server-sent",
         "events. The gateway describes them at `/openapi.json`. Send `authorization: Bearer KEY` if it needs one.",
         "",
-        "| method and path | call | what |",
+        "| method and path | RPC | description |",
         "|---|---|---|",
     ]
     for source in load_sources():

@@ -51,19 +51,19 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=text))
     for source, page in READMES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    config.nav = list_folder_pages(config.nav, files)
+    config.nav = expand_navigation(config.nav, files)
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links as they are meant where the file lies, made links of the site."""
+    """Rewrite links that are relative to the file in the repository to links of the site."""
     here = _map_readmes().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     parts = _FENCED.split(markdown)
     return "".join(part if number % 2 else relink(part, here, page) for number, part in enumerate(parts))
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """The theme can ask other hosts for scripts, when a page needs them; browsers that read this never do."""
+    """Forbid browsers to load the scripts of other hosts that the theme requests for some pages."""
     return output.replace("<head>", f"<head>{ONLY_THIS_HOST}", 1)
 
 
@@ -72,8 +72,8 @@ def on_post_template(output_content: str, **_: Any) -> str:
     return on_post_page(output_content)
 
 
-def list_folder_pages(entries: list[Any], files: Files) -> list[Any]:
-    """Return the navigation with every page of the folders that it names."""
+def expand_navigation(entries: list[Any], files: Files) -> list[Any]:
+    """Return the navigation with the pages of its folders filled in, the index of each folder first."""
     found: list[Any] = []
     for entry in entries:
         ((title, inside),) = entry.items()
@@ -83,7 +83,7 @@ def list_folder_pages(entries: list[Any], files: Files) -> list[Any]:
                 key=lambda uri: (not uri.endswith(("index.md", "README.md")), uri),
             )
         elif isinstance(inside, list):
-            inside = list_folder_pages(inside, files)
+            inside = expand_navigation(inside, files)
         found.append({title: inside})
     return found
 

@@ -12,7 +12,7 @@ from tests.support import systems
 from tests.support.postgres_server import (
     PostgresServer,
     any_server,
-    binaries_or_skip,
+    find_postgres_programs_or_skip,
     pgvector_package_or_skip,
     pgvector_server,
     postgres_server,
@@ -29,7 +29,7 @@ def running() -> Callable[[str], systems.System]:
 
     def get_system(form: str) -> systems.System:
         if form in systems.ON_POSTGRES:
-            binaries_or_skip()
+            find_postgres_programs_or_skip()
         return get_shared(systems.FORMS[form])
 
     return get_system
@@ -44,7 +44,7 @@ def system(request: pytest.FixtureRequest, running: Callable[[str], systems.Syst
 @pytest.fixture(scope="session")
 def postgres() -> PostgresServer:
     """Return the shared PostgreSQL, where each test has databases of its own. `lone_postgres` may be stopped."""
-    binaries_or_skip()
+    find_postgres_programs_or_skip()
     return get_shared(any_server)
 
 
@@ -58,7 +58,7 @@ def pgvector_postgres() -> PostgresServer:
 @pytest.fixture(scope="module")
 def lone_postgres() -> Iterator[PostgresServer]:
     """Run a server that the tests of one file may stop and start."""
-    with postgres_server(binaries_or_skip()) as server:
+    with postgres_server(find_postgres_programs_or_skip()) as server:
         yield server
 
 

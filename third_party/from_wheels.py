@@ -125,10 +125,10 @@ def _option_values(options: message.Message) -> Iterator[tuple[str, str]]:
         name = f"({field.full_name})" if field.is_extension else field.name
         values: Iterable[object] = value if field.is_repeated else [value]
         for one in values:
-            yield name, _constant(field, one)
+            yield name, _format_option_value(field, one)
 
 
-def _constant(field: descriptor.FieldDescriptor, value: object) -> str:
+def _format_option_value(field: descriptor.FieldDescriptor, value: object) -> str:
     if isinstance(value, message.Message):
         return "{" + text_format.MessageToString(value, as_one_line=True, as_utf8=True) + "}"
     if field.enum_type is not None and isinstance(value, int):

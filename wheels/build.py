@@ -162,7 +162,7 @@ def _find_edits(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[Edit]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from _edit_import_from(node, lines)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield from _edit_string(node, lines, id(node) in parts_of_fstrings)
+            yield from _rename_module_in_string(node, lines, id(node) in parts_of_fstrings)
         elif isinstance(node, ast.List | ast.Tuple):
             _refuse_programs(node.elts)
 
@@ -202,7 +202,7 @@ def _refuse_programs(elements: Sequence[ast.expr]) -> None:
             raise AmbiguousNameError(f"{line.lineno}: `-m {name}` may be the name of a module")
 
 
-def _edit_string(node: ast.Constant, lines: Sequence[bytes], formatted: bool) -> Iterator[Edit]:
+def _rename_module_in_string(node: ast.Constant, lines: Sequence[bytes], formatted: bool) -> Iterator[Edit]:
     """Rename a string that is the name of a module or of its attribute; refuse a text that contains one."""
     text = str(node.value)
     if not formatted and _MODULE.fullmatch(text) and _exists(text):

@@ -28,7 +28,7 @@ from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.log import Origin, Revision, RevisionKind
 from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.ports import DatasetTransaction
-from tests.support.postgres_server import binaries, postgres_server
+from tests.support.postgres_server import find_postgres_programs, postgres_server
 
 HERE = Path(__file__).parent
 ORIGIN = Origin(RevisionKind.APPLY, "bench")
@@ -58,7 +58,7 @@ async def open_store(url: str) -> AsyncIterator[tuple[SqlPlaybookStore, Revision
     await store.close()
 
 
-async def commits_per_second(store: SqlPlaybookStore, writers: int, turn: int) -> float:
+async def measure_commit_rate(store: SqlPlaybookStore, writers: int, turn: int) -> float:
     async def writer(name: int) -> None:
         for number in range(COMMITS // writers):
             await store.write("commits", partial(commit, batch=batch(f"lesson {turn} {writers} {name} {number}")))
@@ -72,7 +72,7 @@ async def writing(store: SqlPlaybookStore) -> list[dict[str, Any]]:
     rates: dict[int, list[float]] = {1: [], WRITERS: []}
     for turn in range(TURNS):
         for writers, seen in rates.items():
-            seen.append(await commits_per_second(store, writers, turn))
+            seen.append(await measure_commit_rate(store, writers, turn))
     alone = statistics.median(rates[1])
     return [
         {
@@ -166,7 +166,7 @@ async def measure_engine(engine: str, url: str) -> list[dict[str, Any]]:
 
 
 def on_postgres(measure: Callable[[str, str], Any]) -> list[dict[str, Any]]:
-    programs = binaries()
+    programs = find_postgres_programs()
     if programs is None:
         print("PostgreSQL is not installed: it is not measured")
         return []

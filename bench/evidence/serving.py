@@ -152,7 +152,7 @@ async def measure_effects(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure effects and recall, and write their tables."""
     with TemporaryDirectory() as folder:
         effects = asyncio.run(measure_effects(Path(folder)))
     write_tables(RESULTS, {"recall": measure_recall(), "effects": [effects]})

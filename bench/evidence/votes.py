@@ -92,7 +92,7 @@ class Welch:
         return eligible & ~self._retired
 
     def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
-        """Count the session, and test at the end of a day."""
+        """Count the session, and test after every `LOOK_EVERY` sessions."""
         for arm, members in enumerate((~served, served)):
             self._counts[arm] += members
             self._totals[arm] += members * outcome

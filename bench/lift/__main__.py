@@ -99,7 +99,7 @@ def collect_hits(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the worlds that are named, or all; write the tables if all were measured."""
+    """Measure the synthetic worlds with these names, or all; write the tables if all were measured."""
     logging.disable(logging.WARNING)
     worlds = [world for world in (OFFICE, HARBOUR, LABORATORY, PRINT_SHOP) if not arguments or world.name in arguments]
     generated = [] if arguments else [generate_world(seed) for seed in HELD_OUT]

@@ -79,11 +79,11 @@ def table(found: dict[str, Any]) -> str:
                     rows.setdefault(f"{name} {part}".strip(), {})[system] = format_number(number)
     lines = ["| | " + " | ".join(systems) + " |", "|---" * (len(systems) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells.get(s, "") for s in systems) + " |" for name, cells in rows.items()]
-    return "\n".join([*lines, "", _circumstances(found)]) + "\n"
+    return "\n".join([*lines, "", _format_machine_load(found)]) + "\n"
 
 
-def _circumstances(found: dict[str, Any]) -> str:
-    """Return the load of the machine during each stage."""
+def _format_machine_load(found: dict[str, Any]) -> str:
+    """Format the load of the machine during each stage."""
     loads = [
         f"{name}: " + ", ".join(f"{key} {value:g}" for key, value in stage.items() if key.startswith("load"))
         for name, stage in found["stages"].items()

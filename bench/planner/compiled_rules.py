@@ -293,10 +293,13 @@ def decide_stream(
 
 
 @numba.njit(cache=True)
-def follow_window(scores: Any, wrong: Any, arrivals: Any, coins: Any, audit_rate: float, alpha: float) -> Any:
-    """Return the decisions of the lowest threshold whose error was at most alpha in the last 200 labels.
+def simulate_windowed_threshold(
+    scores: Any, wrong: Any, arrivals: Any, coins: Any, audit_rate: float, alpha: float
+) -> Any:
+    """Return for each step whether it is selected for a label, the threshold in use, and the revocations so far.
 
-    Labels are weighted by their selection; the threshold is found again after each tenth member, from 20 labels on.
+    The threshold is the lowest one whose error was at most alpha in the last 200 labels, weighted by their selection.
+    It is computed after each tenth label, from 20 labels on.
     """
     steps_count = len(scores)
     trace = np.zeros((steps_count, 3), dtype=np.int64)

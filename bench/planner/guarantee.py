@@ -115,9 +115,11 @@ def decide_by_product(scenario: Scenario, stream: Stream, coins: Floats) -> Trac
 def decide_trivially(rule: str, stream: Stream, coins: Floats) -> Trace:
     """Return the decisions of a trivial rule, which does not tell tools apart."""
     if rule == "window of 200":
-        from bench.planner.compiled_rules import follow_window  # compiles for seconds
+        from bench.planner.compiled_rules import simulate_windowed_threshold  # compiles for seconds
 
-        trace: Trace = follow_window(stream.scores, stream.wrong, stream.arrivals, coins, WINDOW_RATE, ALPHA)
+        trace: Trace = simulate_windowed_threshold(
+            stream.scores, stream.wrong, stream.arrivals, coins, WINDOW_RATE, ALPHA
+        )
         return trace
     trace = np.zeros((STEPS, 3), dtype=np.int64)
     trace[:, 0] = stream.scores < FIXED

@@ -57,7 +57,7 @@ class EngineTimes:
         self.adds: list[Duration] = []
 
     def query(self) -> Duration:
-        """Return the median time of a batch of queries."""
+        """Measure a batch of queries and return their median time."""
         durations: list[Duration] = []
         while len(durations) < 3 or (
             sum(duration.wall for duration in durations) < BATCH_SECONDS and len(durations) < BATCH

@@ -226,8 +226,8 @@ async def _measure_routing(target: str) -> dict[str, float]:
                 key = read_key(request)
                 replica = replicas.choose(key)[0]
                 replicas.count(key, replica)
-                replicas.begin_call(replica)
-                replicas.end_call(replica)
+                replicas.record_call_start(replica)
+                replicas.record_call_end(replica)
             times.append((time.process_time() - began) / len(requests_of_kind) * 1e6)
         taken[f"cpu_us_{kind}"] = float(np.median(times))
     await peers.close()

@@ -116,7 +116,7 @@ def local_similarities(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
     folder = minilm.find_model_folder()
     if folder is not None:
         models.append(minilm.MiniLM(folder))
-    if (folder := multilingual.find_package()) is not None:
+    if (folder := multilingual.find_model_folder()) is not None:
         models.append(multilingual.MultilingualE5(folder))
     for model in models:
         vectors = dict(zip(texts, model.compute(texts), strict=True))

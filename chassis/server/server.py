@@ -146,7 +146,8 @@ def _read_callers(settings: ServiceSettings, certificates: Certificates | None) 
         return None
     if certificates is None:
         raise BadSetting(
-            "HANSEI_TLS_CALLERS: callers are identified by their certificates, so HANSEI_TLS_* must be set"
+            "HANSEI_TLS_CALLERS: callers are identified by their certificates, so HANSEI_TLS_CERTIFICATE, "
+            "HANSEI_TLS_KEY and HANSEI_TLS_AUTHORITIES must be set"
         )
     return Callers([*settings.allowed_callers, *certificates.current().names])
 

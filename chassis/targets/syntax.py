@@ -165,121 +165,125 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Node:
-        node = self._expression()
+        node = self._parse_expression()
         kind, text, position = self._tokens[self._next]
         if kind != "end":
             self._refuse(f"has {text!r} at character {position}, where the expression should end")
         return node
 
-    def _expression(self) -> Node:
+    def _parse_expression(self) -> Node:
         self._depth += 1
         if self._depth > MAX_NESTING:
             self._refuse(f"is nested deeper than {MAX_NESTING} levels")
-        node = self._disjunction()
+        node = self._parse_disjunction()
         if self._take_if_next("?"):
-            then = self._expression()
+            then = self._parse_expression()
             self._require(":")
-            node = self._count(Conditional(node, then, self._expression()))
+            node = self._count_node(Conditional(node, then, self._parse_expression()))
         self._depth -= 1
         return node
 
-    def _disjunction(self) -> Node:
-        conditions = [self._conjunction()]
+    def _parse_disjunction(self) -> Node:
+        conditions = [self._parse_conjunction()]
         while self._take_if_next("||"):
-            conditions.append(self._conjunction())
-        return conditions[0] if len(conditions) == 1 else self._count(Logic("||", tuple(conditions)))
+            conditions.append(self._parse_conjunction())
+        return conditions[0] if len(conditions) == 1 else self._count_node(Logic("||", tuple(conditions)))
 
-    def _conjunction(self) -> Node:
-        conditions = [self._binary(0)]
+    def _parse_conjunction(self) -> Node:
+        conditions = [self._parse_binary(0)]
         while self._take_if_next("&&"):
-            conditions.append(self._binary(0))
-        return conditions[0] if len(conditions) == 1 else self._count(Logic("&&", tuple(conditions)))
+            conditions.append(self._parse_binary(0))
+        return conditions[0] if len(conditions) == 1 else self._count_node(Logic("&&", tuple(conditions)))
 
-    def _binary(self, level: int) -> Node:
+    def _parse_binary(self, level: int) -> Node:
         if level == len(_LEVELS):
-            return self._unary()
-        left, length = self._binary(level + 1), 0
+            return self._parse_unary()
+        left, length = self._parse_binary(level + 1), 0
         while (operator := self._tokens[self._next][1]) in _LEVELS[level] and self._tokens[self._next][0] != "text":
             self._next += 1
             length += 1
             if length > MAX_NESTING:
                 self._refuse(f"has more than {MAX_NESTING} operators {operator!r} in a row")
-            left = self._count(Binary(operator, left, self._binary(level + 1)))
+            left = self._count_node(Binary(operator, left, self._parse_binary(level + 1)))
         return left
 
-    def _unary(self) -> Node:
+    def _parse_unary(self) -> Node:
         operators: list[str] = []
         while (operator := self._tokens[self._next][1]) in ("!", "-") and self._tokens[self._next][0] == "mark":
             self._next += 1
             operators.append(operator)
         if len(operators) > MAX_NESTING:
             self._refuse(f"has {len(operators)} operators in a row, at most {MAX_NESTING} are allowed")
-        node = self._member(self._primary())
+        node = self._parse_member_chain(self._parse_primary())
         for operator in reversed(operators):
-            node = self._count(Unary(operator, node))
+            node = self._count_node(Unary(operator, node))
         return node
 
-    def _member(self, node: Node) -> Node:
+    def _parse_member_chain(self, node: Node) -> Node:
         length = 0
         while True:
             length += 1
             if length > MAX_NESTING:
                 self._refuse(f"has more than {MAX_NESTING} fields in a row")
             if self._take_if_next("."):
-                name, position = self._name()
-                node = self._method(node, name, position) if self._take_if_next("(") else self._count(Field(node, name))
+                name, position = self._parse_name()
+                node = (
+                    self._parse_method(node, name, position)
+                    if self._take_if_next("(")
+                    else self._count_node(Field(node, name))
+                )
             elif self._take_if_next("["):
-                node = self._count(Index(node, self._expression()))
+                node = self._count_node(Index(node, self._parse_expression()))
                 self._require("]")
             else:
                 return node
 
-    def _method(self, operand: Node, name: str, position: int) -> Node:
+    def _parse_method(self, operand: Node, name: str, position: int) -> Node:
         if name in ("exists", "all"):
-            variable, _ = self._name()
+            variable, _ = self._parse_name()
             self._require(",")
-            node: Node = Macro(operand, variable, self._expression(), name == "all")
+            node: Node = Macro(operand, variable, self._parse_expression(), name == "all")
             self._require(")")
-            return self._count(node)
-        return self._count(FunctionCall(name, self._arguments(")"), position, operand))
+            return self._count_node(node)
+        return self._count_node(FunctionCall(name, self._parse_arguments(")"), position, operand))
 
-    def _primary(self) -> Node:
+    def _parse_primary(self) -> Node:
         kind, text, position = self._tokens[self._next]
         self._next += 1
         if kind == "number":
-            return self._count(Literal(self._number(text)))
+            return self._count_node(Literal(self._parse_number(text)))
         if kind == "text":
-            return self._count(Literal(self._unescape(text[1:-1])))
+            return self._count_node(Literal(self._unescape(text[1:-1])))
         if text == "(" and kind == "mark":
-            node = self._expression()
+            node = self._parse_expression()
             self._require(")")
             return node
         if text == "[" and kind == "mark":
-            return self._count(ListOf(self._arguments("]")))
+            return self._count_node(ListOf(self._parse_arguments("]")))
         if kind != "name":
             self._refuse(f"has {text or 'its end'!r} at character {position}, where a value should be")
         if text in _CONSTANTS:
-            return self._count(Literal(_CONSTANTS[text]))
+            return self._count_node(Literal(_CONSTANTS[text]))
         if not self._take_if_next("("):
-            return self._count(Name(text, position))
-        arguments = self._arguments(")")
+            return self._count_node(Name(text, position))
+        arguments = self._parse_arguments(")")
         if text != "has":
-            return self._count(FunctionCall(text, arguments, position))
+            return self._count_node(FunctionCall(text, arguments, position))
         if len(arguments) != 1 or not isinstance(arguments[0], Field):
             self._refuse("has `has` without a field: write has(call.args.name)")
         return Field(arguments[0].operand, arguments[0].field, is_test=True)
 
-    def _arguments(self, end: str) -> tuple[Node, ...]:
+    def _parse_arguments(self, end: str) -> tuple[Node, ...]:
         nodes: list[Node] = []
         if self._take_if_next(end):
             return ()
         while True:
-            nodes.append(self._expression())
+            nodes.append(self._parse_expression())
             if self._take_if_next(end):
                 return tuple(nodes)
             self._require(",")
 
-    def _number(self, text: str) -> int | float:
+    def _parse_number(self, text: str) -> int | float:
         if text.isdigit():
             if len(text) > len(str(MAX_INTEGER)) or int(text) > MAX_INTEGER:
                 self._refuse(f"has the number {text[:30]}, at most {MAX_INTEGER} is allowed")
@@ -297,7 +301,7 @@ class _Parser:
 
         return _ESCAPE.sub(replace, text)
 
-    def _name(self) -> tuple[str, int]:
+    def _parse_name(self) -> tuple[str, int]:
         kind, text, position = self._tokens[self._next]
         if kind != "name":
             self._refuse(f"has {text or 'its end'!r} at character {position}, where a name should be")
@@ -316,7 +320,7 @@ class _Parser:
             _, text, position = self._tokens[self._next]
             self._refuse(f"has {text or 'its end'!r} at character {position}, where {mark!r} should be")
 
-    def _count(self, node: Node) -> Node:
+    def _count_node(self, node: Node) -> Node:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             self._refuse(f"has more than {MAX_NODES} parts")

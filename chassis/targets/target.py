@@ -177,7 +177,7 @@ class _Compiler:
             case Binary(
                 operator, FunctionCall("count", (Field(Name("call"), "tool"),), _, None), Literal(int(value))
             ) if operator in COMPARISONS and "call" not in variables and is_number(value):
-                return _compile_count_limit(operator, value)
+                return _compile_call_count_comparison(operator, value)
             case Binary(operator, left, Literal(int() | float() as value)) if operator in COMPARISONS and is_number(
                 value
             ):
@@ -320,7 +320,7 @@ def _compile_text_test(left: Evaluate, text: str) -> Evaluate:
     return evaluate
 
 
-def _compile_count_limit(operator: str, limit: int) -> Evaluate:
+def _compile_call_count_comparison(operator: str, limit: int) -> Evaluate:
     """Compile the comparison of `count(call.tool)` with a number in one function, because most checks evaluate it."""
     compare = COMPARISONS[operator]
     return lambda evaluation: compare(evaluation.session.counts.get(evaluation.call.tool, 0), limit)

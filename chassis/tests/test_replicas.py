@@ -190,13 +190,13 @@ async def test_an_owner_beyond_its_share_of_the_load_yields_to_the_second_one(sc
     found, _ = scripted_replicas
     first, second = found.choose("busy")
     for _ in range(40):
-        found.begin_call(found.choose("busy")[0])
+        found.record_call_start(found.choose("busy")[0])
     limit = replicas.FREE_CALLS + replicas.LOAD_FACTOR * 40 / len(NAMES)
     assert first.in_flight + second.in_flight == 40
     assert min(first.in_flight, second.in_flight) > limit  # both beyond it: they share the rest
     assert abs(first.in_flight - second.in_flight) <= limit
     for _ in range(first.in_flight):
-        found.end_call(first)
+        found.record_call_end(first)
     assert found.choose("busy")[0] is first
 
 

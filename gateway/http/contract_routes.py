@@ -94,20 +94,20 @@ async def read_request(binding: Binding, request: Request) -> Any:
     if binding.method.client_streaming:
         messages = parse_list(body)
         if messages:
-            _put_key(messages[0], request, kind)
+            _set_idempotency_key(messages[0], request, kind)
         return await convert(len(body), decode_all, messages, kind)
     fields: dict[str, Any] = {}
     if binding.reads_query:
         _put_query(fields, request.query_params, kind)
     if binding.takes_file:
-        _put_path(fields, binding, request)
+        _set_path_fields(fields, binding, request)
         return decode(fields, kind, files={binding.body: body})
     if binding.body_field:
         fields[binding.body] = parse_object(body)
     elif binding.body:
         fields = parse_object(body)
-    _put_path(fields, binding, request)
-    _put_key(fields, request, kind)
+    _set_path_fields(fields, binding, request)
+    _set_idempotency_key(fields, request, kind)
     return await convert(len(body), decode, fields, kind)
 
 
@@ -119,7 +119,7 @@ def _build_path_error(binding: Binding, error: InvalidArgument) -> HanseiError:
     return error
 
 
-def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> None:
+def _set_path_fields(fields: dict[str, Any], binding: Binding, request: Request) -> None:
     """Add the fields in the path. Raises InvalidArgument if the body or the query has another value."""
     for number, path in enumerate(binding.variables):
         value = request.path_params[f"v{number}"]
@@ -132,7 +132,7 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
         parent[name] = value
 
 
-def _put_key(fields: dict[str, Any], request: Request, kind: Descriptor) -> None:
+def _set_idempotency_key(fields: dict[str, Any], request: Request, kind: Descriptor) -> None:
     """Add the idempotency key in the header. Raises InvalidArgument if it is no UUID, or the body has another key."""
     wrappers, header = find_key_path(kind), request.headers.get(IDEMPOTENCY_KEY, "").strip().strip('"')
     if wrappers is None or not header:

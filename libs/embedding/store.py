@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from libs.embedding.model import Float32s
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 
 log = get_logger(__name__)
 
@@ -62,7 +62,7 @@ def insert_embeddings(connection: Connection, table: Table, model_id: str, vecto
         {"model": model_id, "content_hash": digest, "vector": vector.astype("<f4").tobytes()}
         for digest, vector in vectors.items()
     ]
-    connection.execute(insert_for(connection.dialect.name)(table).on_conflict_do_nothing(), rows)
+    connection.execute(get_insert(connection.dialect.name)(table).on_conflict_do_nothing(), rows)
 
 
 Run = Callable[[Callable[[Connection], Any]], Awaitable[Any]]

@@ -37,12 +37,12 @@ class WordPiece:
         pieces: list[int] = []
         # Each word has at least one piece, so the rest of the text need not be read.
         for word in _split_words(text):
-            pieces.extend(self._split_word(word))
+            pieces.extend(self._find_pieces(word))
             if len(pieces) >= limit:
                 break
         return [self._first, *pieces[:limit], self._last]
 
-    def _split_word(self, word: str) -> tuple[int, ...]:
+    def _find_pieces(self, word: str) -> tuple[int, ...]:
         pieces = self._cached_pieces.get(word)
         if pieces is None:
             pieces = self._match_longest_pieces(word)
@@ -76,7 +76,7 @@ def _split_words(text: str) -> Iterator[str]:
         for char in plain:
             if _is_ignored(char):
                 continue
-            if _is_separate_word(char):
+            if _is_single_token(char):
                 if word:
                     yield "".join(word)
                     word = []
@@ -91,7 +91,7 @@ def _is_ignored(char: str) -> bool:
     return char in "\x00\ufffd" or unicodedata.category(char).startswith("C")
 
 
-def _is_separate_word(char: str) -> bool:
+def _is_single_token(char: str) -> bool:
     code = ord(char)
     if code < 128:
         return not char.isalnum()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from libs.guards.exact_tests import Stratum, find_p_values
+from libs.guards.exact_tests import Stratum, compute_exact_p_values
 from libs.guards.guard_trajectory import GuardTrajectory
 
 _Counts = tuple[int, int, NDArray[np.int64], NDArray[np.int64]]
@@ -27,7 +27,7 @@ def compute_p_values(
     tasks: dict[tuple[str, str], list[int]] = defaultdict(list)
     for position, trajectory in enumerate(trajectories):
         tasks[trajectory.domain, trajectory.task_id].append(position)
-    between = _count_tasks(tasks, failed, fires)
+    between = _count_by_domain(tasks, failed, fires)
     within = [_count(failed[rows], fires[rows]) for rows in tasks.values() if len(rows) > 1]
     p_values, least = _compute_all_p_values(between, fires.shape[1])
     if within:
@@ -37,7 +37,7 @@ def compute_p_values(
     return p_values, least
 
 
-def _count_tasks(
+def _count_by_domain(
     tasks: dict[tuple[str, str], list[int]], failed: NDArray[np.bool_], fires: NDArray[np.bool_]
 ) -> list[_Counts]:
     domains: dict[str, list[list[int]]] = defaultdict(list)
@@ -64,7 +64,7 @@ def _compute_all_p_values(
     for predicate in range(predicates):
         key = tuple((int(firing[predicate]), int(failed[predicate])) for _, _, firing, failed in strata)
         if key not in tested:
-            tested[key] = find_p_values(
+            tested[key] = compute_exact_p_values(
                 [Stratum(units, failures, *counts) for (units, failures, _, _), counts in zip(strata, key, strict=True)]
             )
         results[predicate] = tested[key]

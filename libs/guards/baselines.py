@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from libs.guards.exact_tests import Stratum, find_p_values
+from libs.guards.exact_tests import Stratum, compute_exact_p_values
 from libs.guards.grammar import may_write, quote
 from libs.guards.guard_trajectory import GuardTrajectory, Replay
 
@@ -21,7 +21,9 @@ def extract_features(trajectory: GuardTrajectory) -> frozenset[Feature]:
     return frozenset(_list_features(trajectory))
 
 
-def learn_rules(trajectories: Sequence[GuardTrajectory], features: Sequence[frozenset[Feature]]) -> Mapping[str, Rule]:
+def fit_baseline_rules(
+    trajectories: Sequence[GuardTrajectory], features: Sequence[frozenset[Feature]]
+) -> Mapping[str, Rule]:
     """Return the trivial rules by name, learned from trajectories and their features.
 
     `significant_predicates` keeps simple predicates with a p-value of Fisher's test of at most 0.01 that fire in at
@@ -38,7 +40,7 @@ def learn_rules(trajectories: Sequence[GuardTrajectory], features: Sequence[froz
         for feature, (fails, passes) in counts.items()
         if feature[0] != "write"
         and passes <= LARGEST_FALSE_ALARMS * (len(trajectories) - failed)
-        and find_p_values([Stratum(len(trajectories), failed, fails + passes, fails)])[0] <= LARGEST_P_VALUE
+        and compute_exact_p_values([Stratum(len(trajectories), failed, fails + passes, fails)])[0] <= LARGEST_P_VALUE
     }
     return {
         "value_seen_only_in_failures": lambda found: not only_failed.isdisjoint(found),

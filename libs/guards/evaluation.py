@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from libs.guards.baselines import extract_features, learn_rules
+from libs.guards.baselines import extract_features, fit_baseline_rules
 from libs.guards.exact_tests import find_interval
 from libs.guards.firings import NEVER, FiringTable, build_firing_table
 from libs.guards.guard_trajectory import GuardTrajectory
@@ -55,7 +55,7 @@ def evaluate_guards(
             results.append(result)
             accepted.update(guard.predicate.source for guard in result.guards)
             _fire(table, trajectories, result, testing, repeat, guards)
-            rules = learn_rules([trajectories[row] for row in training], [features[row] for row in training])
+            rules = fit_baseline_rules([trajectories[row] for row in training], [features[row] for row in training])
             for name, rule in rules.items():
                 fires = baselines.setdefault(name, np.zeros(shape, dtype=bool))
                 fires[repeat, testing] = [rule(features[row]) for row in testing]

@@ -29,7 +29,7 @@ def _hypergeometric(units: int, failed: int, firing: int) -> tuple[int, NDArray[
     return least, np.array([comb(failed, k) * comb(units - failed, firing - k) / total for k in range(least, most + 1)])
 
 
-def find_p_values(strata: Sequence[Stratum]) -> tuple[float, float]:
+def compute_exact_p_values(strata: Sequence[Stratum]) -> tuple[float, float]:
     """Return the one-sided p-value of a predicate, and the least p-value that its strata allow.
 
     The test is exact and conditional on the counts of each stratum, a Fisher test that is summed over strata: only

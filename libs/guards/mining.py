@@ -73,7 +73,7 @@ def mine_guards(
        from: guards are mined again without each part of the tasks, and tested on that part.
     """
     limits = policy or MiningPolicy()
-    result = _mine_rows(trajectories, table, rows, limits)
+    result = _mine_guards_of_rows(trajectories, table, rows, limits)
     if not (limits.parts and result.guards):
         return result
     return replace(
@@ -91,7 +91,7 @@ def assign_folds(trajectories: Sequence[GuardTrajectory], folds: int, division: 
     return [fold_of[trajectory.domain, trajectory.task_id] for trajectory in trajectories]
 
 
-def _mine_rows(
+def _mine_guards_of_rows(
     trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], limits: MiningPolicy
 ) -> MiningResult:
     training = [trajectories[row] for row in rows]
@@ -121,7 +121,7 @@ def _count_reliable(
     )
     fires, alarms = table.fires, np.zeros(most, dtype=np.int64)
     for part in range(limits.parts):
-        mined = _mine_rows(trajectories, table, [row for row in rows if part_of[row] != part], limits).guards
+        mined = _mine_guards_of_rows(trajectories, table, [row for row in rows if part_of[row] != part], limits).guards
         passed = [row for row in rows if part_of[row] == part and trajectories[row].is_success]
         for count in range(1, most + 1):
             columns = [guard.column for guard in mined[:count]]

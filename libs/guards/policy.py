@@ -66,7 +66,7 @@ def collect_policies(trajectories: Sequence[GuardTrajectory]) -> list[RecordedPo
     for trajectory in trajectories:
         domains[trajectory.domain].append(trajectory)
     return [
-        RecordedPolicy(domain, _list_instructions(found), _list_documents(found), _list_tools(found))
+        RecordedPolicy(domain, _list_instructions(found), _list_policy_documents(found), _list_tools(found))
         for domain, found in sorted(domains.items())
     ]
 
@@ -81,7 +81,7 @@ def _list_instructions(trajectories: Sequence[GuardTrajectory]) -> tuple[str, ..
     return tuple(dict.fromkeys(texts))[:MAX_INSTRUCTIONS]
 
 
-def _list_documents(trajectories: Sequence[GuardTrajectory]) -> tuple[tuple[str, str], ...]:
+def _list_policy_documents(trajectories: Sequence[GuardTrajectory]) -> tuple[tuple[str, str], ...]:
     """Return the results that are the same in many tasks, those of most tasks first, up to a limit of characters."""
     tasks: dict[tuple[str, str], set[str]] = defaultdict(set)
     for trajectory in trajectories:

@@ -33,7 +33,7 @@ def evaluate_sources(
     limits = policy or MiningPolicy()
     trajectories = [*train, *(test or ())]
     table = build_firing_table(trajectories)
-    is_written = _find_firing_trajectories(trajectories, targets)
+    is_written = _build_firing_matrix(trajectories, targets)
     failed = np.array([not trajectory.is_success for trajectory in trajectories])
     divisions = [split_trajectories(train, test, repeat) for repeat in range(REPEATS if test is None else 1)]
     fires = {name: np.zeros((len(divisions), len(trajectories)), dtype=bool) for name in ("written", "mined", "both")}
@@ -90,7 +90,7 @@ def select_written(
     return chosen
 
 
-def _find_firing_trajectories(trajectories: Sequence[GuardTrajectory], targets: Sequence[str]) -> NDArray[np.bool_]:
+def _build_firing_matrix(trajectories: Sequence[GuardTrajectory], targets: Sequence[str]) -> NDArray[np.bool_]:
     """Return whether each target fires in each trajectory; shape (trajectories, targets)."""
     compiled = [Target(source) for source in targets]
     found = [[bool(find_firings(target, trajectory)) for target in compiled] for trajectory in trajectories]

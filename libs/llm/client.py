@@ -91,7 +91,7 @@ class LLMClient:
     async def ainvoke(self, messages: Messages, *, timeout_seconds: float | None = None) -> Any:
         """Return the model's reply to `messages`, its text in `.content`."""
         with _log_failure():
-            return await self._reply(messages, timeout_seconds)
+            return await self._call_model(messages, timeout_seconds)
 
     def invoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06); blocking. Raise TemplateError."""
@@ -101,7 +101,7 @@ class LLMClient:
     async def ainvoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06). Raise TemplateError."""
         with _log_failure():
-            return read_text(await self._reply([("human", fill(template, variables))], None))
+            return read_text(await self._call_model([("human", fill(template, variables))], None))
 
     async def ainvoke_structured(
         self,
@@ -133,11 +133,11 @@ class LLMClient:
                 except ReplyNotStructured as error:
                     problem = error
                 if finish.is_truncated:
-                    problem = ReplyTruncated(f"the reply was cut at its limit of tokens ({finish.reason}): {problem}")
+                    problem = ReplyTruncated(f"the reply was cut off at the token limit ({finish.reason}): {problem}")
                     parts = parse_complete_parts(text, shape, parse)
                     if parts is not None:
-                        _log.warning("reply was cut at its limit of tokens; keeping its complete parts")
-                        report_truncation("the reply was cut at its limit of tokens; its complete parts were kept")
+                        _log.warning("reply was cut off at the token limit; keeping its complete parts")
+                        report_truncation("the reply was cut off at the token limit; its complete parts were used")
                         return parts
                 if corrections <= 0:
                     raise problem
@@ -154,13 +154,13 @@ class LLMClient:
             conversation = messages if form == "json_schema" else described
             try:
                 body = build_response_format(shape, form)
-                return await self._reply(conversation, timeout_seconds, extra_body=body)
+                return await self._call_model(conversation, timeout_seconds, extra_body=body)
             except ResponseFormatRefused as error:
                 self._refused_forms[form] = True
                 _log.warning("backend rejects a response format; using the next one", format=form, error=str(error))
-        return await self._reply(described, timeout_seconds)
+        return await self._call_model(described, timeout_seconds)
 
-    async def _reply(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
+    async def _call_model(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
         if timeout_seconds is not None:
             options["timeout_seconds"] = timeout_seconds
         try:

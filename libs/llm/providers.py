@@ -99,17 +99,17 @@ PROVIDERS: Mapping[str, Provider] = {
 
 def open_openai_connections() -> Any:
     """Return a new HTTP client for OpenAI's library; the caller closes it."""
-    return ModelClass("openai", "DefaultAsyncHttpxClient", "llm").load("openai")(verify=_load_authorities())
+    return ModelClass("openai", "DefaultAsyncHttpxClient", "llm").load("openai")(verify=_create_tls_context())
 
 
 @cache
 def open_synchronous_connections() -> Any:
     """Return the blocking HTTP client that LangChain would otherwise create for every model; services never use it."""
-    return ModelClass("openai", "DefaultHttpxClient", "llm").load("openai")(verify=_load_authorities())
+    return ModelClass("openai", "DefaultHttpxClient", "llm").load("openai")(verify=_create_tls_context())
 
 
 @cache
-def _load_authorities() -> ssl.SSLContext:
+def _create_tls_context() -> ssl.SSLContext:
     """Return the trusted certificates; reading them takes 20 ms."""
     from httpx import create_ssl_context
 

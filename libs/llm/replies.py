@@ -37,14 +37,14 @@ def extract_json_object(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
-    for candidate in _iterate_candidates(text):
-        found = _parse(candidate)
+    for candidate in _iterate_json_candidates(text):
+        found = _parse_json(candidate)
         if isinstance(found, dict):
             return found
     raise ReplyNotStructured(f"no JSON object in the reply: {shorten(text)!r}")
 
 
-def _iterate_candidates(text: str) -> Iterator[str]:
+def _iterate_json_candidates(text: str) -> Iterator[str]:
     yield text
     _, fence, rest = text.partition(_FENCE)
     block, closing, _ = rest.partition(_FENCE)
@@ -60,7 +60,7 @@ def _remove_language(block: str) -> str:
     return rest if newline and first_line.strip().isalnum() else block
 
 
-def _parse(candidate: str) -> object:
+def _parse_json(candidate: str) -> object:
     """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
         # Models write line breaks into strings, which strict JSON does not allow.

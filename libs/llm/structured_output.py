@@ -37,7 +37,7 @@ def parse_structured(text: str, shape: type[S]) -> S:
     try:
         return shape.model_validate(found)
     except ValidationError as error:
-        complaints = "; ".join(_find_complaints(error))
+        complaints = "; ".join(_describe_violations(error))
         raise ReplyNotStructured(f"the JSON object does not fit {shape.__name__}: {complaints}") from error
 
 
@@ -49,7 +49,7 @@ def parse_complete_parts(text: str, shape: type[S], parse: Callable[[str, type[S
     return None
 
 
-def _find_complaints(error: ValidationError) -> Iterator[str]:
+def _describe_violations(error: ValidationError) -> Iterator[str]:
     for item in error.errors(include_url=False, include_input=False)[:MAX_COMPLAINTS]:
         path = ".".join(str(part) for part in item["loc"]) or "the object"
         yield f"{path}: {describe_rule(item)}"

@@ -25,9 +25,7 @@ _cost = _meter.create_counter(
     "hansei.llm.cost", "{USD}", "Cost of answered model calls in US dollars, as far as it is known."
 )
 _calls = _meter.create_counter("hansei.llm.calls", "{call}", "Answered model calls.")
-_attempts = _meter.create_counter(
-    "hansei.llm.attempts", "{attempt}", "Attempts that were needed for answered model calls."
-)
+_attempts = _meter.create_counter("hansei.llm.attempts", "{attempt}", "Attempts of each answered model call.")
 
 Number = TypeVar("Number", int, float)
 

@@ -70,7 +70,7 @@ def init_config(
 
     Raises ConfigInitError; then nothing was written.
     """
-    targets = _locate_targets(component, output_path, workspace, os.environ if environ is None else environ)
+    targets = _locate_output_files(component, output_path, workspace, os.environ if environ is None else environ)
     for path in targets.values():
         if path.exists() and not force:
             raise ConfigInitError(f"Error: {path} already exists. Use --force to overwrite.")
@@ -79,7 +79,7 @@ def init_config(
     return list(targets.values())
 
 
-def _locate_targets(
+def _locate_output_files(
     component: str | None,
     output_path: str | Path | None,
     workspace: str | Path | None,

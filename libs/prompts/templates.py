@@ -76,16 +76,16 @@ class PromptTemplates:
 
     def fill_from_folder(self, names: Iterable[str], values: Mapping[str, str]) -> str | None:
         """Fill the first usable template of the folder, as `fill_first` does; None without one."""
-        for source, template in self._iterate_templates(names):
+        for source, template in self._iterate_user_templates(names):
             try:
                 return fill(template, values)
             except TemplateError as error:
                 _log.warning("prompt template is broken; not using it", template=source, error=str(error))
         return None
 
-    def _iterate_templates(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    def _iterate_user_templates(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         for name in names:
-            checked = check_name(name)
+            checked = check_dataset_name(name)
             if self._folder is None:
                 continue
             template = _read(self._folder / f"{checked}.txt")
@@ -93,7 +93,7 @@ class PromptTemplates:
                 yield f"{checked}.txt", template
 
 
-def check_name(name: str) -> str:
+def check_dataset_name(name: str) -> str:
     """Return a name of a dataset. Raises InvalidArgument for a name from which no path may be built (C-13)."""
     if _NAME.fullmatch(name) is None:
         message = f"Invalid dataset name: '{shorten(name)}'"

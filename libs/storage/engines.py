@@ -83,7 +83,7 @@ def create_database_engine(
     )
 
 
-def insert_for(dialect: str) -> Callable[[Any], Any]:
+def get_insert(dialect: str) -> Callable[[Any], Any]:
     """Return the INSERT with ON CONFLICT of a dialect, `sqlite` or `postgresql`.
 
     The dialect that is not in use is not imported: that takes longer than opening a database.

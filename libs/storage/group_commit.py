@@ -50,7 +50,7 @@ class GroupCommitWriter:
         self._engine = engine
         self._translate_error = translate_error
         self._units: queue.SimpleQueue[_Unit[Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=f"{name}-writer", daemon=True)
+        self._thread = threading.Thread(target=self._commit_batches, name=f"{name}-writer", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -72,7 +72,7 @@ class GroupCommitWriter:
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
-    def _run(self) -> None:
+    def _commit_batches(self) -> None:
         is_closing = False
         while not is_closing:
             batch, is_closing = self._take_next_batch()
@@ -81,7 +81,7 @@ class GroupCommitWriter:
             for loop in {unit.loop for unit in batch}:
                 # A loop that was closed before the database has no caller that waits.
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_resolve, [unit for unit in batch if unit.loop is loop])
+                    loop.call_soon_threadsafe(_settle_futures, [unit for unit in batch if unit.loop is loop])
 
     def _take_next_batch(self) -> tuple[list[_Unit[Any]], bool]:
         batch: list[_Unit[Any]] = []
@@ -124,7 +124,7 @@ class GroupCommitWriter:
                 raise error from None
 
 
-def _resolve(units: list[_Unit[Any]]) -> None:
+def _settle_futures(units: list[_Unit[Any]]) -> None:
     for unit in units:
         if unit.error is None and unit.on_commit is not None:
             try:

@@ -19,7 +19,7 @@ from sqlalchemy.schema import SchemaItem
 
 from chassis.errors import Aborted, RequestIdReused
 from chassis.idempotency import normalize_request_id
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from libs.storage.timestamps import Timestamp
 
 RETRY_AFTER_SECONDS = 0.1
@@ -74,7 +74,8 @@ class RequestDone(Aborted):
     reason = "REQUEST_DONE"
 
     def __init__(self, response: bytes) -> None:
-        super().__init__("another call with this request_id was first: send it again", retry_after=RETRY_AFTER_SECONDS)
+        problem = "another call with this request_id was faster: send the same request again to get its response"
+        super().__init__(problem, retry_after=RETRY_AFTER_SECONDS)
         self.response = response
 
 
@@ -155,7 +156,7 @@ class IdempotencyTable:
 
     def _build_insert(self, dialect: str) -> Any:
         if dialect not in self._inserts:
-            statement = insert_for(dialect)(self.table).on_conflict_do_nothing(index_elements=["request_id"])
+            statement = get_insert(dialect)(self.table).on_conflict_do_nothing(index_elements=["request_id"])
             self._inserts[dialect] = statement.execution_options(preserve_rowcount=True)
         return self._inserts[dialect]
 

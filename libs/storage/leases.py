@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Connection, Integer, Table, Text, and_, case, select, update
 
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from libs.storage.timestamps import to_microseconds
 
 
@@ -103,7 +103,7 @@ class Leases:
         """Take the lease, also from another holder; create its row if it is missing."""
         columns, heartbeat = self._columns, to_microseconds(now)
         values = {self._name.name: name, "owner": owner, "fence": 1, "heartbeat": heartbeat}
-        statement = insert_for(connection.dialect.name)(self._table).values(values)
+        statement = get_insert(connection.dialect.name)(self._table).values(values)
         taken = {"owner": owner, "fence": columns.fence + 1, "heartbeat": self._compute_next_heartbeat(now)}
         statement = statement.on_conflict_do_update(index_elements=[self._name], set_=taken)
         return Lease(name, owner, connection.execute(statement.returning(columns.fence)).scalar_one())
@@ -143,7 +143,7 @@ class LeaseMonitor:
         self._clock = clock
         self._unchanged_since: dict[str, tuple[LeaseState, float]] = {}
 
-    def takeable(self, states: Sequence[LeaseState]) -> list[LeaseState]:
+    def find_free_leases(self, states: Sequence[LeaseState]) -> list[LeaseState]:
         """Return the leases that may be taken: the free ones, and those not renewed for a lease's time.
 
         `states` are all leases that exist now; the times of those that are missing are forgotten.

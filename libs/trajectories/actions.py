@@ -140,10 +140,10 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
             calls.add_calls(step)
             if step.role != "system":
                 since_result.append(step)
-    return _keep_new_codes(calls.sort_by_step(), steps)
+    return _keep_codes_of_tools(calls.sort_by_step(), steps)
 
 
-def _keep_new_codes(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
+def _keep_codes_of_tools(actions: Sequence[ToolUse], steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
     failing = {action.last_step for action in actions if action.error is not None}
     is_new: dict[str, bool] = {}
 

@@ -142,7 +142,7 @@ def _find_failure(value: object) -> str | None:
         message = _extract_message(error)
         # An identifier such as "not_found" is less informative than the sentence beside it.
         return message if detail is None or " " in message else f"{message}: {_extract_message(detail)}"
-    if _is_refusal(value):
+    if _is_failure(value):
         return _extract_message(detail) if detail is not None else "the tool reported no success"
     shown = next((text for key in _OUTPUT_FIELDS if isinstance(text := value.get(key), str) and text.strip()), "")
     if any(value.get(key) not in (None, 0, "0", False) for key in _EXIT_FIELDS):
@@ -150,7 +150,7 @@ def _find_failure(value: object) -> str | None:
     return _find_text_failure(shown)
 
 
-def _is_refusal(value: dict[str, object]) -> bool:
+def _is_failure(value: dict[str, object]) -> bool:
     status = next((value[key] for key in ("status_code", "statusCode", "status", "code") if key in value), None)
     if isinstance(status, str) and status.lower() in _BAD_STATUS:
         return True
@@ -171,14 +171,14 @@ def _extract_message(detail: object) -> str:
     return detail if isinstance(detail, str) else reprlib.repr(detail)
 
 
-def _exit_code(text: str) -> str | None:
+def _find_exit_code_message(text: str) -> str | None:
     found = _EXIT_CODE.search(shorten_middle(text, _MARGIN_CHARS))
     if found is None or int(found.group(1)) == 0:
         return None
     return _find_telling_line(text) or f"exit code {found.group(1)}"
 
 
-def _find_traceback(text: str) -> str | None:
+def _find_traceback_line(text: str) -> str | None:
     if "Traceback (most recent call last)" not in text:
         return None
     return _find_telling_line(text) or "Traceback"
@@ -210,7 +210,7 @@ def _add_body(status_line: str, text: str) -> str:
     return f"{status_line}: {message}" if message is not None else status_line
 
 
-def _find_shell_message(text: str) -> str | None:
+def _find_shell_error(text: str) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > _SHORT_LINES:
         return None
@@ -218,10 +218,10 @@ def _find_shell_message(text: str) -> str | None:
 
 
 _TEXT_RULES: tuple[Callable[[str], str | None], ...] = (
-    _find_traceback,
-    _exit_code,
+    _find_traceback_line,
+    _find_exit_code_message,
     _find_error_line,
-    _find_shell_message,
+    _find_shell_error,
 )
 
 

@@ -116,7 +116,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
                     "embedding model of the index is unavailable; rebuilding the index", dataset=dataset, model=model
                 )
             else:
-                log.info("searching the index of the former model until its cut-over", dataset=dataset, model=model)
+                log.info("searching the index of the previous model until the cut-over", dataset=dataset, model=model)
                 former_snapshots = _create_snapshots(settings, "", {**made_with, "embedder": model}, parse_bullet)
                 former_generations[dataset] = former, former_snapshots
 

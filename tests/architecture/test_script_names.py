@@ -13,9 +13,9 @@ SCRIPTS = Path(__file__).parents[2] / "gateway/console/page/js"
 MANY_CALLS = {"h", "s", "t"}
 """The functions of every line: an HTML element, an SVG element, a text."""
 VERBS = word_set("""
-    add address answer apply ask assign bind cancel cast change choose classify collect compare compute count create
-    decide decode delete describe diff draw edit encode export fetch fill filter find follow format get handle
-    import indent insert join learn list load mark match modify move note number offer open order parse pick place
+    add address answer apply ask assign bind build cancel cast change choose classify collect compare compute count
+    create decide decode delete describe diff draw edit encode export fetch fill filter find follow format get handle
+    import indent insert join learn list load log mark match modify move note number offer open order parse pick place
     post put rank read refresh remove render reopen replace report resolve restore retry revoke run save schedule
     scroll search send set shorten show sign split start stop store stream submit sum summarize translate try undo
     vote wait watch write

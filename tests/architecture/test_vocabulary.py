@@ -76,6 +76,9 @@ RUN_TEXT = re.compile(
     re.IGNORECASE,
 )
 """Names and phrases that call a trajectory a run: a run is an execution of a program, see `docs/lexicon.md`."""
+COMMENT_START = re.compile(r"(?:^|\n)(?! *//)[^\n]*\n *// ?([^\n]*)")
+"""The first line of each block of comments in a proto."""
+CLAUSE_COMMENT = re.compile(r"(What|Whether|Who|Whose|Which|Where|How|Why)\b")
 CLAUSE_TEXT = re.compile(r"(What|Whether|Who|Whose|Which) [^?]*$")
 
 
@@ -209,13 +212,30 @@ def test_names_and_sentences_of_the_console_follow_the_lexicon() -> None:
     assert not found, "\n".join(found)
 
 
-def test_documents_call_the_record_of_an_agent_a_trajectory() -> None:
-    """No page calls a trajectory a run; prompts for models are not pages."""
+@pytest.mark.parametrize("pattern", ["*.md", "*.proto"])
+def test_documents_and_protos_follow_the_lexicon(pattern: str) -> None:
+    """No page and no comment of the contract has a forbidden phrase; prompts for models are not pages."""
+    files = source_files(pattern)
     found = [
-        f"{page}: {phrase[0]!r}"
-        for page in source_files("*.md")
-        for phrase in RUN_TEXT.finditer((ROOT / page).read_text(encoding="utf-8"))
+        f"{file}: {phrase[0]!r}"
+        for file in files
+        for rule in (FORBIDDEN_TEXT, RUN_TEXT)
+        for phrase in rule.finditer((ROOT / file).read_text(encoding="utf-8"))
     ]
+    assert files
+    assert not found, "\n".join(found)
+
+
+def test_comments_of_the_contract_are_no_clauses() -> None:
+    """The comment of a field or method begins with a noun or a verb: it is shown alone in the reference and OpenAPI."""
+    protos = source_files("protos/hansei/*.proto")
+    found = [
+        f"{file}: {comment[1]!r}"
+        for file in protos
+        for comment in COMMENT_START.finditer((ROOT / file).read_text(encoding="utf-8"))
+        if CLAUSE_COMMENT.match(comment[1])
+    ]
+    assert len(protos) > 20
     assert not found, "\n".join(found)
 
 

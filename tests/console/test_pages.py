@@ -270,7 +270,7 @@ def test_empty_pages_show_a_notice(reader: Reader) -> None:
         ("#/review/thousand?show=decided", "No decisions yet"),
         ("#/search/nothing-here", "Search the lessons"),
         ("#/executions?q=nobody-asked-this", "No executions"),
-        ("#/leaderboard/nothing-here", "Unknown execution of rounds"),
+        ("#/leaderboard/nothing-here", "No execution of rounds has this id"),
         ("#/nowhere", "There is no such page"),
     ):
         reader.open(address)

@@ -46,8 +46,8 @@ def build_overlay(folder: Path) -> str:
     return done.stdout
 
 
-def trial_of_production(folder: Path) -> Path:
-    """Write an overlay like production for a trial: PostgreSQL in the cluster, no model, invented Secrets."""
+def write_test_overlay(folder: Path) -> Path:
+    """Write an overlay like production for tests: PostgreSQL in the cluster, no model, invented Secrets."""
     dev = yaml.safe_load((OVERLAYS / "dev/kustomization.yaml").read_text())
     production = yaml.safe_load((OVERLAYS / "production/kustomization.yaml").read_text())
     namespace = production["namespace"]
@@ -97,14 +97,14 @@ class Manifests:
         """Return the variables of a container as the kubelet would set them, without unset optional ones."""
         found: dict[str, str] = {}
         for source in container.get("envFrom", []):
-            found.update(self._map(source))
+            found.update(self._read_source(source))
         for variable in container.get("env", []):
             value = self._value(variable)
             if value is not None:
                 found[variable["name"]] = value
         return found
 
-    def _map(self, source: Object) -> dict[str, str]:
+    def _read_source(self, source: Object) -> dict[str, str]:
         if "configMapRef" in source:
             return dict(self.manifest("ConfigMap", source["configMapRef"]["name"])["data"])
         return self.secret(source["secretRef"]["name"])

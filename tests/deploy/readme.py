@@ -26,8 +26,8 @@ def commands() -> list[str]:
     return found
 
 
-def environment_of_compose(folder: Path) -> Path:
-    """Make deploy/.env in a folder as `make compose-up` does, and return its path."""
+def make_env_file(folder: Path) -> Path:
+    """Make deploy/.env in a folder as `make compose-up` does; return the path of the file."""
     (folder / "deploy").mkdir()
     command = ["make", "--silent", "-f", str(ROOT / "Makefile"), "-I", str(ROOT), "deploy/.env"]
     (folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")

@@ -24,8 +24,8 @@ from chassis.errors import Unauthenticated
 from hansei.client import Client
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.engine import NO_RIGHTS, docker, rights
-from tests.deploy.readme import environment_of_compose, variables
-from tests.deploy.walk import learn_from_trajectory, use_what_was_learned
+from tests.deploy.readme import make_env_file, variables
+from tests.deploy.walk import check_lesson_is_used, learn_from_trajectory
 from tests.support.systems import ROOT, SERVICES, free_port
 
 FILE = ROOT / "deploy/compose.yaml"
@@ -94,7 +94,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    settings = environment_of_compose(tmp_path_factory.mktemp("compose"))
+    settings = make_env_file(tmp_path_factory.mktemp("compose"))
     with settings.open("a") as more:
         more.write(f"GRPC_PORT={free_port()}\nHTTP_PORT={free_port()}\n")
     made = Stack(f"hansei-check-{uuid.uuid4().hex[:8]}", settings)
@@ -146,7 +146,7 @@ def test_what_is_learned_is_found_answered_and_planned_with(
     stack: Stack, learned_trajectory: tuple[str, LearnResponse]
 ) -> None:
     with stack.client() as client:
-        use_what_was_learned(client, *learned_trajectory)
+        check_lesson_is_used(client, *learned_trajectory)
 
 
 def test_calls_need_the_token(stack: Stack, learned_trajectory: tuple[str, LearnResponse]) -> None:
@@ -190,4 +190,4 @@ def test_learned_lessons_survive_a_restart(
         assert stack.complaints() == []
     with stack.client() as client:
         assert client.playbooks.get(dataset=dataset) == before
-        use_what_was_learned(client, dataset, answer)
+        check_lesson_is_used(client, dataset, answer)

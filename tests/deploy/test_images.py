@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not VERSION, reason="images were neither built n
 
 @pytest.fixture(scope="module", params=SERVICES)
 def running(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
-    """The name, container and address of a service."""
+    """Yield the name, container and address of a service."""
     with _container(request.param) as (container, address):
         yield request.param, container, address
 

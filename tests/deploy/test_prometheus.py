@@ -21,11 +21,11 @@ from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.planner.v1.planner_pb2 import ACTION_ASK_USER, ACTION_RAG_SEARCH, Plan, PlanStep
 from tests.deploy.cluster import Cluster, Pod, cluster
-from tests.deploy.manifests import load_manifests, pod, trial_of_production
+from tests.deploy.manifests import load_manifests, pod, write_test_overlay
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 from tests.support.bulk_jobs import build_trajectories, parts
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES, free_port
 
 WAIT_SECONDS = 90
@@ -45,7 +45,7 @@ def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
         assert not os.environ.get("HANSEI_REQUIRE_PROMETHEUS"), f"{name} is not installed"
-        pytest.skip(f"{name} is not installed: nothing was scraped")
+        pytest.skip(f"{name} is not installed: no metrics were read")
     return found
 
 
@@ -55,9 +55,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp("production")
     with (
         OpenAIServer(otherwise=chat("Set user.email first.")) as model,
-        postgres_server(binaries_or_skip()) as postgres,
+        postgres_server(find_postgres_programs_or_skip()) as postgres,
         cluster(
-            load_manifests(trial_of_production(data)),
+            load_manifests(write_test_overlay(data)),
             postgres,
             data,
             extra={
@@ -96,7 +96,7 @@ class Prometheus:
             except httpx.TransportError:
                 pass
             time.sleep(PAUSE_SECONDS)
-        raise AssertionError(f"{what}: nothing in {WAIT_SECONDS} s")
+        raise AssertionError(f"{what}: no result within {WAIT_SECONDS} s")
 
     def result(self, query: str) -> Any:
         """Return the result of a query as soon as it is not empty."""
@@ -145,7 +145,7 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def use_every_service(running: Cluster, prometheus: Prometheus) -> None:
+def exercise_every_service(running: Cluster, prometheus: Prometheus) -> None:
     """Learn directly and by a job, vote, search, plan, answer a question and call a model."""
     environment = running.environment("gateway")
     tls = Tls(authorities=environment["HANSEI_TLS_AUTHORITIES"])
@@ -176,23 +176,27 @@ def test_every_service_is_scraped(prometheus: Prometheus) -> None:
 
 
 @pytest.mark.parametrize("title", QUERIES)
-def test_the_dashboard_uses_only_existing_metrics(use_every_service: None, prometheus: Prometheus, title: str) -> None:
+def test_the_dashboard_uses_only_existing_metrics(
+    exercise_every_service: None, prometheus: Prometheus, title: str
+) -> None:
     assert prometheus.result(NEVER_HERE.get(title, QUERIES[title]))
 
 
-def test_alerts_are_evaluated_and_do_not_fire(use_every_service: None, prometheus: Prometheus) -> None:
-    def quiet() -> bool:
+def test_alerts_are_evaluated_and_do_not_fire(exercise_every_service: None, prometheus: Prometheus) -> None:
+    def has_only_expected_alerts() -> bool:
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         raised = {rule["name"] for rule in rules if rule["state"] != "inactive"}
         # The certificates of the tests are valid for a day, so exactly this alert must fire.
         return all(rule["health"] == "ok" for rule in rules) and raised == {"HanseiCertificateExpires"}
 
     # For a moment, a starting process looks absent, and a finished job looks waiting.
-    prometheus.wait_for(quiet, "every alert but that of the certificates inactive")
+    prometheus.wait_for(has_only_expected_alerts, "every alert but that of the certificates inactive")
     prometheus.result('ALERTS{alertname="HanseiCertificateExpires", job="curator"}')
 
 
-def test_an_alert_fires_for_a_dead_service(use_every_service: None, running: Cluster, prometheus: Prometheus) -> None:
+def test_an_alert_fires_for_a_dead_service(
+    exercise_every_service: None, running: Cluster, prometheus: Prometheus
+) -> None:
     running.processes[Pod("validator")].kill()
     (found,) = prometheus.result('ALERTS{alertname="HanseiServiceMissing"}')
     assert found["metric"]["job"] == "validator"

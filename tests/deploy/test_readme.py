@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.manifests import OVERLAYS, container, load_manifests, ports
-from tests.deploy.readme import commands, environment_of_compose, variables
+from tests.deploy.readme import commands, make_env_file, variables
 from tests.deploy.test_manifests import SECRETS_OF_PRODUCTION
 from tests.support.systems import ROOT
 
@@ -31,13 +31,13 @@ def a_make_target(command: str, found: re.Match[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def a_stand_in(command: str, found: re.Match[str]) -> None:
-    """It was built, and `make compose-check` was run with it, where an engine was; it is linted with the others."""
+def check_stand_in(command: str, found: re.Match[str]) -> None:
+    """Check that a stand-in image has a Dockerfile, and that a documented command uses it."""
     assert (ROOT / found[2] / "Dockerfile").is_file()
     assert any(f"POSTGRES_IMAGE={found[1]} " in command for command in commands())
 
 
-def an_overlay(command: str, found: re.Match[str]) -> None:
+def check_overlay(command: str, found: re.Match[str]) -> None:
     assert load_manifests(ROOT / found[1]).objects
 
 
@@ -76,8 +76,8 @@ def the_databases(command: str, found: re.Match[str]) -> None:
 Check = Callable[[str, re.Match[str]], None]
 CHECKED: dict[str, Check] = {
     r"make ([a-z-]+)( .*)?": a_make_target,
-    r"DOCKER_BUILDKIT=1 docker build .* -t (\S+) (\S+)": a_stand_in,
-    r"kubectl apply -k (\S+)": an_overlay,
+    r"DOCKER_BUILDKIT=1 docker build .* -t (\S+) (\S+)": check_stand_in,
+    r"kubectl apply -k (\S+)": check_overlay,
     r"kubectl apply -f (\S+)": a_file_of_objects,
     r"kubectl -n (\S+) rollout status deployment/(\w+)()": a_workload,
     r"kubectl -n (\S+) port-forward deployment/(\w+) ([\d ]+)": a_workload,
@@ -100,11 +100,11 @@ def test_every_command_is_accounted_for(command: str) -> None:
     for pattern, reason in NOT_RUN.items():
         if re.fullmatch(pattern, command, re.DOTALL):
             pytest.skip(reason)
-    pytest.fail(f"no check and no reason for {command}")
+    pytest.fail(f"{command} has neither a check nor a reason to skip it")
 
 
 def test_the_makefile_makes_the_environment_of_compose(tmp_path: Path) -> None:
-    made = environment_of_compose(tmp_path)
+    made = make_env_file(tmp_path)
     environment = variables(made)
     assert made.stat().st_mode & 0o077 == 0
     assert set(environment) == set(re.findall(r"\$\{(\w+):\?", COMPOSE))
@@ -113,7 +113,7 @@ def test_the_makefile_makes_the_environment_of_compose(tmp_path: Path) -> None:
 
 
 def test_the_makefile_keeps_an_environment_that_exists(tmp_path: Path) -> None:
-    made = environment_of_compose(tmp_path)
+    made = make_env_file(tmp_path)
     before = made.read_text()
     subprocess.run(
         ["make", "--silent", "-f", str(ROOT / "Makefile"), "deploy/.env"], cwd=tmp_path, check=True, timeout=60

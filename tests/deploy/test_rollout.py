@@ -21,7 +21,7 @@ from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grp
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.manifests import OVERLAYS, load_manifests
 from tests.support.campaigns import campaign_size
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
 
 PODS = 2
@@ -35,7 +35,7 @@ RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     manifests = load_manifests(OVERLAYS / "dev")
-    programs = binaries_or_skip()
+    programs = find_postgres_programs_or_skip()
     data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(SERVICES, PODS)
     with postgres_server(programs) as postgres, cluster(manifests, postgres, data, replicas) as running:
         yield running

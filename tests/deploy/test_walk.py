@@ -19,9 +19,9 @@ from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.cluster import Cluster, Pod, cluster
-from tests.deploy.manifests import OVERLAYS, container, load_manifests, trial_of_production
-from tests.deploy.walk import learn_from_trajectory, use_what_was_learned
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.deploy.manifests import OVERLAYS, container, load_manifests, write_test_overlay
+from tests.deploy.walk import check_lesson_is_used, learn_from_trajectory
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
 
 SECONDS = 30
@@ -39,8 +39,8 @@ NEEDS_MORE = {
 @pytest.fixture(scope="module", params=["dev", "production"])
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp(request.param)
-    manifests = load_manifests(OVERLAYS / "dev" if request.param == "dev" else trial_of_production(data))
-    with postgres_server(binaries_or_skip()) as postgres, cluster(manifests, postgres, data) as running:
+    manifests = load_manifests(OVERLAYS / "dev" if request.param == "dev" else write_test_overlay(data))
+    with postgres_server(find_postgres_programs_or_skip()) as postgres, cluster(manifests, postgres, data) as running:
         yield running
 
 
@@ -76,7 +76,7 @@ def test_what_is_learned_is_found_planned_with_and_answered(
     running: Cluster, learned_trajectory: tuple[str, LearnResponse]
 ) -> None:
     with client_of(running) as client:
-        use_what_was_learned(client, *learned_trajectory)
+        check_lesson_is_used(client, *learned_trajectory)
 
 
 def test_http_asks_for_the_token_of_the_secret(
@@ -110,7 +110,7 @@ def test_alerts_use_only_existing_metrics(running: Cluster, learned_trajectory: 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "gateway"])
 def test_a_service_takes_the_calls_of_its_callers_only(running: Cluster, name: str) -> None:
     if not tls_of(running):
-        pytest.skip("plaintext: there the network policies alone say who reaches whom")
+        pytest.skip("plaintext: only the network policies restrict who connects")
     address = running.address(name, SERVICES[name]["listen"])
     for other, listed in SERVICES.items():
         environment = running.environment(other)

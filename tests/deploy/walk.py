@@ -22,7 +22,7 @@ def learn_from_trajectory(client: Client) -> tuple[str, LearnResponse]:
     return dataset, learned
 
 
-def use_what_was_learned(client: Client, dataset: str, learned: LearnResponse) -> None:
+def check_lesson_is_used(client: Client, dataset: str, learned: LearnResponse) -> None:
     """Check that search finds the lesson, and that an answer and a plan use it."""
     found = client.search(dataset, "What went wrong?", min_revision=learned.curation.revision)
     assert found.results

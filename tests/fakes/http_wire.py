@@ -72,7 +72,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response: WireResponse) -> bool:
     """Send `response`; return whether the connection may take another request."""
     if response.reset:
-        _reset(writer)
+        _abort_connection(writer)
         return False
     if response.stall:
         await reader.read()
@@ -101,7 +101,7 @@ def _head(response: WireResponse, framing: str) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def _abort_connection(writer: asyncio.StreamWriter) -> None:
     """Close with RST instead of FIN: lingering for 0 seconds drops unsent data (SO_LINGER)."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -70,11 +70,11 @@ class OpenAIServer:
 
     def wait_for_requests(self, count: int) -> None:
         """Return when `count` requests have come in. Errors: TimeoutError."""
-        self._wait(lambda: len(self.requests) >= count, f"{count} requests, there were {len(self.requests)}")
+        self._wait(lambda: len(self.requests) >= count, f"expected {count} requests, there were {len(self.requests)}")
 
     def wait_until_idle(self) -> None:
         """Return when no request is open: each was answered, or its client went away. Errors: TimeoutError."""
-        self._wait(lambda: self.in_flight == 0, f"no open request, there are {self.in_flight}")
+        self._wait(lambda: self.in_flight == 0, f"expected no open request, there are {self.in_flight}")
 
     def _wait(self, happened: Callable[[], bool], what: str) -> None:
         with self._changed:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.resilience.load import check_ledger, load, wait_for_recovery
 from tests.support import systems
-from tests.support.postgres_server import binaries_or_skip, postgres_pair
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_pair
 
 
 async def test_no_acknowledged_trajectory_is_lost_or_doubled_by_a_failover(tmp_path: Path) -> None:
-    with postgres_pair(binaries_or_skip()) as pair:
+    with postgres_pair(find_postgres_programs_or_skip()) as pair:
         pair.primary.database("playbooks")
         settings = {"HANSEI_CURATOR_DATABASE_URL": pair.get_url("playbooks")}
         with systems.one_process(tmp_path, **settings) as system:

@@ -18,7 +18,7 @@ from tests.deploy.manifests import OVERLAYS, load_manifests
 from tests.resilience.envoy import Envoy, envoy
 from tests.resilience.load import CALLERS, Load, check_ledger, load, wait_for_recovery
 from tests.resilience.namespaces import Network, network
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 from tests.support.systems import SERVICES
 
 POSTGRES_PORT = 5432
@@ -49,7 +49,7 @@ class RunningOverlay:
 
 @pytest.fixture(scope="module")
 def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOverlay]:
-    programs, manifests = binaries_or_skip(), load_manifests(OVERLAYS / "dev")
+    programs, manifests = find_postgres_programs_or_skip(), load_manifests(OVERLAYS / "dev")
     port = SERVICES["reflector"]["listen"]
     with network(*SERVICES, "postgres", "envoy") as hosts:
         within = tuple(hosts.hosts["postgres"].namespace_command("net", "pid"))

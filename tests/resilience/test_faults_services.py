@@ -11,7 +11,7 @@ import pytest
 from tests.resilience.load import CALLERS, check_ledger, load, wait_for_recovery
 from tests.support import systems
 from tests.support.campaigns import campaign_cases, campaign_size
-from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.support.postgres_server import PostgresServer, find_postgres_programs_or_skip, postgres_server
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +38,7 @@ class Hansei:
 @pytest.fixture(scope="module")
 def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hansei]:
     data = tmp_path_factory.mktemp("faults")
-    with postgres_server(binaries_or_skip()) as postgres:
+    with postgres_server(find_postgres_programs_or_skip()) as postgres:
         # The limit is low, so that a burst is one on any machine.
         settings = systems.server_databases(postgres) | {"HANSEI_MAX_CONCURRENT_CALLS": str(2 * CALLERS)}
         with systems.separate_processes(data, **settings) as system:

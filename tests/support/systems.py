@@ -24,7 +24,7 @@ import grpc
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.support.postgres_server import PostgresServer, find_postgres_programs_or_skip, postgres_server
 from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE
 
@@ -153,7 +153,7 @@ def one_process(data: Path, **environment: str) -> Iterator[System]:
 @contextmanager
 def separate_processes(data: Path, **environment: str) -> Iterator[System]:
     """Run each service in a process of its own, as on a cluster."""
-    with run_system(plan_system("separate processes", data, {}, environment)) as system:
+    with run_system(create_system("separate processes", data, {}, environment)) as system:
         yield system
 
 
@@ -161,12 +161,12 @@ def separate_processes(data: Path, **environment: str) -> Iterator[System]:
 def replicated_processes(data: Path, **environment: str) -> Iterator[System]:
     """Run several processes of each service that has state or is called from outside, on one PostgreSQL.
 
-    Skips the test where PostgreSQL is not installed, and fails it where it must be (`binaries_or_skip`).
+    Skips the test where PostgreSQL is not installed, and fails it where it must be (`find_postgres_programs_or_skip`).
     """
     with (
-        postgres_server(binaries_or_skip()) as server,
+        postgres_server(find_postgres_programs_or_skip()) as server,
         run_system(
-            plan_system("replicated", data, REPLICAS, METRICS | server_databases(server) | environment)
+            create_system("replicated", data, REPLICAS, METRICS | server_databases(server) | environment)
         ) as system,
     ):
         yield system
@@ -178,8 +178,10 @@ def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> It
 
     The processes of the newer release also have the variables `newer`. Skips and fails as `replicated_processes` does.
     """
-    with postgres_server(binaries_or_skip()) as server:
-        planned = plan_system("two releases", data, dict.fromkeys(SERVICES, 2), server_databases(server) | environment)
+    with postgres_server(find_postgres_programs_or_skip()) as server:
+        planned = create_system(
+            "two releases", data, dict.fromkeys(SERVICES, 2), server_databases(server) | environment
+        )
         programs = {
             name: program if name in SERVICES else replace(program, environment={**program.environment, **newer})
             for name, program in planned.programs.items()
@@ -203,7 +205,7 @@ def server_databases(server: PostgresServer) -> dict[str, str]:
     return {variable: server.database(name) for name, variable in databases.items()}
 
 
-def plan_system(form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]) -> System:
+def create_system(form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]) -> System:
     """Plan one or several processes a service: the first has the service's name, the others also a number."""
     names = {name: [name, *(f"{name}-{n}" for n in range(2, replicas.get(name, 1) + 1))] for name in SERVICES}
     local = {process: f"127.0.0.1:{free_port()}" for group in names.values() for process in group}

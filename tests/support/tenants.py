@@ -16,7 +16,7 @@ from hansei.gateway.v1.access_service_pb2 import AccessScope
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
 from tests.support import systems
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 
 SECONDS = 60
 ALL = ("READ", "LEARN", "REVIEW", "ADMIN")
@@ -58,7 +58,9 @@ def two_tenants(form: str, data: Path, **settings: str) -> Iterator[Gate]:
     form, _, on_server = form.partition(" on ")
     with ExitStack() as stack:
         if on_server:
-            environment |= systems.server_databases(stack.enter_context(postgres_server(binaries_or_skip())))
+            environment |= systems.server_databases(
+                stack.enter_context(postgres_server(find_postgres_programs_or_skip()))
+            )
         system = stack.enter_context(systems.FORMS[form](data, **environment))
         with Client(system.address, token="root") as operator:
             keys = {tenant: key_of(operator, "ci", tenant, *ALL) for tenant in ("acme", "evil")}

@@ -77,7 +77,7 @@ class IssuerTokens:
         self._fetching = asyncio.Lock()
 
     async def authenticate(self, text: str) -> Principal:
-        """Return the principal of a token. Raises CredentialInvalid, for any reason; the log has it."""
+        """Return the principal of a token. Raises CredentialInvalid for every fault of a token; the fault is logged."""
         try:
             return self._build_principal(await self._verify_claims(text))
         except (jwt.PyJWTError, InvalidArgument, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -86,7 +86,7 @@ class IssuerTokens:
 
     async def _verify_claims(self, text: str) -> dict[str, Any]:
         if len(text) > MAX_TOKEN_CHARS:
-            raise ValueError("the token is too long")
+            raise ValueError(f"the token has more than {MAX_TOKEN_CHARS} characters")
         header = jwt.get_unverified_header(text)
         if header.get("alg") not in self._issuer.algorithms or "crit" in header:
             raise ValueError("the algorithm is not allowed")
@@ -109,7 +109,7 @@ class IssuerTokens:
         if float(claims["exp"]) + skew <= now:
             raise ValueError("the token has expired")
         if float(claims.get("nbf", now)) - skew > now or float(claims.get("iat", now)) - skew > now:
-            raise ValueError("the token was issued in the future")
+            raise ValueError("the token is not valid yet: `iat` or `nbf` is in the future")
 
     async def _find_key(self, key_id: str) -> jwt.PyJWK:
         expired = self._fetched_at is None or self._seconds() - self._fetched_at >= KEY_SET_SECONDS
@@ -126,7 +126,8 @@ class IssuerTokens:
         try:
             self._keys = dict(_select_signing_keys((await self._fetch_key_set())["keys"]))
         except Exception as error:  # cached keys stay valid, so an unavailable issuer locks nobody out
-            log.warning("key set of the issuer unreadable", error=f"{type(error).__name__}: {error}"[:300])
+            problem = f"{type(error).__name__}: {error}"[:300]
+            log.warning("reading the keys of the issuer failed; using the cached keys", error=problem)
 
     def _build_principal(self, claims: Mapping[str, Any]) -> Principal:
         issuer = self._issuer

@@ -68,8 +68,10 @@ class AuthorizedCall:
     async def check_request(self, message: Any) -> Any:
         """Return the request if the principal owns all resources it names.
 
-        Unknown fields of a tenant's message are dropped: a service that knows more fields must not act on one that the
-        guard did not check. Raises NotFound, PermissionDenied, InvalidArgument.
+        The idempotency key of the request is stored for the audit record. Unknown fields of a tenant's message are
+        dropped: a service that knows more fields must not act on one that the guard did not check.
+
+        Raises NotFound, PermissionDenied, InvalidArgument.
         """
         if self.principal is SYSTEM or (not self.principal.tenant and not self.method.is_audited):
             return message

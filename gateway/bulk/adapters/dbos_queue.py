@@ -71,7 +71,9 @@ class DbosQueue:
         if self.is_open:
             return
         if not _in_use.acquire(blocking=False):
-            raise QueueOwnedByOtherInstance("another gateway in this process runs the queue of bulk learning")
+            raise QueueOwnedByOtherInstance(
+                "another gateway of this process has the queue of jobs; run one per process"
+            )
         self._loop = asyncio.get_running_loop()
         try:
             self._dbos = await asyncio.to_thread(self._launch)
@@ -121,7 +123,7 @@ class DbosQueue:
     async def take_over(self, executor: str) -> int:
         """Queue the batches of a dead replica again, and return their number.
 
-        Should it live after all, the same trajectories are learned twice at once, and committed once.
+        If the replica still works, both learn the same trajectories, which are committed once.
         """
 
         def resume_workflows() -> int:
@@ -220,7 +222,7 @@ def _redirect_logs() -> None:
 
 
 def _create_json_serializer() -> Any:
-    """Return a serializer to JSON: nothing that is read from the database is ever executed."""
+    """Return a serializer to JSON. DBOS would use pickle, which executes code that it reads from the database."""
     from dbos import Serializer
 
     class Json(Serializer):

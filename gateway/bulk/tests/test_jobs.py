@@ -102,7 +102,7 @@ async def test_a_cancelled_job_finishes_what_it_had_started_after_a_crash_too(sy
     cancelled = await system.cancel(job_id)
     assert (cancelled.state, cancelled.waiting, cancelled.dropped) == (JobState.RUNNING, 1, 2)
     assert await system.batches.start_trajectory(key, 2) is None
-    assert await system.batches.overdue() == [(key, 0)]
+    assert await system.batches.list_overdue_jobs() == [(key, 0)]
     await system.learn(key, book)
 
     job = await system.jobs.find(job_id)
@@ -123,12 +123,12 @@ async def test_a_dropped_trajectory_that_was_learned_counts_as_learned(system: B
 
 async def test_batches_that_were_never_queued_are_claimed_by_one_replica(system: BulkSystem) -> None:
     _, key = await system.submit(3)
-    assert await system.batches.overdue() == []  # the replica that took it is about to
+    assert await system.batches.list_overdue_jobs() == []  # the replica that took it is about to
     system.clock.now += REQUEUE_AFTER
 
-    assert await system.batches.overdue() == [(key, 0)]
+    assert await system.batches.list_overdue_jobs() == [(key, 0)]
     assert [await system.batches.start_generation(key, 0) for _ in range(3)] == [True, False, False]
-    assert await system.batches.overdue() == []
+    assert await system.batches.list_overdue_jobs() == []
     assert (await system.batches.batches(key))[0].batch_id.startswith(f"{key}/1/")
 
 
@@ -165,9 +165,9 @@ async def test_work_postponed_by_a_fast_clock_is_still_done(system: BulkSystem) 
     system.clock.now += timedelta(hours=1)
     _, key = await system.submit(3)
     system.clock.now -= timedelta(hours=1)
-    assert await system.batches.overdue() == [(key, 0)]
+    assert await system.batches.list_overdue_jobs() == [(key, 0)]
     assert await system.batches.start_generation(key, 0)
-    assert await system.batches.overdue() == []
+    assert await system.batches.list_overdue_jobs() == []
 
 
 async def test_jobs_are_deleted_after_their_retention(system: BulkSystem) -> None:

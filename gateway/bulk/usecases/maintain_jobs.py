@@ -163,14 +163,14 @@ class BulkLearning:
         await self._queue.put(await self._batches.batches(key))
 
     async def _take_over_dead_replicas(self) -> None:
-        for state in self._monitor.takeable(await self._replicas.states()):
+        for state in self._monitor.find_free_leases(await self._replicas.states()):
             count = await self._queue.take_over(state.name)
             await self._replicas.delete(state)
             log.warning("took over the batches of a dead replica", batches=count, replica=state.name)
 
     async def _requeue_lost_batches(self) -> None:
         """Queue batches of jobs whose replica died before it had queued them."""
-        for key, generation in await self._batches.overdue():
+        for key, generation in await self._batches.list_overdue_jobs():
             is_queued = await self._queue.contains(build_generation_prefix(key, generation))
             if not is_queued and await self._batches.start_generation(key, generation):
                 await self._enqueue(key)

@@ -93,7 +93,7 @@ class BatchStore(ProgressStore, Protocol):
     async def batches(self, key: str) -> list[Batch]:
         """Return the waiting trajectories of a job as batches of its present generation."""
 
-    async def overdue(self) -> list[tuple[str, int]]:
+    async def list_overdue_jobs(self) -> list[tuple[str, int]]:
         """Return key and generation of jobs with waiting trajectories whose batches are due to be checked."""
 
     async def has_waiting(self) -> bool:

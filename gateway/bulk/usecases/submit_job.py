@@ -25,7 +25,7 @@ async def submit_job(store: SubmissionStore, requests: Requests) -> tuple[str, s
 
     Raises InvalidArgument, QueueFull, RequestIdReused; then nothing of the stream is stored.
     """
-    head = await _read_head(requests)
+    head = await _read_job_head(requests)
     if await store.exists(head.request_id):
         digest, _ = await _read_batches(requests, head, None, "")
         await store.check_accepted(_build_idempotency_key(head, digest))
@@ -50,12 +50,12 @@ def _build_idempotency_key(head: service.JobHead, digest: bytes) -> IdempotencyK
     return IdempotencyKey(head.request_id, METHOD, digest, _SCOPE)
 
 
-async def _read_head(requests: Requests) -> service.JobHead:
+async def _read_job_head(requests: Requests) -> service.JobHead:
     async for request in requests:
         if request.WhichOneof("part") == "head":
             return request.head
         break
-    raise _build_invalid_stream("head", "the first message must be the head")
+    raise _build_invalid_stream("head", "the first message must contain `head`")
 
 
 async def _read_batches(

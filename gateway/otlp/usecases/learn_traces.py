@@ -74,7 +74,7 @@ class TraceLearning:
                 due = await self._store.next_due()
                 seconds = SWEEP_SECONDS if due is None else (due - self._now()).total_seconds()
             except HanseiError as error:
-                log.warning("traces cannot be learned now; trying again", error=str(error))
+                log.warning("learning of traces failed; trying again later", error=str(error))
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(max(seconds, 0.05), SWEEP_SECONDS)):
                     await self._changed.wait()
@@ -117,7 +117,7 @@ class TraceLearning:
                 raise
             self._count("given up")
             log.info(
-                "trace is not learned", trace=trace.key.trace_id, dataset=trace.key.dataset, reason=error.message[:500]
+                "trace is refused", trace=trace.key.trace_id, dataset=trace.key.dataset, reason=error.message[:500]
             )
             return TraceState.GIVEN_UP
         return TraceState.LEARNED

@@ -69,7 +69,7 @@ class TrajectoryOutbox:
         self._waiting_bytes = await self._store.sum_bytes()
 
     async def add(self, request: archive_pb.StoreTrajectoryRequest) -> None:
-        """Store a trajectory for the archive. Learning does not fail with it: a failure is logged and counted."""
+        """Store a trajectory for the archive. Raise nothing: a failure is logged and counted."""
         payload = request.SerializeToString()
         try:
             if self._waiting_bytes + len(payload) > self._max_bytes:

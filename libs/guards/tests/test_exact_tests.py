@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from libs.guards.exact_tests import Stratum, find_interval, find_p_values, find_upper_bound, select_discoveries
+from libs.guards.exact_tests import Stratum, compute_exact_p_values, find_interval, find_upper_bound, select_discoveries
 
 
 @pytest.mark.parametrize(("failed_firing", "passed_firing"), [(0, 0), (4, 0), (3, 2), (7, 1), (11, 39)])
@@ -14,17 +14,17 @@ def test_one_stratum_is_the_test_of_fisher(failed_firing: int, passed_firing: in
     firing = failed_firing + passed_firing
     table = [[failed_firing, passed_firing], [11 - failed_firing, 39 - passed_firing]]
     expected = stats.fisher_exact(table, alternative="greater").pvalue
-    assert find_p_values([Stratum(50, 11, firing, failed_firing)])[0] == pytest.approx(expected)
+    assert compute_exact_p_values([Stratum(50, 11, firing, failed_firing)])[0] == pytest.approx(expected)
 
 
 def test_strata_are_compared_only_within_themselves() -> None:
     # All trajectories of one domain fail and fire: that says nothing about the predicate.
-    assert find_p_values([Stratum(20, 20, 20, 20), Stratum(20, 0, 0, 0)]) == (1.0, 1.0)
-    assert find_p_values([Stratum(40, 20, 20, 20)])[0] < 1e-9
+    assert compute_exact_p_values([Stratum(20, 20, 20, 20), Stratum(20, 0, 0, 0)]) == (1.0, 1.0)
+    assert compute_exact_p_values([Stratum(40, 20, 20, 20)])[0] < 1e-9
 
 
 def test_two_strata_are_the_convolution_of_both() -> None:
-    p_value, least = find_p_values([Stratum(4, 2, 2, 2), Stratum(4, 2, 2, 2)])
+    p_value, least = compute_exact_p_values([Stratum(4, 2, 2, 2), Stratum(4, 2, 2, 2)])
     assert p_value == least == pytest.approx(1 / 36)
 
 
@@ -40,7 +40,7 @@ def test_without_an_effect_a_discovery_is_rare() -> None:
         failed = random.random(60) < 0.3
         fires = random.random((60, 50)) < 0.2
         pairs = [
-            find_p_values([Stratum(60, int(failed.sum()), int(column.sum()), int(column[failed].sum()))])
+            compute_exact_p_values([Stratum(60, int(failed.sum()), int(column.sum()), int(column[failed].sum()))])
             for column in fires.T
         ]
         found += bool(select_discoveries([pair[0] for pair in pairs], [pair[1] for pair in pairs], 0.05)[0])

@@ -148,15 +148,15 @@ async def test_the_complete_parts_of_a_truncated_reply_are_kept() -> None:
     problems: list[str] = []
     reply = await LLMClient(ScriptedModel(CUT)).ainvoke_structured([], Lessons, report_truncation=problems.append)
     assert [(lesson.answer, lesson.score) for lesson in reply.lessons] == [("a", 1)]
-    assert problems == ["the reply was cut at its limit of tokens; its complete parts were kept"]
+    assert problems == ["the reply was cut off at the token limit; its complete parts were used"]
 
 
 async def test_a_truncated_reply_without_a_complete_part_is_asked_again_and_named() -> None:
     cut = AIMessage('{"analysis": "a very', response_metadata={"finish_reason": "length"})
     model = ScriptedModel(cut, cut)
-    with pytest.raises(ReplyTruncated, match="was cut at its limit of tokens"):
+    with pytest.raises(ReplyTruncated, match="was cut off at the token limit"):
         await LLMClient(model).ainvoke_structured([("human", "x")], Lessons)
-    assert "was cut at its limit of tokens" in model.requests[1][-2][1]
+    assert "was cut off at the token limit" in model.requests[1][-2][1]
 
 
 @pytest.mark.parametrize(

@@ -127,31 +127,34 @@ def test_a_lease_that_is_renewed_is_never_takeable() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
     for heartbeat in range(5):
-        assert monitor.takeable([is_held_by("w", heartbeat)]) == []
+        assert monitor.find_free_leases([is_held_by("w", heartbeat)]) == []
         clock.now += 9.9
 
 
 def test_a_lease_is_takeable_once_its_heartbeat_was_the_same_for_its_time() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
-    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 1)]) == []
+    assert monitor.find_free_leases([is_held_by("a", 1), is_held_by("b", 1)]) == []
     clock.now += 5
-    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == []
+    assert monitor.find_free_leases([is_held_by("a", 1), is_held_by("b", 2)]) == []
     clock.now += 5
-    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1)]
+    assert monitor.find_free_leases([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1)]
     clock.now += 5
-    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1), is_held_by("b", 2)]
+    assert monitor.find_free_leases([is_held_by("a", 1), is_held_by("b", 2)]) == [
+        is_held_by("a", 1),
+        is_held_by("b", 2),
+    ]
 
 
 def test_a_free_lease_can_be_taken_at_once_and_a_released_one_starts_again() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
     free = LeaseState("w", None, 3, None)
-    assert monitor.takeable([free, is_held_by("v", 1)]) == [free]
+    assert monitor.find_free_leases([free, is_held_by("v", 1)]) == [free]
     clock.now += 5
-    assert monitor.takeable([]) == []
+    assert monitor.find_free_leases([]) == []
     clock.now += 5
-    assert monitor.takeable([is_held_by("v", 1)]) == []
+    assert monitor.find_free_leases([is_held_by("v", 1)]) == []
 
 
 def test_a_holder_stops_by_itself_when_it_could_not_renew() -> None:

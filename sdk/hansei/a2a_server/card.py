@@ -38,7 +38,7 @@ def build_card(url: str, grpc_url: str, *, requires_token: bool) -> AgentCard:
         skills=[
             AgentSkill(
                 id="plan",
-                name="Answer a question by a plan",
+                name="Answer a question with a plan",
                 description="Makes a plan for a question or a task, executes it, and returns its answer. The metadata "
                 "`collection` of a message names the playbook or the document collection to search.",
                 tags=["plan", "search", "question answering"],

@@ -70,7 +70,7 @@ class PlanTasks(RequestHandler):
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
         """Start a task or continue one; return it when it requires input or has ended, or at once if asked to."""
         client = self._choose_client(context)
-        execution = await self._accept(client, params, context)
+        execution = await self._start_or_continue(client, params, context)
         configuration = params.configuration
         if not configuration.return_immediately:
             async for _ in _follow(client, execution):
@@ -84,7 +84,7 @@ class PlanTasks(RequestHandler):
     ) -> AsyncGenerator[Event]:
         """Start a task or continue one; yield it and its updates until it requires input or has ended."""
         client = self._choose_client(context)
-        execution = await self._accept(client, params, context)
+        execution = await self._start_or_continue(client, params, context)
         yield build_task(execution, _get_history_length(params.configuration))
         async for update in _follow(client, execution):
             yield update
@@ -112,14 +112,14 @@ class PlanTasks(RequestHandler):
 
     @validate_request_params
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Return a page of tasks, newest first. A page may have fewer tasks than its size, and pages after it."""
+        """Return a page of tasks, newest first. A page with fewer tasks than its size need not be the last one."""
         _check_tenant(context)
         size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
         if not 1 <= size <= MAX_LIST_TASKS_PAGE_SIZE:
             raise build_field_error("page_size", f"must be 1 to {MAX_LIST_TASKS_PAGE_SIZE}, not {size}")
         client, length = self._choose_client(context), _get_history_length(params)
         if params.context_id:
-            return await _list_context(client, params, size)
+            return await _list_tasks_of_context(client, params, size)
         filters: dict[str, Any] = {}
         if params.status not in (TASK_STATE_UNSPECIFIED, TASK_STATE_COMPLETED):
             statuses = [status for status, state in STATES.items() if state == params.status]
@@ -160,7 +160,7 @@ class PlanTasks(RequestHandler):
                 pass
             execution = await _get_execution(client, params.id)
         if execution.status != pb.EXECUTION_STATUS_CANCELLED:
-            raise TaskNotCancelableError(f"task {params.id} has ended")
+            raise TaskNotCancelableError(f"task {params.id} has ended and cannot be cancelled")
         return build_task(execution)
 
     async def on_create_task_push_notification_config(
@@ -193,7 +193,7 @@ class PlanTasks(RequestHandler):
         """Refuse: there is only the public card."""
         raise ExtendedAgentCardNotConfiguredError
 
-    async def _accept(
+    async def _start_or_continue(
         self, client: AsyncClient, params: SendMessageRequest, context: ServerCallContext
     ) -> pb.Execution:
         """Start the execution for a message, or pass the message to its execution. Return the execution."""
@@ -211,8 +211,8 @@ class PlanTasks(RequestHandler):
 
 
 async def _start(client: AsyncClient, message: Message, text: str) -> pb.Execution:
-    """Make and start the plan for a message. A repeated message starts nothing: its id and its text make the id."""
-    collection = _read_collection(message)
+    """Make and start the plan for a message. Its id is a digest of the message: a repeated one finds its execution."""
+    collection = _get_collection_name(message)
     with report_errors():
         plan = (await client.planner.create_plan(query=text, collection=collection)).plan
         digest = hashlib.sha256("\0".join((message.message_id, text, collection)).encode()).hexdigest()
@@ -279,7 +279,7 @@ async def _get_execution(client: AsyncClient, task_id: str) -> pb.Execution:
     return execution
 
 
-async def _list_context(client: AsyncClient, params: ListTasksRequest, size: int) -> ListTasksResponse:
+async def _list_tasks_of_context(client: AsyncClient, params: ListTasksRequest, size: int) -> ListTasksResponse:
     """Return the only task of a context, if the other filters match it."""
     try:
         execution = await _get_execution(client, params.context_id)
@@ -315,7 +315,7 @@ def _read_text(message: Message) -> str:
     for number, part in enumerate(message.parts):
         kind = part.WhichOneof("content")
         if kind != "text":
-            raise ContentTypeNotSupportedError(f"message.parts[{number}]: must have a text, not {kind or 'nothing'}")
+            raise ContentTypeNotSupportedError(f"message.parts[{number}]: must contain a text, not {kind or 'nothing'}")
         if part.media_type not in ("", TEXT):
             raise ContentTypeNotSupportedError(
                 f"message.parts[{number}].media_type: must be {TEXT}, not {part.media_type!r}"
@@ -326,7 +326,7 @@ def _read_text(message: Message) -> str:
     return text
 
 
-def _read_collection(message: Message) -> str:
+def _get_collection_name(message: Message) -> str:
     if "collection" not in message.metadata:
         return ""
     collection = message.metadata["collection"]

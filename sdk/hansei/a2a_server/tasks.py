@@ -48,7 +48,7 @@ def build_task(execution: pb.Execution, history_length: int | None = None, *, wi
     """Return an execution as a task; its context has the same id."""
     task_id = execution.execution_id
     status = TaskStatus(state=STATES[execution.status], timestamp=_get_last_change(execution))
-    if text := _describe_state(execution):
+    if text := _format_status_message(execution):
         status.message.CopyFrom(_build_message(task_id, f"{task_id}-{execution.sequence}", text))
     task = Task(id=task_id, context_id=task_id, status=status)
     if with_artifacts:
@@ -108,7 +108,7 @@ def _get_last_change(execution: pb.Execution) -> Timestamp:
     )
 
 
-def _describe_state(execution: pb.Execution) -> str:
+def _format_status_message(execution: pb.Execution) -> str:
     if execution.HasField("intervention_request"):
         return format_question(execution.intervention_request)
     return execution.result.reason

@@ -50,11 +50,11 @@ class BlockingChannel(grpc.Channel):
         return self._wrap_single(method, self._connection.stream_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a method with one request and a stream of responses."""
+        """Return a method with one request and a stream of iterate_responses."""
         return self._stream(method, self._connection.unary_stream(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a method with a stream of requests and a stream of responses."""
+        """Return a method with a stream of requests and a stream of iterate_responses."""
         return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
     def _wrap_single(self, path: str, send: Any) -> Any:
@@ -71,7 +71,7 @@ class BlockingChannel(grpc.Channel):
     def _stream(self, path: str, send: Any) -> Any:
         telemetry = MethodTelemetry(path, SpanKind.CLIENT)
 
-        def responses(request: Any) -> Iterator[Any]:
+        def iterate_responses(request: Any) -> Iterator[Any]:
             with self._observe(telemetry) as span:
                 call = send(request, **self._build_call_options(path, span))
                 try:
@@ -79,7 +79,7 @@ class BlockingChannel(grpc.Channel):
                 finally:
                     call.cancel()
 
-        return responses
+        return iterate_responses
 
     @contextmanager
     def _observe(self, telemetry: MethodTelemetry) -> Iterator[Span]:

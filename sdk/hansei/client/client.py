@@ -105,7 +105,7 @@ def _get_peer_name(address: str) -> str:
     return f"hansei at {address}"
 
 
-def import_requests(dataset: str, content: bytes, options: ImportOptions) -> Iterator[ImportPlaybookRequest]:
+def iterate_import_requests(dataset: str, content: bytes, options: ImportOptions) -> Iterator[ImportPlaybookRequest]:
     """Yield the requests of an import: the head, then the file in chunks."""
     yield ImportPlaybookRequest(head=ImportHead(dataset=dataset, **options))
     for start in range(0, len(content), CHUNK_BYTES):
@@ -254,7 +254,7 @@ class Client(AllServices[BlockingMode]):
 
     def import_playbook(self, dataset: str, content: bytes, **options: Unpack[ImportOptions]) -> ImportPlaybookResponse:
         """Import a playbook file."""
-        return self.playbooks.import_chunks(import_requests(dataset, content, options))
+        return self.playbooks.import_chunks(iterate_import_requests(dataset, content, options))
 
     def export_playbook(
         self, dataset: str, *, format: PlaybookFormat.ValueType = PLAYBOOK_FORMAT_UNSPECIFIED, revision: int = 0
@@ -404,7 +404,7 @@ class AsyncClient(AllServices[AsyncMode]):
         self, dataset: str, content: bytes, **options: Unpack[ImportOptions]
     ) -> ImportPlaybookResponse:
         """Import a playbook file."""
-        return await self.playbooks.import_chunks(import_requests(dataset, content, options))
+        return await self.playbooks.import_chunks(iterate_import_requests(dataset, content, options))
 
     async def export_playbook(
         self, dataset: str, *, format: PlaybookFormat.ValueType = PLAYBOOK_FORMAT_UNSPECIFIED, revision: int = 0

@@ -25,12 +25,12 @@ def require_protection(
         return
     if authenticates and not public_url.startswith("https://"):
         raise BadSetting(
-            f"{host} can be reached by others, who could read the tokens of callers\n"
+            f"{host} can be reached from other hosts, which could read the tokens of callers\n"
             "Put a proxy with TLS in front of it, and name its address with --url https://…"
         )
     if not authenticates and not allowed_hosts:
         raise BadSetting(
-            f"{host} can be reached by others, and this server does not authenticate its callers\n"
+            f"{host} can be reached from other hosts, and this server does not authenticate its callers\n"
             f"Let it verify tokens with {token_option}, or name its host names with --allow-host and put a proxy that "
             "authenticates callers in front of it."
         )

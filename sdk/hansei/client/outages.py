@@ -26,7 +26,7 @@ def warn(event: str, **facts: object) -> None:
 
 @contextmanager
 def skip_outage(on_error: OnError, dataset: str) -> Iterator[None]:
-    """Suppress an error of an outage unless `on_error` is `raise`; log the first one until a call succeeds again."""
+    """Suppress an error of an outage unless `on_error` is `raise`; log only the first error of an outage."""
     try:
         yield
     except AWAY as error:

@@ -19,11 +19,11 @@ from hansei.search.v1.search_service_pb2 import SearchResponse
 class BulletAnswer(BaseModel):
     """One lesson of a playbook."""
 
-    id: str = Field(description="Cite it in brackets where you act on it: [id].")
+    id: str = Field(description="Cite the id in brackets where you follow the lesson: [id].")
     section: str
     content: str = Field(description=f"The lesson. {QUOTATION_NOTICE}")
-    helpful: int = Field(description="The number of trajectories that it helped.")
-    harmful: int = Field(description="The number of trajectories that it harmed.")
+    helpful: int = Field(description="The number of trajectories that the lesson helped.")
+    harmful: int = Field(description="The number of trajectories that the lesson harmed.")
 
 
 class RankedBulletAnswer(BulletAnswer):
@@ -31,7 +31,7 @@ class RankedBulletAnswer(BulletAnswer):
 
     score: float = Field(description="0 to 1, the best first. It compares the lessons of this answer with each other.")
     similarity: float = Field(description="The cosine of the lesson and the query, -1 to 1.")
-    keyword_match: bool = Field(description="True if the lesson has a word of the query.")
+    keyword_match: bool = Field(description="True if the lesson contains at least one word of the query.")
 
 
 class SearchAnswer(BaseModel):
@@ -40,7 +40,7 @@ class SearchAnswer(BaseModel):
     dataset: str
     bullets: list[RankedBulletAnswer]
     nothing_matched: bool = Field(description="True if no lesson matches: these are only the nearest ones.")
-    note: str = Field(description="Why nothing matches; empty if a lesson does.")
+    note: str = Field(description="The reason why no lesson matches; empty if one matches.")
 
 
 class PlaybookAnswer(BaseModel):
@@ -79,7 +79,7 @@ class CheckAnswer(BaseModel):
     """The decision about a tool call."""
 
     decision: str = Field(description="allow, advise, ask (a person must decide) or deny (do not make the call).")
-    lessons: list[str] = Field(description="The lessons that speak against the call.")
+    lessons: list[str] = Field(description="The lessons that advise against the call.")
 
 
 class ReportedCallAnswer(BaseModel):
@@ -153,7 +153,7 @@ def build_recall_answer(dataset: str, response: RecallResponse) -> RecallAnswer:
 
 
 def build_playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookAnswer:
-    """Return the first bullets of a playbook."""
+    """Return the first bullets of a playbook; `more` is the number of the other ones."""
     first = [build_bullet_answer(bullet) for bullet in bullets[:limit]]
     return PlaybookAnswer(dataset=dataset, revision=revision, bullets=first, more=len(bullets) - len(first))
 

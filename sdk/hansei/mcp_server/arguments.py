@@ -22,7 +22,7 @@ TrajectoryId = Annotated[
     Field(
         min_length=1,
         max_length=256,
-        description="The trajectory that shows the effect: one vote on a lesson counts for each trajectory.",
+        description="The trajectory that shows the effect. Only one vote per lesson and trajectory counts.",
     ),
 ]
 Reason = Annotated[str, Field(max_length=20_000, description="The reason, in a sentence.")]
@@ -49,7 +49,9 @@ TestReport = Annotated[
         "that you cited do not count.",
     ),
 ]
-UsedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons from search_playbook.")]
+UsedIds = Annotated[
+    list[str], Field(max_length=1_000, description="The ids of the lessons that search_playbook returned.")
+]
 SessionId = Annotated[
     str, Field(min_length=1, max_length=256, description="A name for your task, which ends in one outcome.")
 ]

@@ -96,7 +96,7 @@ class PlanTools:
         execution = await self._get_execution(question.execution_id)
         reply = (context.input_responses or {}).get(_REPLY)
         if not isinstance(reply, ElicitResult) or reply.action != "accept":
-            return _withdraw_question(execution)
+            return _copy_without_question(execution)
         answer = PlanReply.model_validate(reply.content or {}).answer
         return await self._resume(question, build_response(execution.intervention_request, answer))
 
@@ -117,8 +117,8 @@ def _can_elicit(context: Context[Any, Any]) -> bool:
     return capabilities is not None and capabilities.elicitation is not None
 
 
-def _withdraw_question(execution: Execution) -> Execution:
-    """Return a paused execution whose question the person did not answer, so that nobody is asked again at once."""
+def _copy_without_question(execution: Execution) -> Execution:
+    """Return a copy of a paused execution without its question, so that the person who declined is not asked again."""
     paused = Execution()
     paused.CopyFrom(execution)
     paused.ClearField("intervention_request")

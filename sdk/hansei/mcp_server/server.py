@@ -189,7 +189,7 @@ class _PlaybookTools:
         reason: Reason = "",
         dataset: Dataset = "",
     ) -> answers.VoteAnswer:
-        """Report that a lesson helped or harmed a trajectory."""
+        """Vote on a lesson: it helped a trajectory, or harmed it."""
         tags = {"helpful": VOTE_TAG_HELPFUL, "harmful": VOTE_TAG_HARMFUL, "neutral": VOTE_TAG_NEUTRAL}
         vote = Vote(bullet_id=bullet_id, tag=tags[verdict], trajectory_id=trajectory_id, reason=reason)
         with report_errors():
@@ -211,7 +211,7 @@ class _PlaybookTools:
     async def report_outcome(
         self, serving_id: ServingId, succeeded: Succeeded, dataset: Dataset = ""
     ) -> answers.OutcomeAnswer:
-        """Report how a task ended for which recall returned a serving id. The first report counts."""
+        """Report the outcome of a task. `serving_id` is from the result of recall. Only the first report counts."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
             response = await self._client.evidence.report_outcome(

@@ -158,12 +158,12 @@ class Draft:
     def count_ballot(self, stored: StoredBullet, ballot: Ballot) -> StoredBullet:
         """Add a vote event to a bullet, and return the bullet."""
         self.cast_ballots[stored.slot, ballot.trajectory, ballot.round] = ballot
-        return self._tally(stored, ballot.helpful, ballot.harmful)
+        return self._add_votes(stored, ballot.helpful, ballot.harmful)
 
     def withdraw_ballot(self, stored: StoredBullet, ballot: Ballot) -> StoredBullet:
         """Withdraw a stored vote event of a bullet, and return the bullet."""
         self.withdrawn_ballots.add((stored.slot, ballot.trajectory, ballot.round))
-        return self._tally(stored, -ballot.helpful, -ballot.harmful)
+        return self._add_votes(stored, -ballot.helpful, -ballot.harmful)
 
     def updated_before(self, stored: StoredBullet) -> int:
         """Return the revision that updated the bullet last before this draft; 0 if this draft added it."""
@@ -177,7 +177,7 @@ class Draft:
             return True
         return key not in self.withdrawn_ballots and self.view.has_vote(*key)
 
-    def _tally(self, stored: StoredBullet, helpful: int, harmful: int) -> StoredBullet:
+    def _add_votes(self, stored: StoredBullet, helpful: int, harmful: int) -> StoredBullet:
         bullet = stored.bullet
         counted = bullet.replace_fields(helpful=bullet.helpful + helpful, harmful=bullet.harmful + harmful)
         return self._put(stored, replace(stored, bullet=counted))

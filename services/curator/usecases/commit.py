@@ -96,7 +96,7 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
     operations = merge_deltas(draft, batch.proposals, _merge_terms(dataset, policy, batch))
     operations, pending = _hold_for_review(dataset, policy, batch, operations)
-    _settle_pending(dataset, batch, operations)
+    _approve_confirmed_changes(dataset, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)
     if always or not draft.is_empty:
         changed_bullets = [change.after for change in draft.changes if change.after]
@@ -195,7 +195,7 @@ def _hold_for_review(
     return outcomes, pending
 
 
-def _settle_pending(dataset: DatasetTransaction, batch: EditBatch, operations: Sequence[Operation]) -> None:
+def _approve_confirmed_changes(dataset: DatasetTransaction, batch: EditBatch, operations: Sequence[Operation]) -> None:
     """Approve the pending changes whose lessons the operations brought into the playbook."""
     settled = {operation.proposal.settles for operation in operations if operation.bullet_id} - {""}
     if not settled:

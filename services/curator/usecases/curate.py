@@ -257,7 +257,7 @@ class CuratorAgent:
         if self._uses_model or not reflection.calls:
             return edits
         evidence = await generalize(self._store, reflection, snapshot)
-        remaining = (proposal for proposal in edits.proposals if not _is_explained(proposal, evidence))
+        remaining = (proposal for proposal in edits.proposals if not _is_covered_by_evidence(proposal, evidence))
         return replace(edits, proposals=(*remaining, *evidence.proposals), evidence=evidence)
 
     async def _commit(
@@ -316,7 +316,7 @@ class CuratorAgent:
         return Curation(result, saved=False, error=message, revision=revision, model=self._curator.model)
 
 
-def _is_explained(proposal: Proposal, evidence: EvidenceUpdate) -> bool:
+def _is_covered_by_evidence(proposal: Proposal, evidence: EvidenceUpdate) -> bool:
     """Return whether a lesson of several tasks says more on the subject of a proposal than the one run."""
     if proposal.confirmed_id or proposal.delta.type == "DELETE":
         return False

@@ -35,7 +35,7 @@ _firings = meter.create_counter(
 _guard_failures = meter.create_counter(
     "hansei.evidence.guard.failures",
     unit="{evaluation}",
-    description="Guards that could not be evaluated for a checked tool call, which they allowed.",
+    description="Guards that could not be evaluated, so that they allowed the tool call.",
 )
 
 

@@ -14,7 +14,7 @@ MAX_BOUND_OF_ASK = 0.01
 
 
 def find_highest_mode(false_alarm_bound: float | None) -> GuardMode:
-    """Return the highest mode that a backtest allows; DENY needs a person's word, which is a pin."""
+    """Return the highest mode that a backtest allows; DENY needs the pin of a person."""
     if false_alarm_bound is None or false_alarm_bound > MAX_BOUND_OF_ADVISE:
         return GuardMode.SHADOW
     return GuardMode.ADVISE if false_alarm_bound > MAX_BOUND_OF_ASK else GuardMode.ASK

@@ -123,7 +123,7 @@ def decide_mode(trial: GuardTrial, passed: int) -> tuple[GuardMode, str] | None:
         case GuardMode.ASK if is_effect_proven(trial):
             return after, f"{reason}; {_describe_effect(trial)}"
         case GuardMode.DENY if trial.is_proven:
-            return after, f"{reason} with a person's word; advice avoids the mistake"
+            return after, f"{reason}; a person allows DENY, and advice avoids the mistake"
     return None
 
 

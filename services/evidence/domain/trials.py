@@ -170,7 +170,7 @@ class DatasetTrials:
             for name, counts in (("servings", self.servings), ("reports", self.reports))
         ]
 
-    def add_report(
+    def count_session(
         self,
         has_playbook: bool,
         exposures: Sequence[Exposure],

@@ -95,7 +95,9 @@ class CheckCall:
         for guard, reason in found.failures:
             _log.info("guard could not be evaluated; it allows the call", bullet=guard.bullet_id, reason=reason)
             if guard.failures.is_suspended:
-                _log.warning("guard is suspended; its target costs too much", dataset=dataset, bullet=guard.bullet_id)
+                _log.warning(
+                    "guard suspended: its target takes too many steps", dataset=dataset, bullet=guard.bullet_id
+                )
         failures = len(found.failures)
         if not found.matches:
             return CheckedCall(revision=guards.revision, failures=failures)

@@ -20,7 +20,8 @@ def conclude(trials: DatasetTrials) -> str:
         if failed:
             return (
                 f"Nothing can be concluded: the {name} are split {counts.served} to {counts.withheld}, "
-                f"which does not fit the policy. Sessions of one arm are lost or report more often."
+                f"which does not fit the policy. Sessions of one arm are lost or report more often: "
+                "check that every session reports its outcome."
             )
     if not trials.policy.playbook_holdout:
         return "The playbook is not compared: playbook_holdout is 0."

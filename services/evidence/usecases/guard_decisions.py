@@ -98,7 +98,7 @@ class GuardDecisions:
         result = await self._trials.evaluate(dataset, in_effect, backtested)
         for number, decision in result.decisions:
             _log.info(
-                "mode of a guard decided",
+                "mode of a guard changed",
                 dataset=dataset,
                 number=number,
                 bullet=decision.bullet_id,

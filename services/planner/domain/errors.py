@@ -92,7 +92,7 @@ class ExecutionEnded(FailedPrecondition):
     reason = "EXECUTION_ENDED"
 
     def __init__(self, execution_id: str) -> None:
-        super().__init__(f"Run {execution_id} has ended")
+        super().__init__(f"Execution {execution_id} has ended")
 
 
 class PlanAlreadyExecuted(AlreadyExists):
@@ -110,7 +110,7 @@ class LeaseLost(Aborted):
     reason = "LEASE_LOST"
 
     def __init__(self, execution_id: str) -> None:
-        super().__init__(f"Run {execution_id} was taken over by another replica")
+        super().__init__(f"Execution {execution_id} was taken over by another replica")
 
 
 class CorruptLog(DataLoss):

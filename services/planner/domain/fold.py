@@ -39,7 +39,7 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
             state.max_replans, state.start_time = event.max_replans, time
             state.language_setting = event.language
         case events.StepStarted():
-            _start_step(state, event)
+            _apply_step_started(state, event)
         case events.ToolReturned():
             state.tokens += event.result.token_usage
             state.cost_micro_usd += event.result.cost_micro_usd
@@ -65,7 +65,7 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
                 state.history += (build_history_entry(time, request.level, request.message, *outcome),)
             _apply_answer(state, event, time)
         case events.Replanned():
-            _replace_plan(state, event, time)
+            _apply_replanned(state, event, time)
         case events.ReplanRefused():
             state.information_pending = False
         case events.InformationAdded():
@@ -95,7 +95,7 @@ def replay(log: Iterable[RecordedEvent]) -> ExecutionState:
     return state
 
 
-def _start_step(state: ExecutionState, event: events.StepStarted) -> None:
+def _apply_step_started(state: ExecutionState, event: events.StepStarted) -> None:
     state.step_statuses[event.step_id] = StepStatus.RUNNING
     state.current_step_id = event.step_id
     state.plan_confirmed = True
@@ -205,7 +205,7 @@ def _set_answer_text(state: ExecutionState, step_id: int, text: str, time: datet
     )
 
 
-def _replace_plan(state: ExecutionState, event: Replanned, time: datetime) -> None:
+def _apply_replanned(state: ExecutionState, event: Replanned, time: datetime) -> None:
     state.plan_change, state.information_pending = None, False
     state.tokens += event.token_usage
     state.cost_micro_usd += event.cost_micro_usd

@@ -31,7 +31,7 @@ from services.planner.usecases.execute import Executor
 from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.ports import ExecutionStore, StateChange
 from services.planner.usecases.recorder import ExecutionRecorder, create_steady_clock
-from services.planner.usecases.tokens import answer_token, check_token, open_question
+from services.planner.usecases.tokens import answer_token, check_answer, open_question
 
 _log = get_logger(__name__)
 
@@ -150,7 +150,7 @@ class Executions:
         def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if not state.is_paused or state.intervention_request is None:
                 raise ExecutionNotPaused(execution_id)
-            check_token(self._key, execution_id, open_question(log), token, plan_version, step_id)
+            check_answer(self._key, execution_id, open_question(log), token, plan_version, step_id)
             now = self._clock()
             if state.expires_at is not None and now >= state.expires_at:
                 raise AnswerRefused(f"the question expired at {state.expires_at.isoformat()}")
@@ -306,7 +306,7 @@ class Executions:
             try:
                 await self.renew()
             except Exception:  # the store may recover in time; if not, the leases have to expire
-                _log.exception("leases were not renewed")
+                _log.exception("renewing leases failed; trying again later")
 
     async def renew(self) -> None:
         """Renew the leases once."""
@@ -348,7 +348,9 @@ class Executions:
     async def _find_orphans(self) -> list[LeaseState]:
         """Return the leases of running executions that are free, or whose holder is dead."""
         running = await self.store.list_running(_MAX_OBSERVED)
-        return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_BATCH]
+        return self._monitor.find_free_leases([state for state in running if state.name not in self.driven])[
+            :_SWEEP_BATCH
+        ]
 
     def _expire(self, state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
         now, request = self._clock(), state.intervention_request

@@ -76,8 +76,8 @@ class StepJudge:
             return False
         return self._embedder is not None or (self._evaluator is not None and _needs_judge(call.action, call.result))
 
-    async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
-        """Return the judgement of a step. `frugal`: the budget is used up, so call no model."""
+    async def judge(self, state: ExecutionState, step_id: int, *, skips_model_calls: bool = False) -> StepFinished:
+        """Return the judgement of a step. `skips_model_calls`: the budget is used up, so call no model."""
         call = state.last_call(step_id)
         if call is None or call.result is None:
             raise ValueError(f"step {step_id} has no result to judge")
@@ -88,7 +88,7 @@ class StepJudge:
         elif call.action is Action.RUN_LEGACY_AGENT:
             score = ConfidenceScore(score=clamp01(result.confidence_factors.get("confidence", 0.0)), reason="P-35")
         else:
-            factors = await self._collect_factors(state, step_id, call.action, result, evaluation, frugal)
+            factors = await self._collect_factors(state, step_id, call.action, result, evaluation, skips_model_calls)
             score = self.calculator.calculate(ConfidenceFactors(**factors))
         verdict = self.gate.decide(score, call.action.value)
         return StepFinished(
@@ -115,7 +115,7 @@ class StepJudge:
         action: Action,
         result: ToolResult,
         evaluation: _Evaluation,
-        frugal: bool,
+        skips_model_calls: bool,
     ) -> dict[str, Any]:
         """Return the factors that the executor supplies (P-46, P-71, P-72)."""
         calls = state.calls[step_id]
@@ -135,10 +135,10 @@ class StepJudge:
         else:
             factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
             factors["source_count"] = len(state.dependency_sources(step_id))
-            if not frugal and self._evaluator is not None and result.text and _needs_judge(action, result):
+            if not skips_model_calls and self._evaluator is not None and result.text and _needs_judge(action, result):
                 prompt = build_judge_prompt(tool_input, step.expected_output, result.text)
                 factors |= await self._evaluate(self._evaluator, state.language, prompt, evaluation)
-        if len(texts) >= 2 and not frugal and self._embedder is not None:
+        if len(texts) >= 2 and not skips_model_calls and self._embedder is not None:
             factors["source_agreement"] = await self._compute_agreement(self._embedder, texts)
         return factors
 
@@ -146,7 +146,7 @@ class StepJudge:
         try:
             return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
         except Exception as error:  # P-70: an error counts as the middle
-            _log.warning("computing the agreement of the sources failed", error=shorten(str(error)))
+            _log.warning("computing the agreement of sources failed; using the middle value", error=shorten(str(error)))
             return _UNKNOWN
 
     async def _evaluate(

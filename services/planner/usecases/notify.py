@@ -45,7 +45,7 @@ class QuestionNotifier:
             try:
                 await self.send_due()
             except Exception:  # the database may respond in the next round
-                _log.exception("questions could not be sent; trying again later")
+                _log.exception("sending questions to people failed; trying again later")
             await asyncio.sleep(_POLL_SECONDS)
 
     async def send_due(self) -> None:

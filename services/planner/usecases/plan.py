@@ -105,7 +105,7 @@ class Planner:
         if not query.strip():
             raise EmptyQuery
         complexity = await self.estimate_complexity(query)
-        rules = await self._search_rules(query, prefix, collection, kept_ids)
+        rules = await self._load_plan_rules(query, prefix, collection, kept_ids)
         if gate and complexity < self.simple_threshold:
             return MadePlan(_template(query, complexity, rules), from_template=True)
         if self._model is None:
@@ -121,7 +121,7 @@ class Planner:
             raise InvalidPlan(messages)
         return identified
 
-    async def _search_rules(
+    async def _load_plan_rules(
         self, query: str, prefix: str, collection: str = "", kept_ids: Iterable[int] = ()
     ) -> PlanRules:
         """Return the rules for a new plan. Raises UnknownCollection."""
@@ -163,7 +163,7 @@ class Planner:
         """Make a plan again with feedback; return the same plan if that fails (P-22). Its id is kept (P-109)."""
         if self._model is None:
             return MadePlan(plan, template_reason="offline: no model is configured")
-        rules = await self._search_rules(plan.original_query, plan.prefix, plan.collection)
+        rules = await self._load_plan_rules(plan.original_query, plan.prefix, plan.collection)
         hints = refinement_hints(plan, feedback, rules.language)
         made = await self._plan_by_model(self._model, plan.original_query, hints, rules)
         if made.from_template:

@@ -27,7 +27,7 @@ def open_question(log: Sequence[RecordedEvent]) -> RecordedEvent:
     return next(recorded for recorded in reversed(log) if isinstance(recorded.event, InterventionRequested))
 
 
-def check_token(
+def check_answer(
     key: bytes, execution_id: str, question: RecordedEvent, token: str, plan_version: int, step_id: int | None
 ) -> None:
     """Raise AnswerRefused unless the answer names the open question in every part."""

@@ -84,17 +84,17 @@ def _drop_invalid(
     answers: Mapping[Question, tuple[str, ToolUse]], facts: Sequence[_Fact], action: ToolUse
 ) -> dict[Question, tuple[str, ToolUse]]:
     """Return the facts that remain valid after a call that may have changed something: at most those in its result."""
-    if _writes(action):
+    if _is_write(action):
         return {}
     return {fact.question: answers[fact.question] for fact in facts if fact.question in answers}
 
 
 def _reads(action: ToolUse) -> bool:
     """Return whether the operation's name indicates that it only reads."""
-    return bool(_split_words(action.operation) & _READS) and not _writes(action)
+    return bool(_split_words(action.operation) & _READS) and not _is_write(action)
 
 
-def _writes(action: ToolUse) -> bool:
+def _is_write(action: ToolUse) -> bool:
     """Return whether the operation's name indicates a change; a command line with several commands counts as one."""
     is_command = not action.operation.startswith(action.tool)
     return bool(_split_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))

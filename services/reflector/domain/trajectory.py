@@ -104,7 +104,7 @@ class Trajectory(BaseModel):
     def _check_steps(self) -> Trajectory:
         for position, step in enumerate(self.steps):
             if step.index != position:
-                raise ValueError(f"steps[{position}].index is {step.index}, it must be the step's position, {position}")
+                raise ValueError(f"steps[{position}].index must be the step's position, {position}, not {step.index}")
         size = sum(len(step.content) + sum(len(call.arguments) for call in step.tool_calls) for step in self.steps)
         if size > MAX_TRAJECTORY_CHARS:
             raise ValueError(f"the steps have {size} characters, at most {MAX_TRAJECTORY_CHARS} are allowed")

@@ -218,7 +218,7 @@ def test_a_file_is_read_whole_or_not_at_all() -> None:
 def test_too_many_trajectories_are_refused() -> None:
     line = json.dumps({"messages": [{"role": "user", "content": "q"}]})
     refused = refusal("\n".join([line] * (MAX_TRAJECTORIES + 1)).encode())
-    assert "'trajectory 10001' is beyond the limit: a file may have at most 10000 trajectories" in refused
+    assert "'trajectory 10001' is one too many: a file may have at most 10000 trajectories" in refused
 
 
 def test_the_dataset_is_checked_first() -> None:

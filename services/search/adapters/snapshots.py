@@ -94,7 +94,7 @@ class SnapshotFiles(Generic[StoredItemT]):
         try:
             write_arrays(self._locate_path(name), header, arrays)
         except OSError as error:
-            log.error("snapshot could not be written", index=name, error=str(error))
+            log.error("snapshot could not be written; the next start rebuilds the index", index=name, error=str(error))
 
     def delete(self, name: str) -> None:
         """Delete the snapshot, also a damaged one. A file that cannot be removed is logged; it is never used again."""

@@ -167,7 +167,7 @@ class PlaybookFollower:
             await self._load_snapshot()
         except Exception:
             # A snapshot only saves time: the feed sends its content as well.
-            log.exception("snapshot could not be loaded", dataset=self.dataset)
+            log.exception("snapshot could not be loaded; building the index from the playbook", dataset=self.dataset)
         finally:
             self.is_open = True
         failures = 0

@@ -58,7 +58,7 @@ class ReembedCollections:
                 found += [collection for collection in page if collection.model != self._embedder.model.model_id]
                 after = page[-1].name
         except HanseiError as error:
-            log.warning("looking for collections of other models failed; trying again later", error=str(error))
+            log.warning("finding collections to embed again failed; trying again later", error=str(error))
             return None
         return found
 

@@ -56,7 +56,7 @@ class OpenAIWriter:
             async for part in response.aiter_bytes():
                 size += len(part)
                 if size > MAX_REPLY_BYTES:
-                    raise self._build_failure(f"OpenAI API answered more than {MAX_REPLY_BYTES} bytes")
+                    raise self._build_failure(f"OpenAI API returned more than {MAX_REPLY_BYTES} bytes")
                 parts.append(part)
             return response.status_code, b"".join(parts)
 

@@ -40,7 +40,7 @@ def rank_comparisons(comparisons: Sequence[Comparison], options: RankingOptions)
     ids = sorted({name for item in comparisons for name in (item.first_id, item.second_id)})
     if not measured:
         raise NotIdentifiable("no comparison has an answer")
-    design = _build_design(measured, ids, options)
+    design = _build_design_matrix(measured, ids, options)
     _refuse_unidentifiable(design, ids, measured)
     parameters = _maximize_likelihood(design)
     strengths = design.contrast @ parameters[: len(ids) - 1]
@@ -75,7 +75,7 @@ class _Design:
     contrast: Array
 
 
-def _build_design(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
+def _build_design_matrix(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
     column_of = {name: index for index, name in enumerate(ids)}
     difference = np.zeros((len(comparisons), len(ids)))
     for row, item in enumerate(comparisons):
@@ -191,7 +191,7 @@ def _maximize_likelihood(design: _Design) -> Array:
         parameters = parameters + step * min(1.0, 2.0 / largest if largest > 0 else 1.0)
         if largest < PRECISE:
             return parameters
-    raise NotIdentifiable("the comparisons do not determine the ranking: its estimate does not converge")
+    raise NotIdentifiable("the comparisons do not determine the ranking: add comparisons that connect all contestants")
 
 
 def _compute_logistic(logits: Array) -> Array:

@@ -37,7 +37,7 @@ def is_own_obligation(text: Text, index: int) -> bool:
     return is_obligation(text, index) and _get_morpheme(text, index - 1).normal == "為る"
 
 
-def is_must(text: Text, index: int) -> bool:
+def is_nakereba_form(text: Text, index: int) -> bool:
     """Match なければならない, ねばならない, なくてはいけない, ないといけない."""
     if _get_morpheme(text, index).normal not in {"成る", "行ける", "行く"}:
         return False
@@ -137,7 +137,7 @@ def is_right_answer(text: Text, index: int) -> bool:
     return after.word_class not in {"名詞", "接尾辞"} or after.normal in _VERDICT_NOUNS
 
 
-ORGANIZER_RULES: Sequence[Rule] = (is_obligation, is_must, is_request, is_plea, is_need)
+ORGANIZER_RULES: Sequence[Rule] = (is_obligation, is_nakereba_form, is_request, is_plea, is_need)
 ADVISOR_RULES: Sequence[Rule] = (is_best, is_superlative, is_recommendation, is_right_answer, is_own_obligation)
 
 

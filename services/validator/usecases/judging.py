@@ -43,7 +43,7 @@ class RetryingJudge:
         try:
             answer, _ = await replace(RETRY, attempts=call.max_retries + 1).run(
                 lambda: self._model.judge(call, question, shape),
-                _may_pass,
+                _is_transient,
                 before_pause=lambda attempt, pause, error: log.warning(
                     "judge failed; trying again", model=str(call.model), pause_seconds=round(pause, 1), error=str(error)
                 ),
@@ -51,12 +51,12 @@ class RetryingJudge:
                 rng=self._rng,
             )
         except Exception as error:
-            if not _may_pass(error):
+            if not _is_transient(error):
                 raise
             raise JudgeFailed(call.max_retries, error) from error
         return answer
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     final = (FailedPrecondition, InvalidArgument, DeadlineExceeded)
     return isinstance(error, Exception) and not isinstance(error, final)

@@ -280,7 +280,7 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--http", "0.0.0.0:0"], "can be reached by others"),
+        (["--http", "0.0.0.0:0"], "can be reached from other hosts"),
         (["--http", "nonsense"], "'nonsense' is not an address"),
         (["--http", "127.0.0.1:99999"], "is not an address"),
     ],

@@ -139,7 +139,7 @@ async def test_the_complete_operations_of_a_truncated_reply_are_kept(tmp_path: P
         server.script(chat(whole[:-20], finish_reason="length"))
         curation = await curators.Curate(request())
         assert (curation.saved, len(await bullets(playbooks))) == (True, 1)
-        assert curation.error == "the reply was cut at its limit of tokens; its complete parts were kept"
+        assert curation.error == "the reply was cut off at the token limit; its complete parts were used"
 
 
 async def test_a_prompt_beyond_the_context_has_fewer_bullets(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def test_json_in_fences_and_prose_is_found(model: OpenAIServer, text: str)
         (chat("no json"), 2, "no JSON object in the reply"),
         (chat(""), 2, "no JSON object in the reply"),
         (chat('{"lessons": [{"lesson": 1}]}'), 2, "does not fit ReflectionReply: lessons.0.what_happened: is missing"),
-        (chat('{"analysis": "a long', finish_reason="length"), 2, "was cut at its limit of tokens (length)"),
+        (chat('{"analysis": "a long', finish_reason="length"), 2, "was cut off at the token limit (length)"),
         (chat("", finish_reason="content_filter"), 1, "the model declined to reply: finish reason content_filter"),
         (error(400, "refused"), 1, "HTTP 400"),
         (error(503, "overloaded"), 1, "HTTP 503"),
@@ -152,7 +152,7 @@ async def test_the_complete_lessons_of_a_cut_reply_are_kept(model: OpenAIServer)
     async with reflector(model) as stub:
         result = (await stub.Reflect(request())).result
     assert [insight.key_insight for insight in result.insights] == ["first"]
-    assert result.error == "the reply was cut at its limit of tokens; its complete parts were kept"
+    assert result.error == "the reply was cut off at the token limit; its complete parts were used"
     assert result.model == "gpt-4o-mini"
 
 

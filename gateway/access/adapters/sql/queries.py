@@ -14,7 +14,7 @@ from gateway.access.adapters.sql.schema import api_key, audit_record, call_count
 from gateway.access.domain.api_key import ApiKey
 from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.principal import Allowance
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 
 COUNTED_DAYS = 40
 """Days whose counts of calls are kept."""
@@ -55,7 +55,7 @@ def update_last_uses(connection: Connection, last_uses: Mapping[str, datetime]) 
 def upsert_calls(connection: Connection, day: str, counts: Mapping[str, int]) -> dict[str, int]:
     """Add calls of a day, delete old counts, and return the totals of the day."""
     for principal, calls in counts.items():
-        row = insert_for(connection.dialect.name)(call_count).values(day=day, principal=principal, calls=calls)
+        row = get_insert(connection.dialect.name)(call_count).values(day=day, principal=principal, calls=calls)
         total = {"calls": call_count.c.calls + calls}
         connection.execute(row.on_conflict_do_update(index_elements=["day", "principal"], set_=total))
     oldest = (date.fromisoformat(day) - timedelta(days=COUNTED_DAYS)).isoformat()
@@ -72,7 +72,7 @@ def select_owner(connection: Connection, kind: str, resource_id: str) -> str | N
 
 def insert_owner(connection: Connection, kind: str, resource_id: str, tenant: str) -> None:
     """Insert the tenant of a resource that has no owner."""
-    row = insert_for(connection.dialect.name)(owner).values(kind=kind, resource_id=resource_id, tenant=tenant)
+    row = get_insert(connection.dialect.name)(owner).values(kind=kind, resource_id=resource_id, tenant=tenant)
     connection.execute(row.on_conflict_do_nothing())
 
 

@@ -58,8 +58,8 @@ class BatchRepository:
 
         return await self._database.read(select_batches)
 
-    async def overdue(self) -> list[tuple[str, int]]:
-        """Return key and generation of jobs with waiting trajectories, oldest first, whose batches should be queued."""
+    async def list_overdue_jobs(self) -> list[tuple[str, int]]:
+        """Return key and generation of the jobs whose batches have to be queued again, oldest first."""
         now = self._clock()
         # A time too far in the future was stored by a replica whose clock was ahead.
         is_due = or_(job.c.requeue_at <= now, job.c.requeue_at > now + REQUEUE_AFTER)

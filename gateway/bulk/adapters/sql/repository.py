@@ -101,7 +101,7 @@ class JobRepository:
         return await self._database.read(lambda connection: [queries.to_job(row) for row in connection.execute(query)])
 
     async def cancel(self, job_id: str, request: IdempotencyKey) -> Job:
-        """Drop the waiting trajectories of a job that were not started. Raises JobNotFound, RequestIdReused.
+        """Cancel a job: drop its trajectories that were not started. Raises JobNotFound, RequestIdReused.
 
         The curator may have committed the others, so they are finished, after a crash as well.
         """

@@ -43,7 +43,7 @@ export function drawBandChart({ points, label, unit, format }) {
   );
 }
 
-/** The least and the largest share to show: all of the line, zero, and as much of the band as the line has room for. */
+/** Returns the range of y: zero, all values, and their intervals without the first quarter, in which they are wide. */
 function findRange(points) {
   const settled = points.slice(Math.floor(points.length / 4));
   const low = Math.min(0, ...points.map(({ y }) => y), ...settled.map((point) => point.low));

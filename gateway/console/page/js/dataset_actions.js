@@ -1,6 +1,6 @@
 /** What a person does with a whole dataset: import and export, policy, sections, deletion. */
 
-import { askPerson, openDialog } from "./dialog.js";
+import { askInDialog, openDialog } from "./dialog.js";
 import { h, saveFile } from "./dom.js";
 import { deleteAfterConfirmation } from "./edits.js";
 import { exportPlaybook, importPlaybook, listSections, readPolicy, writePolicy } from "./endpoints.js";
@@ -42,7 +42,7 @@ export function renderDatasetMenu(dataset, signal) {
 }
 
 async function importFile(dataset) {
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("dataset_actions.import_into", { dataset }),
     text: t("dataset_actions.a_playbook_as_json_or"),
     fields: [
@@ -75,7 +75,7 @@ async function encodeChunks(file) {
 }
 
 async function exportFile(dataset, signal) {
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("dataset_actions.export", { dataset }),
     fields: [{ name: "format", label: t("common.format"), kind: "choice", options: FORMATS, value: FORMATS[0][0] }],
     confirm: t("dataset_actions.export_2"),
@@ -93,7 +93,7 @@ async function editPolicy(dataset, signal) {
   const { policy } = found;
   const days = policy.pending_lifetime ? Number.parseFloat(policy.pending_lifetime) / DAY_SECONDS : 30;
   const number = (name, label, value) => ({ name, label, kind: "number", min: "0", value: value ?? "" });
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("dataset_actions.policy_of", { dataset }),
     fields: [
       { name: "mode", label: t("common.review"), kind: "choice", options: REVIEW_MODES, value: policy.review_mode },

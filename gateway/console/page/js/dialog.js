@@ -7,7 +7,7 @@ import { t } from "./texts.js";
  * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
  * `text`, `long`, `choice`, `check`, `date`, `number` or `file`. Returns the values by name, or null if the person cancels.
  */
-export function askPerson({ title, text, fields = [], confirm, danger = false }) {
+export function askInDialog({ title, text, fields = [], confirm, danger = false }) {
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((field) => [field.name, createInput(field)]));
     const back = h("button", { type: "button", onclick: () => dialog.close() }, t("dialog.back"));

@@ -1,6 +1,6 @@
 /** The edits that a person makes by hand: remember, edit and forget a bullet, delete a dataset. */
 
-import { askPerson } from "./dialog.js";
+import { askInDialog } from "./dialog.js";
 import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
 import { openRoute, reopenRoute } from "./router.js";
 import { runChange } from "./states.js";
@@ -17,7 +17,7 @@ const createLessonField = (value) => ({
 
 export async function addBullet(dataset) {
   const section = { name: "section", label: t("common.section"), value: "strategies_and_hard_rules" };
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("edits.add_a_lesson"),
     fields: [createLessonField(""), section, why],
     confirm: t("common.add"),
@@ -26,7 +26,7 @@ export async function addBullet(dataset) {
 }
 
 export async function editBullet(dataset, { id, content, updated_revision: base }) {
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("edits.edit", { id }),
     fields: [createLessonField(content), why],
     confirm: t("common.save"),
@@ -36,7 +36,7 @@ export async function editBullet(dataset, { id, content, updated_revision: base 
 
 export async function deleteBullet(dataset, { id, content, updated_revision: base }) {
   const text = t("edits.the_history_keeps_it", { content });
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("edits.remove", { id }),
     text,
     fields: [why],
@@ -49,7 +49,7 @@ export async function deleteBullet(dataset, { id, content, updated_revision: bas
 /** Asks for the reason of a vote, and casts it. A person's vote is no trajectory, so it gets an id of its own. */
 export async function voteOnBullet(dataset, { id }, tag) {
   const isHelpful = tag === "VOTE_TAG_HELPFUL";
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: isHelpful ? t("edits.vote_that_helped", { id }) : t("edits.vote_that_harmed", { id }),
     text: t("edits.search_ranks_bullets_with_helpful"),
     fields: [why],
@@ -66,7 +66,7 @@ export async function voteOnBullet(dataset, { id }, tag) {
 
 /** Makes an earlier text of a bullet current again; a removed bullet is added with a new id. */
 export async function restoreBullet(dataset, { id, section, content, updated_revision: base }, isRemoved) {
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: isRemoved ? t("edits.add_again_2", { id }) : t("edits.restore_this_text_of", { id }),
     text: content,
     fields: [why],
@@ -81,7 +81,7 @@ export async function restoreBullet(dataset, { id, section, content, updated_rev
 
 export async function deleteAfterConfirmation(dataset) {
   const typed = { name: "typed", label: t("edits.type_to_confirm", { dataset }), required: true, pattern: dataset };
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("edits.delete", { dataset }),
     text: t("edits.its_bullets_history_votes_and"),
     fields: [typed, why],

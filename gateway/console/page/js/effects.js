@@ -26,7 +26,7 @@ export const isCompared = ({ served, withheld }) => Number(served.sessions) > 0 
 
 /** How an effect developed, in a sentence; empty before there is a line to draw. */
 export function describeCurve(what, history) {
-  const curve = readCurve(history);
+  const curve = buildEffectPoints(history);
   if (curve.length < 2) return "";
   const { x, y, low, high } = curve.at(-1);
   return t("effects.points_after_95_interval_to", {
@@ -40,9 +40,10 @@ export function describeCurve(what, history) {
 
 /** How an effect developed, session by session, with its interval. */
 export const drawCurve = (label, history) =>
-  drawBandChart({ points: readCurve(history), label, unit: t("effects.sessions"), format: formatPoints });
+  drawBandChart({ points: buildEffectPoints(history), label, unit: t("effects.sessions"), format: formatPoints });
 
-const readCurve = (history) =>
+/** Returns the points of a chart: the sessions, the difference and its interval. */
+const buildEffectPoints = (history) =>
   history
     .filter(({ effect }) => isCompared(effect))
     .map(({ effect: { served, withheld, difference, lower, upper } }) => ({

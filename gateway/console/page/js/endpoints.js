@@ -33,7 +33,7 @@ function createJob(dataset, trajectories) {
 
 export const listDatasets = (signal, query) => getJson("/v1/playbooks", { page_size: 1000, ...query }, signal);
 export const listBullets = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/bullets`, query, signal);
-/** The bullets of a playbook as it was at a revision or time, and that revision. */
+/** Fetches the bullets of a playbook as it was at a revision or time, and that revision. */
 export async function readPlaybookAt(dataset, query, signal) {
   let revision = "0";
   const bullets = await fetchAll(async (page_token) => {
@@ -44,7 +44,7 @@ export async function readPlaybookAt(dataset, query, signal) {
   return { bullets, revision };
 }
 export const listRevisions = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/history`, query, signal);
-/** All changes from one revision to another. */
+/** Fetches all changes from one revision to another. */
 export const diffRevisions = (dataset, from, to, signal) =>
   fetchAll(
     (page_token) =>
@@ -74,7 +74,7 @@ export const importPlaybook = (dataset, chunks, replace, reason) =>
     { head: createEdit({ dataset, replace, reason }) },
     ...chunks.map((chunk) => ({ chunk })),
   ]);
-/** The chunks of a playbook as a file, in base64. */
+/** Fetches a playbook as a file and returns its chunks, in base64. */
 export async function exportPlaybook(dataset, query, signal) {
   const chunks = [];
   const options = { query, signal };

@@ -18,14 +18,15 @@ const SWEEPS = 4;
  * A dependency that names no step, or would close a cycle, is ignored: any plan can be drawn.
  */
 export function placeSteps(steps) {
-  const parents = collectParents(steps);
+  const parents = collectDependencies(steps);
   const layerOf = assignLayers(steps, parents);
   const { columns, chains } = insertPassThroughs(steps, parents, layerOf);
   orderColumns(columns, chains);
   return placeCells(columns, chains);
 }
 
-function collectParents(steps) {
+/** Returns the dependencies of each step; a dependency on a later step, which no valid plan has, is left out. */
+function collectDependencies(steps) {
   const seen = new Set();
   const parents = new Map();
   for (const { step_id: id, depends_on: list } of steps) {

@@ -5,7 +5,7 @@ import { applyDelta, runBacktest, storeBacktest } from "./endpoints.js";
 import { formatCount, formatEnum, formatPercent, formatPlural } from "./format.js";
 import { renderFacts } from "./parts.js";
 import { formatLink } from "./router.js";
-import { renderLoading, reportError, runChange, showToast } from "./states.js";
+import { renderLoading, logUnexpectedError, runChange, showToast } from "./states.js";
 import { t } from "./texts.js";
 
 const PAUSE_MS = 500;
@@ -117,7 +117,7 @@ export class GuardEditor {
 
   /** Shows a target that does not compile beside its field, and any other error in the place of the backtest. */
   showRefusal(error) {
-    reportError(error);
+    logUnexpectedError(error);
     if (error.reason === "TARGET_INVALID") this.showFault(`${t("guards.target")}: ${error.message}`);
     const text =
       error.reason === "TARGET_INVALID"
@@ -200,7 +200,7 @@ export class GuardEditor {
       showToast(t("guards.saved_in_revision", { revision: done.revision }));
       this.saved(bullet, done.revision);
     } catch (error) {
-      reportError(error);
+      logUnexpectedError(error);
       this.showFault(error.reason === "TARGET_INVALID" ? `${t("guards.target")}: ${error.message}` : error.message);
     }
   }

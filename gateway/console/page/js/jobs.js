@@ -2,11 +2,11 @@
 
 import { fillElement, h } from "./dom.js";
 import { cancelJob, listDeadLetters, listJobs, retryJob, watchJob } from "./endpoints.js";
-import { askPerson } from "./dialog.js";
+import { askInDialog } from "./dialog.js";
 import { formatCount, formatPlural, readEnum } from "./format.js";
 import { renderFacts, renderKey, renderState, renderTime } from "./parts.js";
 import { formatLink } from "./router.js";
-import { runChange, renderEmptyState, renderFailure, loadPart, renderLoading, reportError } from "./states.js";
+import { runChange, renderEmptyState, renderFailure, loadPart, renderLoading, logUnexpectedError } from "./states.js";
 import { t } from "./texts.js";
 
 const LATEST = 10;
@@ -45,7 +45,7 @@ export class Job {
       if (!this.signal.aborted) this.ended();
     } catch (error) {
       if (this.signal.aborted) return;
-      reportError(error);
+      logUnexpectedError(error);
       fillElement(
         this.body,
         error.status === 404
@@ -107,7 +107,7 @@ export class Job {
 
   async cancel() {
     if (this.cancelling.hidden) return;
-    const confirmed = await askPerson({
+    const confirmed = await askInDialog({
       title: t("jobs.cancel_this_job"),
       text: t("jobs.waiting_trajectories_are_cancelled_learned"),
       confirm: t("common.cancel_it"),

@@ -29,7 +29,7 @@ import * as trajectories from "./pages/trajectories.js";
 import { renderKey } from "./parts.js";
 import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
 import { session } from "./session.js";
-import { renderEmptyState, renderFailure, renderLoading, reportError } from "./states.js";
+import { renderEmptyState, renderFailure, renderLoading, logUnexpectedError } from "./states.js";
 import { LANGUAGE, translateWord } from "./texts.js";
 import { theme } from "./theme.js";
 import { t } from "./texts.js";
@@ -155,7 +155,7 @@ async function showPage() {
     refreshBadge(signal);
   } catch (error) {
     if (signal.aborted) return;
-    reportError(error);
+    logUnexpectedError(error);
     fillElement(main, renderFailure(error, showPage));
   }
 }

@@ -1,6 +1,6 @@
 /** The open question of an execution: confirm, answer, modify, retry, leave out or cancel. */
 
-import { askPerson } from "./dialog.js";
+import { askInDialog } from "./dialog.js";
 import { h } from "./dom.js";
 import { formatEnum } from "./format.js";
 import { renderChip, renderConfidence, renderKey, renderTime } from "./parts.js";
@@ -87,7 +87,7 @@ function renderDecisions({ step_id: step, plan }, send) {
 /** Asks for another plan: described in words, or as a message of the contract. */
 async function modifyPlan(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
-  const reply = await askPerson({
+  const reply = await askInDialog({
     title: t("question.modify_the_plan"),
     text: t("question.describe_the_change_in_words"),
     fields: [

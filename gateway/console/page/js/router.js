@@ -2,9 +2,9 @@
 
 const routes = [];
 
-/** Serves addresses of a form such as `/playbooks/:dataset` with `open(visit)`, which returns an element. */
-export function addRoute(form, page) {
-  routes.push({ parts: form.split("/").slice(1), page });
+/** Opens `page` for addresses that match a pattern such as `/playbooks/:dataset`. */
+export function addRoute(pattern, page) {
+  routes.push({ parts: pattern.split("/").slice(1), page });
 }
 
 /** The address of a page; every part is encoded. */
@@ -40,8 +40,8 @@ export function readRoute() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decodePart);
   const query = Object.fromEntries(new URLSearchParams(search));
-  for (const { parts: form, page } of routes) {
-    const params = matchParts(form, parts);
+  for (const { parts: pattern, page } of routes) {
+    const params = matchRoute(pattern, parts);
     if (params) return { parts, query, params, page };
   }
   return { parts, query, params: {}, page: null };
@@ -55,10 +55,11 @@ function decodePart(part) {
   }
 }
 
-function matchParts(form, parts) {
-  if (form.length !== parts.length) return null;
+/** Returns the parameters of an address, such as `dataset`, or null if the pattern does not match. */
+function matchRoute(pattern, parts) {
+  if (pattern.length !== parts.length) return null;
   const params = {};
-  for (const [i, name] of form.entries()) {
+  for (const [i, name] of pattern.entries()) {
     if (name.startsWith(":")) params[name.slice(1)] = parts[i];
     else if (name !== parts[i]) return null;
   }

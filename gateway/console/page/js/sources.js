@@ -6,7 +6,7 @@ import { parseTrajectories } from "./endpoints.js";
 import { formatPlural } from "./format.js";
 import { renderChip } from "./parts.js";
 import { FORMATS, renderPreview, replaceDataset } from "./trajectories.js";
-import { renderLoading, reportError } from "./states.js";
+import { renderLoading, logUnexpectedError } from "./states.js";
 import { t } from "./texts.js";
 
 const MOST_BYTES = 15_000_000;
@@ -117,7 +117,7 @@ export class Sources {
         return { file, error: new ApiError(400, { detail: t("sources.it_contains_no_trajectory") }) };
       return { file, trajectories: trajectories.map((found) => replaceDataset(found, this.dataset)), format };
     } catch (error) {
-      if (!this.signal.aborted) reportError(error);
+      if (!this.signal.aborted) logUnexpectedError(error);
       return { file, error };
     }
   }

@@ -48,6 +48,7 @@ export class Stages {
   }
 }
 
+/** Shows the result of the reflector: the blamed step, the insights and the votes. */
 function renderReflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
   const blame = attribution
     ? h(

@@ -46,7 +46,7 @@ export async function loadPart(container, signal, ask, draw) {
     if (!signal.aborted) fillElement(container, await draw(answer));
   } catch (error) {
     if (signal.aborted) return;
-    reportError(error);
+    logUnexpectedError(error);
     const again = () => loadPart(container, signal, ask, draw);
     const isMissing = error.reason === "DATASET_NOT_FOUND";
     fillElement(
@@ -59,7 +59,7 @@ export async function loadPart(container, signal, ask, draw) {
 }
 
 /** Logs an error of the page's code; errors of the gateway are shown to the user. */
-export function reportError(error) {
+export function logUnexpectedError(error) {
   if (!(error instanceof ApiError)) console.error(error);
 }
 
@@ -77,7 +77,7 @@ export async function runChange(act, done) {
     if (done) showToast(typeof done === "function" ? done(answer) : done);
     return answer;
   } catch (error) {
-    reportError(error);
+    logUnexpectedError(error);
     showToast(error.message, "bad");
     return null;
   }

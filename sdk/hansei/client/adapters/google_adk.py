@@ -49,7 +49,7 @@ class PlaybookPlugin(BasePlugin):
 
 
 def report(memory: AgentMemory, task: str, events: Iterable[Event], *, succeeded: bool) -> LearnResponse | None:
-    """Report the outcome of a task, and learn from its events. They do not contain the message of the user."""
+    """Report the outcome of a task, and learn from its events. The events of ADK do not contain the user's message."""
     messages = [build_text("user", task)]
     for event in events:
         if event.partial or event.author == "user":

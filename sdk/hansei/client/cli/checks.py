@@ -100,7 +100,7 @@ def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult
 
 def _check_database(check: str, url: str, variable: str) -> CheckResult:
     try:
-        return CheckResult(check, f"{load_server().connect_database(url, variable)} answers")
+        return CheckResult(check, f"{load_server().check_database(url, variable)} answers")
     except BadSetting as error:
         return CheckResult(check, str(error), CORRECT_VARIABLE)
     except Unavailable as error:

@@ -14,7 +14,12 @@ from hansei.client.cli.output import say
 
 app = CommandGroup("Measure quality on recorded data.")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to measure on.", exists=True, dir_okay=False)]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="The file with the trajectories or queries to measure.", exists=True, dir_okay=False
+    ),
+]
 
 
 @app.command()
@@ -130,7 +135,7 @@ def guards(
         with connect(addr, local, reads=True) as client:
             report = commands.evaluate_archived_guards(read_archive(client, archive))
     elif targets is not None:
-        report = commands.evaluate_written_targets(train, test, targets)
+        report = commands.evaluate_policy_targets(train, test, targets)
     else:
         report = commands.evaluate_guards(train, test)
     print_result(report, as_json, "scores.render_guards" if targets is None else "scores.render_guard_sources")

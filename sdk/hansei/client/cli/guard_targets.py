@@ -76,7 +76,7 @@ def from_policy(
     if (file is None) == (not archive):
         fail("name a FILE or --archive DATASET", Exit.USAGE)
     if file is not None:
-        source, result = file.name, load_server().write_policy_targets(file)
+        source, result = file.name, load_server().generate_policy_targets(file)
     else:
         source = f"the archive of {archive}"
         with connect(addr, False, reads=True) as client:

@@ -119,7 +119,7 @@ def allow(
     """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
     from hansei.client.server import load_server
 
-    trajectories = [] if file is None else load_server().load_guard_trajectories(file)
+    trajectories = [] if file is None else load_server().encode_guard_trajectories(file)
     if file is not None and not trajectories:
         fail(f"{file} has no trajectories", Exit.USAGE)
     return client.guards.store_backtest(dataset=dataset, expression=target, trajectories=trajectories)

@@ -52,7 +52,7 @@ def install(
         bool, typer.Option("--checks/--no-checks", help="claude: check each tool call before it is made.")
     ] = True,
     http: Annotated[
-        bool, typer.Option("--http", help="claude: post prompts and tool calls directly, without starting a process.")
+        bool, typer.Option("--http", help="claude: send prompts and tool calls over HTTP, without starting a process.")
     ] = False,
 ) -> None:
     """Add the hooks to the settings of an agent, in place of earlier ones.

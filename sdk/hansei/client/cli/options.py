@@ -61,7 +61,7 @@ Local = Annotated[
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option("--allow-host", metavar="NAME", help="A host name under which clients reach it; repeatable."),
+    typer.Option("--allow-host", metavar="NAME", help="A host name under which clients reach this server; repeatable."),
 ]
 
 

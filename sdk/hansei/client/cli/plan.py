@@ -70,7 +70,7 @@ def exit_with_status(event: Any) -> None:
 def create(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
-    hints: Annotated[str, typer.Option(help="Hints for the model.", show_default=False)] = "",
+    hints: Annotated[str, typer.Option(help="Hints for the model that makes the plan.", show_default=False)] = "",
     prefix: Prefix = "",
     collection: Collection = "",
 ) -> object:
@@ -266,7 +266,7 @@ def _read_response(
         number = InterventionAction.Value(f"INTERVENTION_ACTION_{(AnswerAction.SKIP if removes else action).upper()}")
         return InterventionResponse(action=number, user_input=text or None, modified_plan=new_plan, remove_step=removes)
     if not text:
-        fail("an answer is a text, an option of the question, --action, --plan or --edit", Exit.USAGE)
+        fail("give one answer: a text, an option of the question, --action, --plan or --edit", Exit.USAGE)
     return InterventionResponse(selected_option=text) if text in options else InterventionResponse(user_input=text)
 
 

@@ -99,17 +99,17 @@ class TargetExport:
             block = find_block(lines, self._target.dataset)
             review = self._review_edits(file.path, block)
         except InvalidArgument as error:
-            return self._build_outcome(file.path, FileState.REFUSED, notes=(error.message,))
+            return self._build_file_outcome(file.path, FileState.REFUSED, notes=(error.message,))
         if review.refused:
-            return self._build_outcome(file.path, FileState.REFUSED, notes=review.refused)
+            return self._build_file_outcome(file.path, FileState.REFUSED, notes=review.refused)
         if review.waiting:
-            return self._build_outcome(file.path, FileState.WAITING, notes=review.waiting)
+            return self._build_file_outcome(file.path, FileState.WAITING, notes=review.waiting)
         new_text = line_end.join(self._build_lines(file, lines, block))
         if new_text == text:
-            return self._build_outcome(file.path, FileState.CURRENT, len(file.items))
+            return self._build_file_outcome(file.path, FileState.CURRENT, len(file.items))
         write_file(path, new_text)
         notes = (f"edits that were decided or had no effect: {review.decided}",) if review.decided else ()
-        return self._build_outcome(file.path, FileState.WRITTEN, len(file.items), notes)
+        return self._build_file_outcome(file.path, FileState.WRITTEN, len(file.items), notes)
 
     def _build_lines(self, file: PlannedFile, lines: Sequence[str], block: ManagedBlock | None) -> list[str]:
         """Return the lines of a file with the new block; a new file also has the front matter."""
@@ -179,17 +179,17 @@ class TargetExport:
         try:
             block = find_block(lines, self._target.dataset)
         except InvalidArgument as error:
-            return self._build_outcome(relative, FileState.REFUSED, notes=(error.message,))
+            return self._build_file_outcome(relative, FileState.REFUSED, notes=(error.message,))
         if block is None:
             return None
         others = [*lines[find_end(lines) : block.begin], *lines[block.end + 1 :]]
         if not self._discard_edits and (block.is_edited or not is_blank(others)):
             note = "the bullet of this rule was removed, but a person edited the rule; remove the file by hand"
-            return self._build_outcome(relative, FileState.REFUSED, notes=(note,))
+            return self._build_file_outcome(relative, FileState.REFUSED, notes=(note,))
         path.unlink()
-        return self._build_outcome(relative, FileState.REMOVED)
+        return self._build_file_outcome(relative, FileState.REMOVED)
 
-    def _build_outcome(
+    def _build_file_outcome(
         self, path: PurePosixPath, state: FileState, bullets: int = 0, notes: tuple[str, ...] = ()
     ) -> FileOutcome:
         return FileOutcome(path, self._target.dataset, self._playbook.revision, state, bullets, notes)

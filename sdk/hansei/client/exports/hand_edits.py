@@ -23,7 +23,7 @@ def find_deltas(block: ManagedBlock, base: PlannedFile | None) -> list[Delta]:
     """
     if base is None or compute_digest(base.body) != block.digest:
         raise InvalidArgument(
-            f"the block was edited, and revision {block.revision} gives another text than before the edit; "
+            f"the block was edited, and revision {block.revision} does not reproduce the text from before the edit; "
             "--discard-edits overwrites it",
             reason="EXPORT_BASE_UNKNOWN",
         )

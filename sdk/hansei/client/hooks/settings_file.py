@@ -109,17 +109,17 @@ def _remove_own_handlers(entry: Any) -> Any:
     if not _is_own(entry):
         return entry
     handlers = entry.get("hooks")
-    others = [handler for handler in handlers if not _is_own_handler(handler)] if isinstance(handlers, list) else []
+    others = [handler for handler in handlers if not _is_hansei_hook(handler)] if isinstance(handlers, list) else []
     return {**entry, "hooks": others} if others else None
 
 
 def _is_own(entry: Any) -> bool:
     """Return whether an entry is a handler of hansei, or a group with one."""
     handlers = entry.get("hooks") if isinstance(entry, dict) else None
-    return any(map(_is_own_handler, handlers)) if isinstance(handlers, list) else _is_own_handler(entry)
+    return any(map(_is_hansei_hook, handlers)) if isinstance(handlers, list) else _is_hansei_hook(entry)
 
 
-def _is_own_handler(handler: Any) -> bool:
+def _is_hansei_hook(handler: Any) -> bool:
     if not isinstance(handler, dict):
         return False
     command, url = handler.get("command"), handler.get("url")

@@ -99,13 +99,13 @@ def _make_convention(
     made = build(chance, words)
     fields = {"verb": verb[0], "Verb": verb[0].capitalize(), "done": verb[1], "other": verb[2], "noun": noun}
     detail = made.detail if isinstance(made, Family) else ""
-    requests = tuple(_fill_words(text, {**fields, "detail": detail}) for text in (*_TRAINING, *_TEST))
+    requests = tuple(_fill_placeholders(text, {**fields, "detail": detail}) for text in (*_TRAINING, *_TEST))
     if isinstance(made, str):
         return _make_sequence(kind, tool, join(made, next(words)), requests, code)
     return _make_argument(kind, tool, made, requests, code)
 
 
-def _fill_words(text: str, fields: Mapping[str, str]) -> str:
+def _fill_placeholders(text: str, fields: Mapping[str, str]) -> str:
     for name, value in fields.items():
         text = text.replace(f"{{{name}}}", value)
     return text

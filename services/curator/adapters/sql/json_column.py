@@ -47,13 +47,13 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
         """Return the stored text."""
         if value is None:
             return None
-        return self._build_lookup(self._by_identity, id(value), lambda: (value, self._encode(value)))[1]
+        return self._get_or_create(self._by_identity, id(value), lambda: (value, self._encode(value)))[1]
 
     def process_result_value(self, value: Any, dialect: Any) -> T | None:
         """Return the object."""
         if value is None:
             return None
-        return self._build_lookup(self._by_text, value, lambda: (self._decode(value), value))[0]
+        return self._get_or_create(self._by_text, value, lambda: (self._decode(value), value))[0]
 
     def _encode(self, value: T) -> str:
         return self._adapter.dump_json(value, exclude_defaults=True).decode()
@@ -66,7 +66,7 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
             message = f"a stored {self.kind.__name__} does not parse: {describe_rule(error.errors()[0])}"
             raise UndecodableRow(message) from error
 
-    def _build_lookup(
+    def _get_or_create(
         self, cache: LRUCache[Any, tuple[T, str]], key: Any, create: Callable[[], tuple[T, str]]
     ) -> tuple[T, str]:
         with self._lock:
@@ -110,7 +110,8 @@ class CompressedColumn(TypeDecorator[T], Generic[T]):
             decompressor = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=self.dictionary)
             text = (decompressor.decompress(bytes(value)) + decompressor.flush()).decode()
         except (zlib.error, TypeError, UnicodeDecodeError) as error:
-            raise UndecodableRow(f"a stored {self.column.kind.__name__} cannot be decompressed") from error
+            problem = f"a stored {self.column.kind.__name__} cannot be decompressed: restore a backup of the database"
+            raise UndecodableRow(problem) from error
         return self.column.process_result_value(text, dialect)
 
 

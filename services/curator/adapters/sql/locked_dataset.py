@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, func, select
 
 from chassis.errors import shorten
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.queries import select_changes
 from services.curator.domain.draft import Ballot
@@ -180,14 +180,14 @@ class LockedDataset:
         return self._connection.execute(_HEAD, {"of_dataset": self.dataset}).first()
 
     def _insert(self) -> Row[tuple[object, ...]]:
-        statement = insert_for(self._connection.dialect.name)(schema.dataset).on_conflict_do_nothing()
+        statement = get_insert(self._connection.dialect.name)(schema.dataset).on_conflict_do_nothing()
         now = self._now.isoformat()
         counts = dict.fromkeys(("revision", "bullets", "retired", "next_slot"), 0)
         values = {"name": self.dataset, "committed": _NEVER, "created_at": now, "updated_at": now}
         self._connection.execute(statement, counts | values)
         row = self._select_for_update()
         if row is None:
-            raise LookupError(f"dataset {self.dataset} disappeared while it was created")
+            raise LookupError(f"dataset {self.dataset} was deleted while it was created: send the request again")
         return row
 
     def _select_bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:

@@ -34,7 +34,7 @@ async def listen(url: URL, on_commit: Callable[[str, int], None]) -> None:
             async for notice in connection.notifies():
                 dataset, _, revision = notice.payload.partition(" ")
                 on_commit(dataset, int(revision))
-        raise psycopg.OperationalError("PostgreSQL ended the stream of notifications")
+        raise psycopg.OperationalError("PostgreSQL closed the connection for notifications")
 
     def log_pause(attempt: int, pause: float, error: BaseException) -> None:
         cause = type(error).__name__

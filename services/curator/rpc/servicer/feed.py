@@ -65,7 +65,7 @@ class PlaybookFeed:
                 del self._messages[erased]
         if message is None:
             message = convert.encode_revision(revision)
-            vectors = await self._encode_vectors([change.after for change in revision.changes], model_id)
+            vectors = await self._load_vectors([change.after for change in revision.changes], model_id)
             for change, change_message in zip(revision.changes, message.changes, strict=True):
                 if (vector := _decode_vector(change.after, vectors)) is not None:
                     change_message.embedding.CopyFrom(convert.encode_embedding(model_id, vector))
@@ -81,7 +81,7 @@ class PlaybookFeed:
         part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
         for start in range(0, len(stored), SNAPSHOT_PART):
             batch = stored[start : start + SNAPSHOT_PART]
-            vectors = await self._encode_vectors(
+            vectors = await self._load_vectors(
                 [bullet for bullet in batch if bullet.touched_revision > after], model_id
             )
             size = 0
@@ -102,7 +102,7 @@ class PlaybookFeed:
         part.last = True
         yield part
 
-    async def _encode_vectors(
+    async def _load_vectors(
         self, stored: list[StoredBullet] | list[StoredBullet | None], model_id: str
     ) -> Mapping[str, Float32s]:
         """Return the stored vectors of these bullets, by text; none without a model id."""

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select
 
 from libs.storage.database import Database
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.evidence.adapters.sql.archive_schema import archive_dataset, archive_day, archive_mark
 from services.evidence.domain.archive import MarkKind, TrajectorySummary
 from services.evidence.domain.overview import ALL_AGENTS, DayKey, TrajectoryCounts, count_trajectory, list_groups
@@ -43,7 +43,7 @@ def add_trajectory(
     counts = {
         name: sign * value for name, value in asdict(count_trajectory(summary, repeats_error=repeats_error)).items()
     }
-    statement = insert_for(connection.dialect.name)(archive_day)
+    statement = get_insert(connection.dialect.name)(archive_day)
     added = {name: archive_day.c[name] + statement.excluded[name] for name in _COUNTS}
     keys = ["dataset_id", "day", "has_bullets", "agent"]
     rows = [

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.sql import ColumnElement
 
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.evidence.adapters.sql import archive_days as days
 from services.evidence.adapters.sql.archive_schema import (
     archive_dataset,
@@ -44,7 +44,7 @@ def select_dataset(connection: Connection, dataset: str, *, lock: bool = False) 
 def lock_dataset(connection: Connection, dataset: str) -> Row[Any]:
     """Return the locked row of an archive, which is created if it is not there."""
     values = {"dataset": dataset, "max_age_days": 0, "max_bytes": 0, "trajectories": 0, "bytes": 0}
-    row = insert_for(connection.dialect.name)(archive_dataset).values(values)
+    row = get_insert(connection.dialect.name)(archive_dataset).values(values)
     connection.execute(row.on_conflict_do_nothing(index_elements=["dataset"]))
     locked = select_dataset(connection, dataset, lock=True)
     assert locked is not None
@@ -120,7 +120,7 @@ def insert_marks(connection: Connection, dataset_id: int, number: int, marks: It
     """Insert marks of a trajectory; those that are there stay."""
     rows = [{"dataset_id": dataset_id, "kind": int(kind), "value": value, "number": number} for kind, value in marks]
     if rows:
-        statement = insert_for(connection.dialect.name)(archive_mark).on_conflict_do_nothing()
+        statement = get_insert(connection.dialect.name)(archive_mark).on_conflict_do_nothing()
         connection.execute(statement, rows)
 
 
@@ -227,7 +227,7 @@ def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], n
 
 def upsert_object(connection: Connection, object_key: str, unused_from: datetime) -> None:
     """Note when an object belongs to no trajectory any more."""
-    row = insert_for(connection.dialect.name)(archive_object).values(object_key=object_key, unused_from=unused_from)
+    row = get_insert(connection.dialect.name)(archive_object).values(object_key=object_key, unused_from=unused_from)
     connection.execute(row.on_conflict_do_update(index_elements=["object_key"], set_={"unused_from": unused_from}))
 
 

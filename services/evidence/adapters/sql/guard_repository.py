@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Integer, cast, delete, func, insert, select
 from chassis.targets.guard import GuardMode
 from libs.guards.backtest import Backtest
 from libs.storage.database import Database
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql.guard_schema import (
@@ -119,7 +119,7 @@ class GuardRepository:
         ]
 
         def run(connection: Connection) -> None:
-            connection.execute(insert_for(connection.dialect.name)(guard_firing).on_conflict_do_nothing(), rows)
+            connection.execute(get_insert(connection.dialect.name)(guard_firing).on_conflict_do_nothing(), rows)
 
         await self._database.write(run, key=f"{dataset}/{session_id}")
 
@@ -220,6 +220,6 @@ def find_assignment_key(connection: Connection, dataset: str) -> bytes:
     """Return the key of the random assignments of a dataset; it is made if there is none."""
     row: dict[str, object] = {"dataset": dataset, "assignment_key": secrets.token_bytes(KEY_BYTES)}
     row |= dict.fromkeys(("sessions", "passed", "evaluated", "trials", "decisions"), 0)
-    connection.execute(insert_for(connection.dialect.name)(guard_dataset).values(row).on_conflict_do_nothing())
+    connection.execute(get_insert(connection.dialect.name)(guard_dataset).values(row).on_conflict_do_nothing())
     query = select(guard_dataset.c.assignment_key).where(guard_dataset.c.dataset == dataset)
     return bytes(connection.execute(query).scalar_one())

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from chassis.targets.guard import GuardMode
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.evidence.adapters.sql.guard_schema import (
     guard_dataset,
     guard_decision,
@@ -49,7 +49,7 @@ def select_changed(connection: Connection) -> list[str]:
 def insert_session(connection: Connection, dataset: str, session_id: str, succeeded: bool, now: datetime) -> bool:
     """Insert the outcome of a session; return whether it had none."""
     row = {"dataset": dataset, "session_id": session_id, "succeeded": succeeded, "created_at": now}
-    statement = insert_for(connection.dialect.name)(guard_session).values(row).on_conflict_do_nothing()
+    statement = get_insert(connection.dialect.name)(guard_session).values(row).on_conflict_do_nothing()
     # Without the option PostgreSQL reports -1 for rows that were inserted and for rows that were there.
     return bool(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select, update
 
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.evidence.adapters.sql.schema import bullet_trial, dataset_trials, decision, effect_point, serving
 from services.evidence.domain.discoveries import Block
 from services.evidence.domain.drift import DriftStatistics
@@ -71,7 +71,7 @@ def upsert_trials(connection: Connection, trials: DatasetTrials) -> None:
         "enrolled": trials.enrolled,
         "decisions": trials.decisions,
     }
-    row = insert_for(connection.dialect.name)(dataset_trials).values(dataset=trials.dataset, **values)
+    row = get_insert(connection.dialect.name)(dataset_trials).values(dataset=trials.dataset, **values)
     connection.execute(row.on_conflict_do_update(index_elements=["dataset"], set_=values))
 
 
@@ -148,7 +148,7 @@ def add_points(connection: Connection, dataset: str, points: Sequence[EffectPoin
         if point.sessions
     ]
     if rows:
-        connection.execute(insert_for(connection.dialect.name)(effect_point).on_conflict_do_nothing(), rows)
+        connection.execute(get_insert(connection.dialect.name)(effect_point).on_conflict_do_nothing(), rows)
 
 
 def select_points(connection: Connection, dataset: str, trial_id: int) -> list[EffectPoint]:

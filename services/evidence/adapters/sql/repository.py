@@ -257,7 +257,7 @@ def _report(connection: Connection, dataset: str, report: OutcomeReport, now: da
         if not is_current:
             return ReportResult(True, report.outcome, [])
         exposures = unpack_exposures(row.exposures)
-        changed, decisions = trials.add_report(
+        changed, decisions = trials.count_session(
             row.has_playbook, exposures, report.outcome, *_load_from(connection, dataset), now
         )
         queries.update_bullet_trials(connection, changed)
@@ -323,7 +323,7 @@ def _measure_again(connection: Connection, trials: DatasetTrials, now: datetime)
         measured = [
             exposure for exposure in exposures if not (start := starts.get(exposure.trial_id)) or reported_at > start
         ]
-        changed, _ = trials.add_report(has_playbook, measured, outcome, lambda _: by_id, load_block, reported_at)
+        changed, _ = trials.count_session(has_playbook, measured, outcome, lambda _: by_id, load_block, reported_at)
         queries.add_points(connection, trials.dataset, trials.list_points(changed, reported_at))
     queries.update_bullet_trials(connection, bullets)
     changes = [

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, insert, select
 
 from libs.storage.database import Database
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
 from libs.storage.timestamps import to_microseconds
@@ -204,7 +204,7 @@ class SqlExecutionStore:
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
 
         def select_or_insert_key(connection: Connection) -> bytes:
-            connection.execute(insert_for(connection.dialect.name)(table).values(new).on_conflict_do_nothing())
+            connection.execute(get_insert(connection.dialect.name)(table).values(new).on_conflict_do_nothing())
             key: bytes = connection.execute(select(table.c.value).where(table.c.name == new["name"])).scalar_one()
             return key
 

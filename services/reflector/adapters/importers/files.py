@@ -111,7 +111,7 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
             raise MalformedTrajectory(
                 "file",
                 recorded.trajectory.id or f"trajectory {MAX_TRAJECTORIES + 1}",
-                f"is beyond the limit: a file may have at most {MAX_TRAJECTORIES} trajectories",
+                f"is one too many: a file may have at most {MAX_TRAJECTORIES} trajectories",
             )
         recorded_trajectories.append(_add_id(recorded))
     if not recorded_trajectories:

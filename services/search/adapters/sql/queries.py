@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, update
 
 from libs.embedding.model import Float32s
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.search.adapters.sql.schema import collection as collections
 from services.search.adapters.sql.schema import document as documents
 from services.search.domain.chunking import Chunking, TextSpan
@@ -145,7 +145,7 @@ DELETE_DOCUMENT = (
 
 def upsert_documents(connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert rows of documents; they replace those of the same id."""
-    statement = insert_for(connection.dialect.name)(documents)
+    statement = get_insert(connection.dialect.name)(documents)
     columns = {column.name: statement.excluded[column.name] for column in documents.c if not column.primary_key}
     connection.execute(statement.on_conflict_do_update(index_elements=["collection", "id"], set_=columns), rows)
 

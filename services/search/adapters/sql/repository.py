@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, select
 
 from libs.storage.database import Database
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from libs.storage.timestamps import utc_now
 from services.search.adapters.sql import cut_over
 from services.search.adapters.sql.queries import (
@@ -82,7 +82,7 @@ class CollectionRepository:
         }
 
         def insert_or_select(connection: Connection) -> Collection:
-            insert = insert_for(connection.dialect.name)(collections)
+            insert = get_insert(connection.dialect.name)(collections)
             connection.execute(insert.on_conflict_do_nothing(index_elements=["name"]), row)
             return select_collection(connection, name)
 

@@ -98,7 +98,7 @@ async def test_an_unusable_snapshot_is_ignored(
         monkeypatch.setattr(w.snapshots, "load", unreadable)
         w.feed.add(bullet("a"))
         assert await w.find_ids(min_revision=1) == ["a"]
-    assert "snapshot could not be loaded dataset=d" in caplog.text
+    assert "snapshot could not be loaded; building the index from the playbook dataset=d" in caplog.text
 
 
 async def test_after_a_gap_the_feed_restarts_with_a_snapshot() -> None:

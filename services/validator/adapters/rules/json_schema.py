@@ -77,7 +77,8 @@ class CompiledSchema:
         except (RuleTooExpensive, RecursionError):
             found.append(Finding("SCHEMA_LIMIT", "report passed the limit of its JSON Schema", ""))
         except Unresolvable as error:
-            found.append(Finding("SCHEMA_REFERENCE", f"the JSON Schema refers to {shorten(error.ref)}", ""))
+            problem = f"the JSON Schema refers to {shorten(error.ref)}, which it does not contain"
+            found.append(Finding("SCHEMA_REFERENCE", problem, ""))
         finally:
             _budget.reset(token)
         return found

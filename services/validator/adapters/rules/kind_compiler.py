@@ -55,7 +55,7 @@ def compile_kind(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
         definition.name,
         title,
         compiled.validate,
-        {language: _build_instructions(definition, language) for language in RULE_TEXTS},
+        {language: _build_kind_instructions(definition, language) for language in RULE_TEXTS},
         render,
         takes_long=True,
     )
@@ -134,7 +134,7 @@ def _build_variables(checked: RuleInput) -> dict[str, Any] | None:
         return None
 
 
-def _build_instructions(definition: KindDefinition, language: Language) -> KindInstructions:
+def _build_kind_instructions(definition: KindDefinition, language: Language) -> KindInstructions:
     lines = [definition.instructions] if definition.instructions else []
     lines += [f"- {_describe_rule(rule, RULE_TEXTS[language])}" for rule in definition.rules]
     return KindInstructions(definition.json_schema or ANY_OBJECT, "\n".join(lines))

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, desc, distinct, func, insert, outerjoin, select, tuple_
 
-from libs.storage.engines import insert_for
+from libs.storage.engines import get_insert
 from services.validator.adapters.sql.schema import entry, judgement, kind
 from services.validator.domain.errors import KindExists, KindNotFound
 from services.validator.domain.evaluation import EvaluationResult, MetricScore
@@ -60,7 +60,7 @@ def upsert_entry(connection: Connection, submission: Submission, now: datetime) 
         "exit_reason": submission.exit_reason,
         "updated_at": now,
     }
-    row = insert_for(connection.dialect.name)(entry).values(**asdict(submission.key), **values, created_at=now)
+    row = get_insert(connection.dialect.name)(entry).values(**asdict(submission.key), **values, created_at=now)
     upsert = row.on_conflict_do_update(index_elements=_ROUND, set_=values).returning(entry.c.id, entry.c.created_at)
     written = connection.execute(upsert).one()
     return LeaderBoardEntry(written.id, submission, written.created_at, now)
@@ -69,7 +69,7 @@ def upsert_entry(connection: Connection, submission: Submission, now: datetime) 
 def upsert_judgement(connection: Connection, key: RoundKey, record: JudgementRecord) -> None:
     """Write the judgement of a round."""
     values = asdict(record)
-    row = insert_for(connection.dialect.name)(judgement).values(**asdict(key), **values)
+    row = get_insert(connection.dialect.name)(judgement).values(**asdict(key), **values)
     connection.execute(row.on_conflict_do_update(index_elements=_ROUND, set_=values))
 
 

@@ -119,9 +119,9 @@ class CurateResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     saved: _builtins.bool
-    """Whether it was committed."""
+    """True if it was committed."""
     error: _builtins.str
-    """Why it was not, or why the model's reply was dropped; empty for neither."""
+    """The reason why it was not committed, or why the model's reply was dropped; empty otherwise."""
     revision: _builtins.int
     """The revision that now holds it; the present one when nothing changed or nothing was saved."""
     model: _builtins.str
@@ -148,7 +148,7 @@ class CurateResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What its model calls used. A repeated request returns the usage of the first, as all of its response."""
+        """The usage of its model calls. A repeated request returns the usage of the first, as all of its response."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class StoreTrajectoryResponse(_message.Message):
     content_hash: _builtins.str
     """SHA-256 of the content, hexadecimal."""
     stored: _builtins.bool
-    """Whether this call stored it. False: it was stored before, or deleted."""
+    """True if this call stored it. False: it was stored before, or deleted."""
     def __init__(
         self,
         *,
@@ -304,7 +304,7 @@ class DeleteTrajectoryResponse(_message.Message):
     DELETED_AT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deleted_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was deleted; of a trajectory that was deleted before, the time of that."""
+        """Time of the deletion; of the first one if the trajectory was already deleted."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ Global___BulletState: _TypeAlias = BulletState  # noqa: Y015
 
 @_typing.final
 class TrialPolicy(_message.Message):
-    """How the bullets of a dataset are served while their effects are measured."""
+    """The policy by which bullets of a dataset are served while their effects are measured."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -251,7 +251,7 @@ class AssignmentCheck(_message.Message):
     expected_share: _builtins.float
     """Share of served sessions that the policy expects."""
     failed: _builtins.bool
-    """Whether the split is so uneven that, at any time, it would occur in at most 1 of 1,000 trials by chance."""
+    """True if the split is so uneven that, at any time, it would occur in at most 1 of 1,000 trials by chance."""
     def __init__(
         self,
         *,
@@ -327,7 +327,7 @@ class Decision(_message.Message):
     revision: _builtins.int
     """The revision of the playbook in which the bullet was removed; 0 until then, and for decisions that remove nothing."""
     undone: _builtins.bool
-    """Whether the decision was undone."""
+    """True if the decision was undone."""
     @_builtins.property
     def effect(self) -> Global___Effect:
         """Effect at that time."""

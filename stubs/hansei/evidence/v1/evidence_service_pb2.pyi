@@ -63,7 +63,7 @@ class StartTrialsResponse(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     RESTARTED_FIELD_NUMBER: _builtins.int
     restarted: _builtins.bool
-    """Whether all measurements started again from zero."""
+    """True if all measurements started again from zero."""
     @_builtins.property
     def policy(self) -> _evidence_pb2.TrialPolicy:
         """The policy, complete."""
@@ -161,7 +161,7 @@ class GetTrialsResponse(_message.Message):
     CHECKS_FIELD_NUMBER: _builtins.int
     BULLETS_FIELD_NUMBER: _builtins.int
     running: _builtins.bool
-    """Whether sessions are assigned at random now."""
+    """True if sessions are assigned at random now."""
     sessions: _builtins.int
     """Sessions that were assigned."""
     sessions_without_outcome: _builtins.int
@@ -289,7 +289,7 @@ class RecallResponse(_message.Message):
     serving_id: _builtins.str
     """Id under which the outcome is reported; the same in each call of the session. Empty when nothing is measured."""
     randomized: _builtins.bool
-    """Whether bullets were assigned at random."""
+    """True if bullets were assigned at random."""
     note: _builtins.str
     """The reason if trials are running and the bullets were not assigned at random; empty otherwise."""
     @_builtins.property
@@ -330,7 +330,7 @@ class ReportOutcomeRequest(_message.Message):
     serving_id: _builtins.str
     """The serving, from Recall."""
     succeeded: _builtins.bool
-    """Whether it succeeded."""
+    """True if it succeeded."""
     reward: _builtins.float
     """Its reward, 0 to 1."""
     correction: _builtins.bool
@@ -371,7 +371,7 @@ class ReportOutcomeResponse(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     DECISIONS_FIELD_NUMBER: _builtins.int
     counted: _builtins.bool
-    """Whether this report counts: false when another one came before."""
+    """True if this report counts: false when another one came before."""
     outcome: _builtins.float
     """The outcome that counts, 0 to 1."""
     @_builtins.property

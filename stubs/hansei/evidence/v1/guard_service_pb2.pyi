@@ -90,7 +90,7 @@ class SessionMessage(_message.Message):
     text: _builtins.str
     """The text; at most 100,000 characters."""
     is_instruction: _builtins.bool
-    """Whether the text is an instruction to the agent (system prompt), and not a message of the user."""
+    """True if the text is an instruction to the agent (system prompt), and not a message of the user."""
     def __init__(
         self,
         *,
@@ -122,7 +122,7 @@ class GuardMatch(_message.Message):
     text: _builtins.str
     """The text of the lesson; empty for a guard in SHADOW and for advice that is withheld."""
     is_withheld: _builtins.bool
-    """Whether the advice is withheld at random, so that its effect can be measured."""
+    """True if the advice is withheld at random, so that its effect can be measured."""
     def __init__(
         self,
         *,
@@ -192,7 +192,7 @@ class CheckCallResponse(_message.Message):
     revision: _builtins.int
     """The revision of the playbook whose guards decided."""
     note: _builtins.str
-    """Why guards were not evaluated; empty if all were."""
+    """The reason why guards were not evaluated; empty if all were."""
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardMatch]:
         """The guards that match, the strictest first."""
@@ -235,7 +235,7 @@ class ReportCallRequest(_message.Message):
     result: _builtins.str
     """The result of the call, JSON or text; at most 400,000 characters."""
     failed: _builtins.bool
-    """Whether the call failed."""
+    """True if the call failed."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionMessage]:
         """Texts that the agent read since the last report; at most 100."""
@@ -299,7 +299,7 @@ class ReportSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session of the agent, as in CheckCall."""
     succeeded: _builtins.bool
-    """Whether the task of the session succeeded, by more than the agent's own word."""
+    """True if the task of the session succeeded, by more than the agent's own word."""
     def __init__(
         self,
         *,
@@ -324,7 +324,7 @@ class ReportSessionResponse(_message.Message):
     COUNTED_FIELD_NUMBER: _builtins.int
     FIRINGS_FIELD_NUMBER: _builtins.int
     counted: _builtins.bool
-    """Whether this report counts; false: the session was reported before."""
+    """True if this report counts; false: the session was reported before."""
     firings: _builtins.int
     """The guards that fired in the session."""
     def __init__(
@@ -401,7 +401,7 @@ class GuardModeDecision(_message.Message):
     revision: _builtins.int
     """The revision that changed the mode; 0 until then, and if the guard was pinned, edited or removed meanwhile."""
     undone: _builtins.bool
-    """Whether the decision was taken back."""
+    """True if the decision was taken back."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """When it was decided."""
@@ -567,8 +567,8 @@ class Guard(_message.Message):
     failures: _builtins.int
     """The evaluations that failed, each of which allowed the call, in this replica since it read the target."""
     suspended: _builtins.bool
-    """Whether this replica no longer evaluates the target, because ten evaluations took more than 5,000 steps. An edit of the
-    bullet or a restart ends it.
+    """True if this replica no longer evaluates the target, because ten evaluations took more than 5,000 steps. An edit of
+    the bullet or a restart ends it.
     """
     @_builtins.property
     def target(self) -> _playbook_pb2.Target:
@@ -576,7 +576,7 @@ class Guard(_message.Message):
 
     @_builtins.property
     def evidence(self) -> Global___GuardEvidence:
-        """What sessions have shown about it; not set before the first report of a session."""
+        """The measurements of the guard in sessions; not set before the first report of a session."""
 
     def __init__(
         self,
@@ -601,7 +601,9 @@ Global___Guard: _TypeAlias = Guard  # noqa: Y015
 
 @_typing.final
 class GuardEvidence(_message.Message):
-    """What sessions have shown about a guard since it has its mode. A session counts by its first firing, once it is reported."""
+    """The measurements of a guard in sessions since it has its mode. A session counts by its first firing, once it is
+    reported.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -690,7 +692,7 @@ class RecordedToolCall(_message.Message):
     result: _builtins.str
     """The result, JSON or text; at most 400,000 characters."""
     failed: _builtins.bool
-    """Whether the call failed."""
+    """True if the call failed."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionMessage]:
         """Texts that the agent read since the previous call."""
@@ -727,7 +729,7 @@ class GuardTrajectory(_message.Message):
     id: _builtins.str
     """Id of the trajectory."""
     succeeded: _builtins.bool
-    """Whether the trajectory succeeded."""
+    """True if the trajectory succeeded."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedToolCall]:
         """Its calls in order; at most 1,000."""
@@ -829,7 +831,7 @@ class GuardFiring(_message.Message):
     call_index: _builtins.int
     """The 0-based number of the call in its trajectory."""
     succeeded: _builtins.bool
-    """Whether the trajectory succeeded: then the firing is a false alarm."""
+    """True if the trajectory succeeded: then the firing is a false alarm."""
     step: _builtins.int
     """The 0-based index of the step with the call; of a trajectory of the request, the same as `call_index`."""
     content_hash: _builtins.str
@@ -872,9 +874,9 @@ class BacktestTargetResponse(_message.Message):
     passed_trajectories: _builtins.int
     """The passed trajectories."""
     passed_with_firing: _builtins.int
-    """The passed trajectories in which the target matches a call."""
+    """The passing trajectories in which the target matches a call."""
     false_alarm_bound: _builtins.float
-    """The 95 % upper confidence bound of the share of passed trajectories in which it matches a call."""
+    """The 95 % upper confidence bound of the share of passing trajectories in which the target matches a call."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     skipped_trajectories: _builtins.int

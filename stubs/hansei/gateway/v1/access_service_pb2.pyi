@@ -86,9 +86,9 @@ class WhoAmIResponse(_message.Message):
     tenant: _builtins.str
     """The tenant; empty for the operator."""
     prefix: _builtins.str
-    """How the names of its datasets begin; empty without a tenant."""
+    """The prefix of the names of its datasets; empty without a tenant."""
     credentials_required: _builtins.bool
-    """Whether the gateway requires credentials."""
+    """True if the gateway requires credentials."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___AccessScope.ValueType]:
         """The permissions of the caller."""

@@ -39,7 +39,7 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     """It was cancelled; trajectories that were learned before stay learned."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
-    """How far a job is."""
+    """Progress of a job."""
 
 JOB_STATE_UNSPECIFIED: JobState.ValueType  # 0
 """Never sent; in a filter, any."""
@@ -79,7 +79,7 @@ class Job(_message.Message):
     dataset: _builtins.str
     """The dataset that learns."""
     state: Global___JobState.ValueType
-    """How far it is."""
+    """Progress of the job."""
     total: _builtins.int
     """Trajectories that were submitted."""
     waiting: _builtins.int
@@ -193,7 +193,7 @@ class DeadLetter(_message.Message):
     trajectory_id: _builtins.str
     """Its trajectory's id; empty if it had none."""
     attempts: _builtins.int
-    """How often it was tried."""
+    """The number of attempts."""
     code: _builtins.str
     """The gRPC status of the last attempt, such as `UNAVAILABLE`."""
     reason: _builtins.str

@@ -53,7 +53,7 @@ Global___SubmitTrajectoriesRequest: _TypeAlias = SubmitTrajectoriesRequest  # no
 
 @_typing.final
 class JobHead(_message.Message):
-    """What holds for all trajectories of a job."""
+    """The part of a submission that holds for all trajectories of a job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -220,7 +220,7 @@ class ListJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where the next page begins; empty on the last one."""
+    """Token of the next page; empty on the last one."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_bulk_pb2.Job]:
         """The jobs, newest first."""
@@ -374,7 +374,7 @@ class ListDeadLettersResponse(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where the next page begins; empty on the last one."""
+    """Token of the next page; empty on the last one."""
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[_bulk_pb2.DeadLetter]:
         """The letters, in the order of the job."""

@@ -114,7 +114,7 @@ class BulkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """What could not be learned, and why, in the order of the job.
+        """The trajectories that could not be learned, with the reason, in the order of the job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,7 +48,7 @@ class BulkServiceStub:
     (PlaybookService can revoke them).
     """
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]
-    """What could not be learned, and why, in the order of the job."""
+    """The trajectories that could not be learned, with the reason, in the order of the job."""
     RetryDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]
     """Queues all dead letters of a job again, with attempts of their own."""
 
@@ -72,7 +72,7 @@ class BulkServiceAsyncStub(BulkServiceStub):
     (PlaybookService can revoke them).
     """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
-    """What could not be learned, and why, in the order of the job."""
+    """The trajectories that could not be learned, with the reason, in the order of the job."""
     RetryDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]  # type: ignore[assignment]
     """Queues all dead letters of a job again, with attempts of their own."""
 
@@ -129,7 +129,7 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.ListDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.ListDeadLettersResponse, _abc.Awaitable[_bulk_service_pb2.ListDeadLettersResponse]]:
-        """What could not be learned, and why, in the order of the job."""
+        """The trajectories that could not be learned, with the reason, in the order of the job."""
 
     @_abc_1.abstractmethod
     def RetryDeadLetters(

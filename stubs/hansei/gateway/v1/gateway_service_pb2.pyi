@@ -118,19 +118,19 @@ class LearnResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     ALREADY_LEARNED_FIELD_NUMBER: _builtins.int
     already_learned: _builtins.bool
-    """Whether the same request was committed before, so that this one changed nothing."""
+    """True if the same request was committed before, so that this one changed nothing."""
     @_builtins.property
     def reflection(self) -> _trajectory_pb2.ReflectionResult:
         """The result of the reflection."""
 
     @_builtins.property
     def curation(self) -> _curator_service_pb2.CurateResponse:
-        """What became of it; unset when the reflection failed completely (G-43)."""
+        """The result of the curation; unset when the reflection failed completely (G-43)."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls of reflector and curator used for this request. Zero with `already_learned`: a repetition calls
-        no model; `curation.usage` then still holds the usage of the curator in the first call.
+        """The usage of the model calls of reflector and curator for this request. Zero with `already_learned`: a repetition
+        calls no model; `curation.usage` then still holds the usage of the curator in the first call.
         """
 
     def __init__(
@@ -158,7 +158,7 @@ class LearnWithProgressRequest(_message.Message):
     LEARN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def learn(self) -> Global___LearnRequest:
-        """What Learn takes."""
+        """The request of Learn."""
 
     def __init__(
         self,
@@ -268,14 +268,14 @@ class RunWorkflowResponse(_message.Message):
     serving_id: _builtins.str
     """Id under which the outcome of the session is reported; empty when nothing is measured."""
     note: _builtins.str
-    """Why bullets were not assigned at random although the request has a session; empty otherwise."""
+    """The reason why bullets were not assigned at random although the request has a session; empty otherwise."""
     @_builtins.property
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """The bullets, with their scores."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls of the generator used."""
+        """The usage of the model calls of the generator."""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class AnswerResponse(_message.Message):
     serving_id: _builtins.str
     """Id under which the outcome of the session is reported; empty when nothing is measured."""
     note: _builtins.str
-    """Why bullets were not assigned at random although the request has a session; empty otherwise."""
+    """The reason why bullets were not assigned at random although the request has a session; empty otherwise."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The attempt: answer, reasoning, used and cited bullets."""
@@ -370,7 +370,7 @@ class AnswerResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls of the generator used, also when the generation failed."""
+        """The usage of the model calls of the generator, also when the generation failed."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class _RoundsStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RoundsSt
     """None was."""
 
 class RoundsStatus(_RoundsStatus, metaclass=_RoundsStatusEnumTypeWrapper):
-    """How a team, or an execution, ended."""
+    """The end of a team, or of an execution."""
 
 ROUNDS_STATUS_UNSPECIFIED: RoundsStatus.ValueType  # 0
 """Never sent."""
@@ -113,7 +113,7 @@ class RunRoundsRequest(_message.Message):
     min_rounds: _builtins.int
     """Rounds before the judge is called; unset means 2, or 1 if `max_rounds` is 1."""
     judge_on_final_round: _builtins.bool
-    """Whether the judge is called after the last allowed round, for the record; unset means true."""
+    """True if the judge is called after the last allowed round, for the record; unset means true."""
     judge_model: _builtins.str
     """Model of the judge as `provider:model-name`. Absent: the validator's default."""
     @_builtins.property
@@ -278,7 +278,7 @@ class RoundState(_message.Message):
 
     @_builtins.property
     def improvement_judgment(self) -> _evaluation_pb2.ImprovementJudgment:
-        """Whether another round was worthwhile. Absent without a judgement after this round."""
+        """The decision whether another round was worthwhile. Absent without a judgement after this round."""
 
     @_builtins.property
     def round_started_at(self) -> _timestamp_pb2.Timestamp:
@@ -290,7 +290,7 @@ class RoundState(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls of the submission, the scores and, once it is there, the judgement used."""
+        """The usage of the model calls of the submission, the scores and, once it is there, the judgement."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ Global___RoundState: _TypeAlias = RoundState  # noqa: Y015
 
 @_typing.final
 class TeamResult(_message.Message):
-    """What came of one team."""
+    """The result of one team."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -335,7 +335,7 @@ class TeamResult(_message.Message):
     exit_reason: _builtins.str
     """`max_rounds_reached`, `no_improvement_expected`, `partial_failure` or `partial_failure_timeout`; empty when FAILED."""
     error: _builtins.str
-    """What went wrong. Empty when nothing did."""
+    """The error. Empty without one."""
     rounds: _builtins.int
     """Number of completed rounds."""
     @_builtins.property
@@ -344,7 +344,9 @@ class TeamResult(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls of all rounds used, unfinished ones included. Calls that a failure or a timeout ended are missing."""
+        """The usage of the model calls of all rounds, unfinished ones included. Calls that a failure or a timeout ended are
+        missing.
+        """
 
     def __init__(
         self,
@@ -368,7 +370,7 @@ Global___TeamResult: _TypeAlias = TeamResult  # noqa: Y015
 
 @_typing.final
 class RoundsResult(_message.Message):
-    """What came of all teams."""
+    """The results of all teams."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -41,7 +41,7 @@ class _GenerateStyleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Generat
     """The prompt is the context and the query, without a template; the reply is the answer (P-118)."""
 
 class GenerateStyle(_GenerateStyle, metaclass=_GenerateStyleEnumTypeWrapper):
-    """How the prompt is built."""
+    """The form of the prompt."""
 
 GENERATE_STYLE_UNSPECIFIED: GenerateStyle.ValueType  # 0
 """Unspecified: GENERATE_STYLE_CITED."""
@@ -67,7 +67,7 @@ class GenerateRequest(_message.Message):
     dataset: _builtins.str
     """Selects the prompt template."""
     style: Global___GenerateStyle.ValueType
-    """How the prompt is built."""
+    """The form of the prompt."""
     instruction: _builtins.str
     """System message; empty for none (P-122)."""
     @_builtins.property
@@ -114,7 +114,7 @@ class GenerateResponse(_message.Message):
 
     @_builtins.property
     def model_usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls used, also when the generation failed."""
+        """The usage of the model calls, also when the generation failed."""
 
     def __init__(
         self,

@@ -378,7 +378,7 @@ class Plan(_message.Message):
     estimated_steps: _builtins.int
     """Estimated number of steps, 1 to 20. Unset: the number of steps."""
     requires_confirmation: _builtins.bool
-    """Whether a person must confirm the plan before its first step."""
+    """True if a person must confirm the plan before its first step."""
     success_criteria: _builtins.str
     """Description of the conditions under which the plan is successful. Empty: not stated."""
     plan_id: _builtins.str
@@ -441,9 +441,9 @@ class Hit(_message.Message):
     content: _builtins.str
     """The text found."""
     source: _builtins.str
-    """Where the text comes from; a bullet's id for playbooks."""
+    """The origin of the text; a bullet's id for playbooks."""
     score: _builtins.float
-    """How well the hit matches the query, 0 to 1."""
+    """The relevance of the hit for the query, 0 to 1."""
     def __init__(
         self,
         *,
@@ -485,7 +485,7 @@ class StepResult(_message.Message):
     confidence: _builtins.float
     """Confidence in the result, 0 to 1; 0 for a failed step."""
     error: _builtins.str
-    """Why the step failed. Unset unless it did."""
+    """The reason of the failure. Unset unless the step failed."""
     execution_time_ms: _builtins.int
     """Milliseconds the tool calls took. Unset when not measured."""
     token_usage: _builtins.int
@@ -664,7 +664,7 @@ class ToolEvidence(_message.Message):
     missing: _builtins.int
     """Selected steps whose label did not come in time; they are not used."""
     revocations: _builtins.int
-    """How often a proven threshold was revoked because later labels contradicted it."""
+    """The number of revocations of a proven threshold, because later labels contradicted it."""
     def __init__(
         self,
         *,
@@ -710,9 +710,9 @@ class InterventionRequest(_message.Message):
     level: Global___InterventionLevel.ValueType
     """CONFIRM or ESCALATE."""
     step_id: _builtins.int
-    """The step in question. Unset: the plan itself, before its first step."""
+    """The step that the question is about. Unset: the plan itself, before its first step."""
     message: _builtins.str
-    """What happened."""
+    """Description of the event."""
     question: _builtins.str
     """The question. Unset: the message is the question."""
     reason: _builtins.str
@@ -720,7 +720,7 @@ class InterventionRequest(_message.Message):
     timeout_seconds: _builtins.int
     """Seconds until the question expires."""
     is_blocking: _builtins.bool
-    """Whether the execution waits for the answer; always true of a stored question."""
+    """True if the execution waits for the answer; always true of a stored question."""
     confidence_score: _builtins.float
     """Confidence of the step in question. Unset: none."""
     plan_version: _builtins.int
@@ -805,7 +805,7 @@ class InterventionResponse(_message.Message):
     selected_option: _builtins.str
     """One of the options offered. Unset: none was chosen."""
     timeout_reached: _builtins.bool
-    """Whether nobody answered in time."""
+    """True if nobody answered in time."""
     response_time_ms: _builtins.int
     """Milliseconds from the question to the answer. Unset: not measured."""
     remove_step: _builtins.bool
@@ -881,8 +881,8 @@ class Budget(_message.Message):
 
     @_builtins.property
     def max_answer_time(self) -> _duration_pb2.Duration:
-        """How long each question waits for an answer, 1 second to 366 days; it may be longer than the service's own limit.
-        Unset: the service's limit, which is 7 days unless it is configured.
+        """The time for which each question waits for an answer, 1 second to 366 days; it may be longer than the service's own
+        limit. Unset: the service's limit, which is 7 days unless it is configured.
         """
 
     def __init__(
@@ -970,7 +970,7 @@ class ExecutionResult(_message.Message):
     overall_status: Global___ExecutionStatus.ValueType
     """SUCCESS, PARTIAL, FAILED or CANCELLED."""
     replan_count: _builtins.int
-    """How often the plan was replaced."""
+    """The number of replacements of the plan."""
     total_execution_time_ms: _builtins.int
     """Milliseconds from start to end, pauses included. Unset: not measured."""
     total_token_usage: _builtins.int
@@ -978,9 +978,9 @@ class ExecutionResult(_message.Message):
     total_cost_usd: _builtins.float
     """US dollars. Unset: no price is known."""
     reason: _builtins.str
-    """Why the execution ended early: a limit, or a failed replan. Empty: it ran to its end or was cancelled."""
+    """The reason why the execution ended early: a limit, or a failed replan. Empty: it ran to its end or was cancelled."""
     has_critical_step: _builtins.bool
-    """Whether the confidence in a step is below 0.3."""
+    """True if the confidence in a step is below 0.3."""
     checked_confidence: _builtins.float
     """The mean confidence of the steps, times 0.7 if one is critical."""
     @_builtins.property
@@ -1076,11 +1076,11 @@ class Execution(_message.Message):
     execution_id: _builtins.str
     """Id of the execution; it is the id of its plan."""
     plan_version: _builtins.int
-    """How often the plan was replaced, plus one."""
+    """The number of replacements of the plan, plus one."""
     status: Global___ExecutionStatus.ValueType
     """The status of the execution."""
     replan_count: _builtins.int
-    """How often the plan was replaced."""
+    """The number of replacements of the plan."""
     overall_confidence: _builtins.float
     """Confidence in the whole so far, 0 to 1."""
     sequence: _builtins.int
@@ -1198,9 +1198,9 @@ class ToolReturned(_message.Message):
     attempt: _builtins.int
     """The attempt that returned."""
     success: _builtins.bool
-    """Whether the tool reported success."""
+    """True if the tool reported success."""
     error: _builtins.str
-    """Why it failed. Unset unless it did."""
+    """The reason of the failure. Unset unless the tool failed."""
     execution_time_ms: _builtins.int
     """Milliseconds the call took."""
     def __init__(
@@ -1239,8 +1239,8 @@ class StepFinished(_message.Message):
     audit_probability: _builtins.float
     """Probability with which the step was selected for a label, 0 to 1."""
     audited: _builtins.bool
-    """Whether it was selected although the confidence is high enough. In the mode guaranteed a person is asked; in the mode
-    adjusted the step continues, and SubmitFeedback labels it.
+    """True if it was selected although the confidence is high enough. In the mode guaranteed a person is asked; in the
+    mode adjusted the step continues, and SubmitFeedback labels it.
     """
     @_builtins.property
     def result(self) -> Global___StepResult:
@@ -1283,7 +1283,7 @@ class StepSkipped(_message.Message):
     step_id: _builtins.int
     """The step."""
     reason: _builtins.str
-    """Why."""
+    """The reason."""
     def __init__(
         self,
         *,
@@ -1311,11 +1311,11 @@ class Replanned(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     REPLAN_COUNT_FIELD_NUMBER: _builtins.int
     trigger: Global___ReplanTrigger.ValueType
-    """Why."""
+    """The trigger of the replan."""
     strategy: Global___ReplanStrategy.ValueType
-    """How."""
+    """The strategy of the replan."""
     success: _builtins.bool
-    """Whether there is a new plan."""
+    """True if there is a new plan."""
     reason: _builtins.str
     """Description of the change."""
     replan_count: _builtins.int
@@ -1352,7 +1352,7 @@ class ExecutionStarted(_message.Message):
     BUDGET_FIELD_NUMBER: _builtins.int
     HUMAN_AVAILABLE_FIELD_NUMBER: _builtins.int
     human_available: _builtins.bool
-    """Whether a person can be asked."""
+    """True if a person can be asked."""
     @_builtins.property
     def plan(self) -> Global___Plan:
         """The plan."""
@@ -1378,7 +1378,7 @@ Global___ExecutionStarted: _TypeAlias = ExecutionStarted  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
-    """A line of the log for people: a notification, or an action of the executor."""
+    """A log line that people read: a notification, or an action of the executor."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1413,7 +1413,7 @@ class InterventionAnswered(_message.Message):
     STEP_ID_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     step_id: _builtins.int
-    """The step in question. Unset: the plan itself."""
+    """The step that the question is about. Unset: the plan itself."""
     @_builtins.property
     def response(self) -> Global___InterventionResponse:
         """The answer as it was understood."""
@@ -1490,7 +1490,7 @@ class CancelRequested(_message.Message):
 
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why. Empty: not stated."""
+    """The reason. Empty: not stated."""
     def __init__(
         self,
         *,
@@ -1575,7 +1575,7 @@ class ExecutionEvent(_message.Message):
 
     @_builtins.property
     def log(self) -> Global___LogLine:
-        """A line of the log for people."""
+        """A log line that people read."""
 
     @_builtins.property
     def step_in_doubt(self) -> Global___StepInDoubt:

@@ -36,7 +36,7 @@ class CreatePlanRequest(_message.Message):
     hints: _builtins.str
     """Hints for the model; they reach its prompt only. Empty: none."""
     prefix: _builtins.str
-    """Prefix of all datasets and collections that the plan may access, and of its id; ends in a hyphen. Empty: no
+    """Prefix of the plan's id and of all datasets and collections that it may access; ends in a hyphen. Empty: no
     restriction.
     """
     collection: _builtins.str
@@ -68,16 +68,16 @@ class CreatePlanResponse(_message.Message):
     TEMPLATE_REASON_FIELD_NUMBER: _builtins.int
     MODEL_USAGE_FIELD_NUMBER: _builtins.int
     from_template: _builtins.bool
-    """Whether it is the template: the query is simple, the mode is offline, or the model gave no usable plan."""
+    """True if it is the template: the query is simple, the mode is offline, or the model gave no usable plan."""
     template_reason: _builtins.str
-    """Why the plan of the model was not used. Empty: it was used or not needed."""
+    """The reason why the plan of the model was not used. Empty: it was used or not needed."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
 
     @_builtins.property
     def model_usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls used, also when their plan was not used."""
+        """The usage of the model calls, also when their plan was not used."""
 
     def __init__(
         self,
@@ -140,16 +140,16 @@ class RefinePlanResponse(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MODEL_USAGE_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether the new plan differs from the given one."""
+    """True if the new plan differs from the given one."""
     reason: _builtins.str
-    """Why no other plan could be made. Empty: one was made."""
+    """The reason why no other plan could be made. Empty: one was made."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The new plan, or the given one when no other could be made."""
 
     @_builtins.property
     def model_usage(self) -> _usage_pb2.ModelUsage:
-        """What the model calls used, also when no other plan could be made."""
+        """The usage of the model calls, also when no other plan could be made."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class EstimateComplexityResponse(_message.Message):
     complexity: _builtins.float
     """0 to 1, 2 decimals."""
     needs_model: _builtins.bool
-    """Whether a plan is made by the model (true) or from the template."""
+    """True: the model makes a plan. False: the template does."""
     def __init__(
         self,
         *,
@@ -479,7 +479,7 @@ class WatchExecutionRequest(_message.Message):
     after_sequence: _builtins.int
     """Sequence number of the last event the caller has. Zero: none."""
     until_paused: _builtins.bool
-    """Whether the stream ends when the execution pauses, not only when it ends."""
+    """True if the stream ends when the execution pauses, not only when it ends."""
     def __init__(
         self,
         *,
@@ -695,7 +695,7 @@ class CancelExecutionRequest(_message.Message):
     execution_id: _builtins.str
     """Id of the execution."""
     reason: _builtins.str
-    """Why. Empty: not stated."""
+    """The reason. Empty: not stated."""
     request_id: _builtins.str
     """UUID of this request. Cancelling an ended execution changes nothing, so a repeat changes nothing."""
     def __init__(
@@ -822,7 +822,7 @@ class VerifyExecutionResponse(_message.Message):
     FINDINGS_FIELD_NUMBER: _builtins.int
     EXECUTION_FIELD_NUMBER: _builtins.int
     intact: _builtins.bool
-    """Whether the chain of hashes is unbroken and the replay results in the stored state."""
+    """True if the chain of hashes is unbroken and the replay results in the stored state."""
     events: _builtins.int
     """Events replayed."""
     @_builtins.property
@@ -863,7 +863,7 @@ class SubmitFeedbackRequest(_message.Message):
     confidence: _builtins.float
     """The confidence the step or answer had, 0 to 1. Unset: that of the step named below."""
     correct: _builtins.bool
-    """Whether the step or answer was right."""
+    """True if the step or answer was right."""
     execution_id: _builtins.str
     """The execution of the step that the feedback is about. Empty: the feedback is about a confidence alone."""
     step_id: _builtins.int
@@ -899,7 +899,7 @@ class SubmitFeedbackResponse(_message.Message):
     ADJUSTED_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     adjusted: _builtins.bool
-    """Whether this feedback moved them."""
+    """True if this feedback moved them."""
     records: _builtins.int
     """Feedback records so far."""
     @_builtins.property
@@ -998,7 +998,7 @@ class GetThresholdsResponse(_message.Message):
     CALIBRATION_LOG_LOSS_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     mode: _builtins.str
-    """How the thresholds are set: `adjusted` or `guaranteed`."""
+    """The mode in which the thresholds are set: `adjusted` or `guaranteed`."""
     records: _builtins.int
     """Feedback records so far."""
     calibration: _builtins.str
@@ -1015,7 +1015,7 @@ class GetThresholdsResponse(_message.Message):
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_planner_pb2.ToolEvidence]:
-        """What labels show about the results of each tool, in the order of the first selection."""
+        """The measurements of the results of each tool by labels, in the order of the first selection."""
 
     def __init__(
         self,

@@ -133,7 +133,7 @@ class ToolContext(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """Where the text comes from."""
+    """The origin of the text."""
     text: _builtins.str
     """The text."""
     def __init__(
@@ -184,11 +184,11 @@ class ToolOutput(_message.Message):
     TOKEN_USAGE_FIELD_NUMBER: _builtins.int
     COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     success: _builtins.bool
-    """Whether the call succeeded."""
+    """True if the call succeeded."""
     text: _builtins.str
     """Text, for all others. Unset: none."""
     error: _builtins.str
-    """Why the call failed; empty if it succeeded."""
+    """The reason why the call failed; empty if it succeeded."""
     token_usage: _builtins.int
     """Model tokens used."""
     cost_micro_usd: _builtins.int

@@ -151,7 +151,7 @@ class FindOutcomeResponse(_message.Message):
     HAPPENED_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
     happened: _builtins.bool
-    """Whether it happened."""
+    """True if it happened."""
     @_builtins.property
     def output(self) -> _tool_pb2.ToolOutput:
         """Its output. Unset when it did not happen."""

@@ -64,7 +64,7 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CallTool(self, request, context):
-        """Performs one call. The deadline and the cancellation of the RPC are those of the step.
+        """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class ToolServiceStub:
     ListTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]
     """Describes the tools of this service. The planner calls it until it succeeds once."""
     CallTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]
-    """Performs one call. The deadline and the cancellation of the RPC are those of the step."""
+    """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it."""
     FindOutcome: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]
     """Returns whether the call with this key happened, for tools with EFFECT_RECONCILABLE."""
 
@@ -48,7 +48,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
     ListTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]  # type: ignore[assignment]
     """Describes the tools of this service. The planner calls it until it succeeds once."""
     CallTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]  # type: ignore[assignment]
-    """Performs one call. The deadline and the cancellation of the RPC are those of the step."""
+    """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it."""
     FindOutcome: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]  # type: ignore[assignment]
     """Returns whether the call with this key happened, for tools with EFFECT_RECONCILABLE."""
 
@@ -69,7 +69,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.CallToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.CallToolResponse, _abc.Awaitable[_tool_service_pb2.CallToolResponse]]:
-        """Performs one call. The deadline and the cancellation of the RPC are those of the step."""
+        """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it."""
 
     @_abc_1.abstractmethod
     def FindOutcome(

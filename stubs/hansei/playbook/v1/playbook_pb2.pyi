@@ -38,7 +38,7 @@ class _TargetModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TargetMode
     """The call is refused, with the text of the lesson as the reason."""
 
 class TargetMode(_TargetMode, metaclass=_TargetModeEnumTypeWrapper):
-    """What a guard does with a call that its target matches; a higher mode is stricter."""
+    """The effect of a guard on a call that its target matches; a higher mode is stricter."""
 
 TARGET_MODE_UNSPECIFIED: TargetMode.ValueType  # 0
 """Unspecified: TARGET_MODE_SHADOW."""
@@ -66,7 +66,7 @@ class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletSta
     """Retired by its votes: the history keeps the bullet, search does not return it, and it is evicted first."""
 
 class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
-    """Whether a bullet is in use."""
+    """State of a bullet: in use or retired."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
 """Unspecified: BULLET_STATE_ACTIVE."""
@@ -215,9 +215,9 @@ class Bullet(_message.Message):
     searchable_text: _builtins.str
     """The text that search indexes; equals `content` unless an import set another text."""
     helpful: _builtins.int
-    """How many votes said it helped. The sum of vote events; never written directly."""
+    """The number of votes that it helped: the sum of vote events, never written directly."""
     harmful: _builtins.int
-    """How many votes said it harmed. The sum of vote events; never written directly."""
+    """The number of votes that it harmed: the sum of vote events, never written directly."""
     source_trajectory: _builtins.str
     """Id of the trajectory that first taught it; empty when unknown."""
     confidence_score: _builtins.float
@@ -227,7 +227,7 @@ class Bullet(_message.Message):
     updated_revision: _builtins.int
     """Revision that last changed its text, section or keywords. Votes do not change it."""
     state: Global___BulletState.ValueType
-    """Whether search returns it."""
+    """State of the bullet; search returns only active ones."""
     @_builtins.property
     def keywords(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Extra words for BM25 only; at most 64 of at most 256 characters."""
@@ -295,8 +295,8 @@ class Target(_message.Message):
     mode: Global___TargetMode.ValueType
     """The reaction to a call that matches; unspecified: SHADOW."""
     pinned: _builtins.bool
-    """Whether a person has set the mode, so that evidence does not change it. A delta that pins a mode above SHADOW without
-    `reasoning`, in a request without `reason`, is refused with PIN_REASON_MISSING.
+    """True if a person has set the mode, so that evidence does not change it. A delta that pins a mode above SHADOW
+    without `reasoning`, in a request without `reason`, is refused with PIN_REASON_MISSING.
     """
     def __init__(
         self,
@@ -315,7 +315,7 @@ Global___Target: _TypeAlias = Target  # noqa: Y015
 
 @_typing.final
 class Source(_message.Message):
-    """Where a lesson comes from."""
+    """The origin of a lesson."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -363,7 +363,7 @@ class Delta(_message.Message):
     content: _builtins.str
     """New text of ADD and UPDATE; at most 20,000 characters."""
     reasoning: _builtins.str
-    """Why this edit was chosen."""
+    """The reason why this edit was chosen."""
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Source]:
         """Trajectories and steps from which the text was learned."""
@@ -413,7 +413,7 @@ class Vote(_message.Message):
     trajectory_id: _builtins.str
     """The trajectory that gave the evidence; 1 to 256 characters."""
     round: _builtins.int
-    """Number of the evaluation of this bullet within this trajectory; 0 is the first."""
+    """Position of this evaluation among those of the bullet in this trajectory, from 0."""
     reason: _builtins.str
     """The reason, in a sentence."""
     def __init__(
@@ -444,11 +444,11 @@ class Operation(_message.Message):
     BULLET_ID_FIELD_NUMBER: _builtins.int
     SKIPPED_REASON_FIELD_NUMBER: _builtins.int
     applied: _builtins.bool
-    """Whether it changed the playbook."""
+    """True if it changed the playbook."""
     bullet_id: _builtins.str
     """The bullet that the delta added, changed or removed; empty if there is none."""
     skipped_reason: _builtins.str
-    """Why it was not applied; empty when it was."""
+    """The reason why it was not applied; empty when it was."""
     @_builtins.property
     def delta(self) -> Global___Delta:
         """The delta of the request."""
@@ -479,9 +479,9 @@ class VoteOutcome(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     SKIPPED_REASON_FIELD_NUMBER: _builtins.int
     applied: _builtins.bool
-    """Whether it was counted. A repeated vote and one on an unknown bullet are not."""
+    """True if it was counted. A repeated vote and one on an unknown bullet are not."""
     skipped_reason: _builtins.str
-    """Why it was not counted; empty when it was."""
+    """The reason why it was not counted; empty when it was."""
     @_builtins.property
     def vote(self) -> Global___Vote:
         """The vote of the request."""
@@ -577,7 +577,7 @@ class Revision(_message.Message):
     source_trajectory: _builtins.str
     """The trajectory it was learned from; empty for none."""
     model: _builtins.str
-    """The model that proposed the deltas; `offline` for rules; empty for none."""
+    """The model that proposed the deltas; `offline` for rules; empty if neither did."""
     summary: _builtins.str
     """The changes, such as `1 added, 2 votes, ts-00001 confirmed`; `no change` for a revision that only records that a
     trajectory was learned.

@@ -88,7 +88,7 @@ class GetPlaybookRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
-    """As of this revision; 0 is the empty playbook. Beyond the newest is OUT_OF_RANGE."""
+    """The revision to read; 0 is the empty playbook. A number beyond the newest revision fails with OUT_OF_RANGE."""
     allow_missing: _builtins.bool
     """True: a dataset that does not exist reads as an empty playbook at revision 0. False: NOT_FOUND, with similar names."""
     page_token: _builtins.str
@@ -201,7 +201,7 @@ class ListBulletsResponse(_message.Message):
     revision: _builtins.int
     """The revision that all pages belong to."""
     total_size: _builtins.int
-    """How many bullets all pages hold together."""
+    """The number of bullets on all pages."""
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
         """In playbook order."""
@@ -373,7 +373,7 @@ class GetDatasetResponse(_message.Message):
     PENDING_CHANGES_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     retired_bullets: _builtins.int
-    """How many of its bullets are retired, which search does not return."""
+    """The number of its retired bullets, which search does not return."""
     pending_changes: _builtins.int
     """The number of changes that wait for review."""
     @_builtins.property
@@ -639,8 +639,8 @@ class WatchPlaybookRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
-    """Revisions after this one are sent; 0 means from the beginning. Beyond the newest is OUT_OF_RANGE. A dataset that was
-    deleted begins at the revision of its deletion.
+    """Revisions after this one are sent; 0 means from the beginning. A number beyond the newest fails with OUT_OF_RANGE.
+    A dataset that was deleted begins at the revision of its deletion.
     """
     snapshot: _builtins.bool
     """Begin with a snapshot of the playbook at the newest revision in place of the revisions up to it."""
@@ -720,7 +720,7 @@ class PlaybookPart(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
     last: _builtins.bool
-    """Whether this is the last part."""
+    """True if this is the last part."""
     @_builtins.property
     def playbook(self) -> _playbook_pb2.Playbook:
         """The bullets of this part follow those of the previous part."""
@@ -1091,7 +1091,7 @@ class RevokeTrajectoryResponse(_message.Message):
     """The number of changes that did not fit; DiffRevisions returns them."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
-        """What changed, or would change, as much as fits a message."""
+        """The changes, made or proposed, as many as fit a message."""
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1311,7 +1311,7 @@ class DecidePendingChangesRequest(_message.Message):
     author: _builtins.str
     """The author of the decision; empty means `api`."""
     reason: _builtins.str
-    """Why; required for a rejection."""
+    """The reason; required for a rejection."""
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The pending changes, 1 to 1,000."""

@@ -169,7 +169,7 @@ class DatasetPolicy(_message.Message):
 
     @_builtins.property
     def pending_lifetime(self) -> _duration_pb2.Duration:
-        """How long a pending change waits before it expires; unset means 30 days."""
+        """The time after which a pending change expires; unset means 30 days."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ModelUsage(_message.Message):
-    """What the model calls of one request used. The sums of several requests are the sums of each field."""
+    """The usage of the model calls of one request. The sums of several requests are the sums of each field."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

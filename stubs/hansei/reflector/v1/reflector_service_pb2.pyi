@@ -192,7 +192,7 @@ class ReflectResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What its model calls used, also when the reflection failed."""
+        """The usage of its model calls, also when the reflection failed."""
 
     def __init__(
         self,

@@ -388,13 +388,13 @@ class Insight(_message.Message):
     CONTRADICTS_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
-    """How the lesson was reached."""
+    """The reasoning behind the lesson."""
     error_identification: _builtins.str
-    """What went wrong."""
+    """The error."""
     root_cause_analysis: _builtins.str
-    """Why it went wrong."""
+    """The cause of the error."""
     correct_approach: _builtins.str
-    """What would have been right."""
+    """The correct approach."""
     key_insight: _builtins.str
     """The lesson in a sentence or two: the text for a playbook."""
     section: _builtins.str
@@ -450,7 +450,7 @@ class BulletEvaluation(_message.Message):
     tag: _playbook_pb2.VoteTag.ValueType
     """The verdict."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -617,8 +617,8 @@ class ReflectionResult(_message.Message):
     task_id: _builtins.str
     """Id of the task. Trajectories of one task are not independent evidence. Empty: the task is identified by the query."""
     error: _builtins.str
-    """Why the model's reflection is missing or incomplete; empty when nothing failed. With `model` `offline` the model
-    failed and the rules reflected instead.
+    """The reason why the model's reflection is missing or incomplete; empty when nothing failed. With `model` `offline`
+    the model failed and the rules reflected instead.
     """
     @_builtins.property
     def insights(self) -> _containers.RepeatedCompositeFieldContainer[Global___Insight]:

@@ -446,7 +446,7 @@ class DocumentFailure(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """Its index among the documents of the load, from 0."""
+    """Position of the document among those of the request stream, from 0."""
     document_id: _builtins.str
     """Its id as it was sent, shortened."""
     reason: _builtins.str

@@ -108,7 +108,7 @@ class CollectionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListCollections(self, request, context):
-        """Lists the collections by name.
+        """Lists the collections, ordered by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

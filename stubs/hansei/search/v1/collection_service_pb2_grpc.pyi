@@ -40,7 +40,7 @@ class CollectionServiceStub:
     GetCollection: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.GetCollectionRequest, _collection_service_pb2.GetCollectionResponse]
     """Returns a collection."""
     ListCollections: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.ListCollectionsRequest, _collection_service_pb2.ListCollectionsResponse]
-    """Lists the collections by name."""
+    """Lists the collections, ordered by name."""
     DeleteCollection: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.DeleteCollectionRequest, _collection_service_pb2.DeleteCollectionResponse]
     """Deletes a collection with all its documents."""
     PutDocuments: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.PutDocumentsRequest, _collection_service_pb2.PutDocumentsResponse]
@@ -71,7 +71,7 @@ class CollectionServiceAsyncStub(CollectionServiceStub):
     GetCollection: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.GetCollectionRequest, _collection_service_pb2.GetCollectionResponse]  # type: ignore[assignment]
     """Returns a collection."""
     ListCollections: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.ListCollectionsRequest, _collection_service_pb2.ListCollectionsResponse]  # type: ignore[assignment]
-    """Lists the collections by name."""
+    """Lists the collections, ordered by name."""
     DeleteCollection: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.DeleteCollectionRequest, _collection_service_pb2.DeleteCollectionResponse]  # type: ignore[assignment]
     """Deletes a collection with all its documents."""
     PutDocuments: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.PutDocumentsRequest, _collection_service_pb2.PutDocumentsResponse]  # type: ignore[assignment]
@@ -117,7 +117,7 @@ class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _collection_service_pb2.ListCollectionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_collection_service_pb2.ListCollectionsResponse, _abc.Awaitable[_collection_service_pb2.ListCollectionsResponse]]:
-        """Lists the collections by name."""
+        """Lists the collections, ordered by name."""
 
     @_abc_1.abstractmethod
     def DeleteCollection(

@@ -325,7 +325,7 @@ class GetIndexStatusResponse(_message.Message):
     """The error that stops the index from following the feed; empty when there is none."""
     @_builtins.property
     def last_event_at(self) -> _timestamp_pb2.Timestamp:
-        """Time of the last event of the feed."""
+        """Time of the last event of the change feed."""
 
     def __init__(
         self,

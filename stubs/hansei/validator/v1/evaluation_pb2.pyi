@@ -36,7 +36,7 @@ class _PreferenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Preference
     """Neither. Counts as half a win for each."""
 
 class Preference(_Preference, metaclass=_PreferenceEnumTypeWrapper):
-    """Which submission of a pair is better."""
+    """The better submission of a pair."""
 
 PREFERENCE_UNSPECIFIED: Preference.ValueType  # 0
 """No answer: the judge failed. Such a comparison is unmeasured and counts for no contestant."""
@@ -99,7 +99,7 @@ Global___MetricConfig: _TypeAlias = MetricConfig  # noqa: Y015
 
 @_typing.final
 class EvaluationConfig(_message.Message):
-    """How a submission is evaluated."""
+    """The configuration of an evaluation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -282,7 +282,7 @@ Global___EvaluationResult: _TypeAlias = EvaluationResult  # noqa: Y015
 
 @_typing.final
 class ImprovementJudgment(_message.Message):
-    """Whether another round is worthwhile."""
+    """The decision whether another round is worthwhile."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -292,7 +292,7 @@ class ImprovementJudgment(_message.Message):
     should_continue: _builtins.bool
     """True: go on."""
     reasoning: _builtins.str
-    """Why."""
+    """The reason."""
     confidence_score: _builtins.float
     """Confidence in it, 0 to 1."""
     def __init__(

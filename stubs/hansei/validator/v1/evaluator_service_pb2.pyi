@@ -86,7 +86,7 @@ class EvaluateResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the judge's calls used, repeated ones included."""
+        """The usage of the judge's calls, repeated ones included."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class JudgeResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the judge's calls used."""
+        """The usage of the judge's calls."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class DecideRoundRequest(_message.Message):
     max_rounds: _builtins.int
     """Most rounds of a team."""
     judge_on_final_round: _builtins.bool
-    """Whether the judge is called after the last allowed round, for the record."""
+    """True if the judge is called after the last allowed round, for the record."""
     formatted_prompt: _builtins.str
     """The finished prompt of the judge. Absent: the rules alone decide, or `judgment_required` is set."""
     model: _builtins.str
@@ -223,7 +223,7 @@ class DecideRoundResponse(_message.Message):
     judgment_required: _builtins.bool
     """True: nothing is decided yet. Send the request again with a prompt."""
     should_continue: _builtins.bool
-    """Whether another round follows."""
+    """True if another round follows."""
     exit_reason: _builtins.str
     """`max_rounds_reached` or `no_improvement_expected`; empty when the team continues."""
     @_builtins.property
@@ -232,7 +232,7 @@ class DecideRoundResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the judge's calls used. Zero without a judgement."""
+        """The usage of the judge's calls. Zero without a judgement."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ Global___ComparisonTask: _TypeAlias = ComparisonTask  # noqa: Y015
 
 @_typing.final
 class ContestantSubmission(_message.Message):
-    """What one contestant made of a task."""
+    """The submission of one contestant for a task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -329,7 +329,7 @@ class CompareSubmissionsRequest(_message.Message):
 
     @_builtins.property
     def ranking(self) -> _evaluation_pb2.RankingOptions:
-        """How contestants are ranked."""
+        """The options of the ranking."""
 
     def __init__(
         self,
@@ -360,7 +360,7 @@ class CompareSubmissionsResponse(_message.Message):
     NOT_RANKED_BECAUSE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     not_ranked_because: _builtins.str
-    """Why there is no ranking. Empty when there is one."""
+    """The reason why there is no ranking. Empty if there is one."""
     @_builtins.property
     def comparisons(self) -> _containers.RepeatedCompositeFieldContainer[_evaluation_pb2.Comparison]:
         """Every comparison, unmeasured ones included."""
@@ -371,7 +371,7 @@ class CompareSubmissionsResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """What the judge's calls used."""
+        """The usage of the judge's calls."""
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class RankComparisonsRequest(_message.Message):
 
     @_builtins.property
     def options(self) -> _evaluation_pb2.RankingOptions:
-        """How contestants are ranked."""
+        """The options of the ranking."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class ReportRule(_message.Message):
     code: _builtins.str
     """Stable name of the rule, used as the code of its findings."""
     severity: _report_pb2.Severity.ValueType
-    """Whether a violation is an error (default) or a warning."""
+    """Severity of a violation: an error (default) or a warning."""
     message: _builtins.str
     """Text of the finding. Empty: the rule writes its own, naming place, value and rule."""
     @_builtins.property

@@ -35,7 +35,7 @@ class _RankingOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RankingO
     """Mean score shrunk towards the mean of all teams by how few rounds it rests on; the number of rounds is no advantage."""
 
 class RankingOrder(_RankingOrder, metaclass=_RankingOrderEnumTypeWrapper):
-    """How teams are ordered."""
+    """The order of teams."""
 
 RANKING_ORDER_UNSPECIFIED: RankingOrder.ValueType  # 0
 """The default, which is RANKING_ORDER_MAX_SCORE."""
@@ -106,7 +106,7 @@ class LeaderBoardEntry(_message.Message):
     final_submission: _builtins.bool
     """True for the team's best entry once the team has ended."""
     exit_reason: _builtins.str
-    """Why the team ended, such as `max_rounds_reached`. Absent before."""
+    """The reason why the team ended, such as `max_rounds_reached`. Absent before."""
     @_builtins.property
     def key(self) -> Global___RoundKey:
         """Execution, team and round; unique."""
@@ -163,9 +163,9 @@ class JudgementRecord(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     CONFIDENCE_SCORE_FIELD_NUMBER: _builtins.int
     should_continue: _builtins.bool
-    """Whether the team continued."""
+    """True if the team continued."""
     reasoning: _builtins.str
-    """Why."""
+    """The reason."""
     confidence_score: _builtins.float
     """Confidence in it, 0 to 1."""
     def __init__(
@@ -497,7 +497,7 @@ class ListLeaderboardEntriesResponse(_message.Message):
     ENTRIES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where the next page starts. Empty: this was the last."""
+    """Token of the next page; empty on the last one."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderBoardEntry]:
         """Entries by team, then round."""
@@ -613,7 +613,7 @@ class ListLeaderboardsResponse(_message.Message):
     LEADERBOARDS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where the next page starts. Empty: this was the last."""
+    """Token of the next page; empty on the last one."""
     @_builtins.property
     def leaderboards(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderboardSummary]:
         """The executions, those with the newest entries first."""

@@ -33,7 +33,7 @@ class _WordingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Wording.Value
     """Japanese morphology on normalised text: finds other spellings of a phrase and spares words that only contain it."""
 
 class Wording(_Wording, metaclass=_WordingEnumTypeWrapper):
-    """How words that a report must not use are looked for."""
+    """The search for words that a report must not use."""
 
 WORDING_UNSPECIFIED: Wording.ValueType  # 0
 """The kind's default, which is WORDING_LITERAL."""
@@ -57,7 +57,7 @@ class _SeverityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Severity.Val
     """The report stays valid."""
 
 class Severity(_Severity, metaclass=_SeverityEnumTypeWrapper):
-    """Whether a finding makes a report invalid."""
+    """Severity of a finding: an error makes a report invalid."""
 
 SEVERITY_UNSPECIFIED: Severity.ValueType  # 0
 """Never sent."""
@@ -81,7 +81,7 @@ class _RepairEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repair.ValueTy
     """The model writes only the parts with errors again; all others stay the same, byte for byte."""
 
 class Repair(_Repair, metaclass=_RepairEnumTypeWrapper):
-    """How a report with errors is generated again."""
+    """The repair of a report with errors."""
 
 REPAIR_UNSPECIFIED: Repair.ValueType  # 0
 """The default, which is REPAIR_FULL."""
@@ -113,7 +113,7 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     """There is no model to ask: LLM_PROVIDER=offline."""
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
-    """Why a run of generate, validate, correct ended."""
+    """The reason why a run of generate, validate, correct ended."""
 
 STOP_REASON_UNSPECIFIED: StopReason.ValueType  # 0
 """Never sent."""
@@ -147,13 +147,13 @@ class Finding(_message.Message):
     code: _builtins.str
     """Stable name of the rule, such as `ORGANIZER_REASON_BLANK`. Never changes once published."""
     severity: Global___Severity.ValueType
-    """Whether the finding makes the report invalid."""
+    """Severity of the finding; an error makes the report invalid."""
     message: _builtins.str
     """The text of the specification, with the path written as `decomposition_proposals[0].reason`."""
     pointer: _builtins.str
     """JSON pointer (RFC 6901) of the faulty value, or of where a missing one belongs. Empty: the whole report."""
     allowed_values_total: _builtins.int
-    """How many values the rule accepts in all."""
+    """The number of values that the rule accepts."""
     @_builtins.property
     def allowed_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The values that the rule accepts here, at most 20 of them. Empty where the rule accepts no finite set."""
@@ -277,20 +277,20 @@ class Attempt(_message.Message):
     report_json: _builtins.str
     """The report after this attempt as JSON text. Empty when the answer held no JSON object."""
     failure: _builtins.str
-    """Why there is no report: the transport error or the parse error. Empty when there is one."""
+    """The reason why there is no report: the transport error or the parse error. Empty with a report."""
     prompt_bytes: _builtins.int
     """Size of the prompt in bytes of UTF-8."""
     answer_bytes: _builtins.int
     """Size of the answer in bytes of UTF-8."""
     repair: Global___Repair.ValueType
-    """Whether the model wrote the whole report or only its faulty parts."""
+    """The part that the model wrote: the whole report or only its faulty parts."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
-        """What validation found in it."""
+        """The findings of its validation."""
 
     @_builtins.property
     def usage(self) -> Global___TokenUsage:
-        """What this call used."""
+        """The usage of this call."""
 
     def __init__(
         self,
@@ -338,7 +338,7 @@ class ReportRun(_message.Message):
     retry_count: _builtins.int
     """Number of regenerations, 0 to 2."""
     stop_reason: Global___StopReason.ValueType
-    """Why the run ended."""
+    """The reason why the run ended."""
     best_attempt: _builtins.int
     """Number of the attempt with the fewest errors, the later one of equals. Absent when no answer held a JSON object."""
     @_builtins.property
@@ -396,7 +396,7 @@ class RunOptions(_message.Message):
     REPAIR_FIELD_NUMBER: _builtins.int
     MAX_REGENERATIONS_FIELD_NUMBER: _builtins.int
     wording: Global___Wording.ValueType
-    """How forbidden words are looked for. Default: literal."""
+    """The search for forbidden words. Default: literal."""
     repair: Global___Repair.ValueType
     """The part that a regeneration requests. Default: the whole report."""
     max_regenerations: _builtins.int

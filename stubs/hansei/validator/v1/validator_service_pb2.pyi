@@ -35,7 +35,7 @@ class ValidateReportRequest(_message.Message):
     report_json: _builtins.str
     """The report as JSON text, at most 1,000,000 characters. Text that is not JSON is INVALID_ARGUMENT `REPORT_NOT_JSON`."""
     wording: _report_pb2.Wording.ValueType
-    """How forbidden words are looked for. Default: literal."""
+    """The search for forbidden words. Default: literal."""
     @_builtins.property
     def valid_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids that a report may refer to. Compared exactly."""
@@ -65,7 +65,7 @@ class ValidateReportResponse(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def result(self) -> _report_pb2.ValidationResult:
-        """What validation found."""
+        """The findings."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RunOrganizerRequest(_message.Message):
 
     @_builtins.property
     def options(self) -> _report_pb2.RunOptions:
-        """How to work. Absent: all defaults."""
+        """The options. Absent: all defaults."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class RunAdvisorRequest(_message.Message):
 
     @_builtins.property
     def options(self) -> _report_pb2.RunOptions:
-        """How to work. Absent: all defaults."""
+        """The options. Absent: all defaults."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class RunReportRequest(_message.Message):
 
     @_builtins.property
     def options(self) -> _report_pb2.RunOptions:
-        """How to work. Absent: all defaults."""
+        """The options. Absent: all defaults."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class ListReportKindsResponse(_message.Message):
     KINDS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where the next page starts. Empty: this was the last."""
+    """Token of the next page; empty on the last one."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[_kind_pb2.ReportKind]:
         """Kinds by name, ascending."""

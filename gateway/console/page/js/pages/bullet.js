@@ -202,6 +202,7 @@ function renderHistory(dataset, revisions, present) {
   );
 }
 
+/** Shows what a revision did to the bullet; `present` is the bullet as it is now. */
 function renderRevision(dataset, revision, present) {
   const { changes, votes: cast, operations } = revision;
   const reasons = operations.map(({ delta, skipped_reason: skipped }) => skipped || delta?.reasoning).filter(Boolean);

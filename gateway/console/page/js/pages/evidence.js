@@ -2,7 +2,7 @@
 
 import { fetchAll } from "../api.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { askPerson } from "../dialog.js";
+import { askInDialog } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import {
   describeCurve,
@@ -208,7 +208,7 @@ class Evidence {
   }
 
   async undo({ number, revision }) {
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("evidence.undo_decision", { number }),
       text: Number(revision) ? t("evidence.the_bullet_is_added_to") : t("evidence.the_bullet_goes_back_on"),
       confirm: t("evidence.undo"),
@@ -226,7 +226,7 @@ class Evidence {
   }
 
   async start() {
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("evidence.start_trials_of", { dataset: this.dataset }),
       text: t("evidence.a_bullet_on_trial_is"),
       confirm: t("common.start"),
@@ -236,7 +236,7 @@ class Evidence {
   }
 
   async stop() {
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("evidence.stop_trials_of", { dataset: this.dataset }),
       text: t("evidence.every_session_gets_all_bullets"),
       confirm: t("evidence.stop"),

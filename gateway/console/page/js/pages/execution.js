@@ -2,7 +2,7 @@
 
 import { fillElement, h } from "../dom.js";
 import { addInformation, answerQuestion, cancelExecution, readExecution, watchExecution } from "../endpoints.js";
-import { askPerson } from "../dialog.js";
+import { askInDialog } from "../dialog.js";
 import { formatMilliseconds, formatPercent, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderEvent } from "../events.js";
@@ -10,7 +10,7 @@ import { renderConfidence, renderFacts, renderHead, renderKey, renderState, rend
 import { drawPlanGraph } from "../plan.js";
 import { renderQuestion } from "../question.js";
 import { openRoute } from "../router.js";
-import { runChange, loadPart, reportError, showToast } from "../states.js";
+import { runChange, loadPart, logUnexpectedError, showToast } from "../states.js";
 import { t } from "../texts.js";
 
 const ENDED = new Set(["success", "partial", "failed", "cancelled"]);
@@ -174,7 +174,7 @@ class Execution {
       await this.refresh();
     } catch (error) {
       if (this.signal.aborted) return;
-      reportError(error);
+      logUnexpectedError(error);
       showToast(t("execution.updates_of_the_execution_stopped", { message: error.message }), "bad");
     }
   }
@@ -188,7 +188,7 @@ class Execution {
   /** Reads the state once for a burst of events. */
   scheduleRefresh() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh().catch(reportError), 60);
+    this.timer = setTimeout(() => this.refresh().catch(logUnexpectedError), 60);
   }
 
   async refresh() {
@@ -200,7 +200,7 @@ class Execution {
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "reason", label: t("common.why") }];
-    const reply = await askPerson({
+    const reply = await askInDialog({
       title: t("execution.cancel_this_execution"),
       text: t("execution.running_tools_get_a_signal"),
       fields,
@@ -215,7 +215,7 @@ class Execution {
     const fields = [
       { name: "text", label: t("execution.information_for_the_execution"), kind: "long", required: true },
     ];
-    const reply = await askPerson({
+    const reply = await askInDialog({
       title: t("execution.add_information"),
       text: t("execution.the_execution_replans_before_its"),
       fields,

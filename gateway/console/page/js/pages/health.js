@@ -6,7 +6,7 @@ import { formatCount, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { renderSettings } from "../settings.js";
-import { renderFailure, loadPart, reportError } from "../states.js";
+import { renderFailure, loadPart, logUnexpectedError } from "../states.js";
 import { t } from "../texts.js";
 
 const EVERY_MS = 5000;
@@ -59,7 +59,7 @@ async function refreshServices(list, aside, signal) {
     fillElement(aside, t("health.updated_at", { toLocaleTimeString: new Date().toLocaleTimeString() }));
   } catch (error) {
     if (signal.aborted) return;
-    reportError(error);
+    logUnexpectedError(error);
     fillElement(
       list,
       renderFailure(error, () => refreshServices(list, aside, signal)),

@@ -2,7 +2,7 @@
 
 import { renderChanges } from "../changes.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { askPerson } from "../dialog.js";
+import { askInDialog } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import { diffRevisions, listRevisions, restoreRevision } from "../endpoints.js";
 import { formatPlural, formatEnum } from "../format.js";
@@ -202,7 +202,7 @@ class History {
   }
 
   async restore(revision) {
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("history.restore_revision", { revision }),
       text: t("history.its_bullets_become_current_again"),
       fields: [{ name: "reason", label: t("common.why"), kind: "text" }],

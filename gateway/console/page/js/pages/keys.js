@@ -1,7 +1,7 @@
 /** API keys with their scopes, and the audit log. */
 
 import { h } from "../dom.js";
-import { askPerson, openDialog } from "../dialog.js";
+import { askInDialog, openDialog } from "../dialog.js";
 import { createKey, listAuditRecords, listKeys, readCaller, revokeKey } from "../endpoints.js";
 import { formatEnum } from "../format.js";
 import { renderChip, renderFacts, renderHead, renderState, renderTabList, renderTime } from "../parts.js";
@@ -30,7 +30,7 @@ export function openPage({ signal }) {
       () => listKeys({ page_size: PAGE }, signal),
       (page) => renderKeys(page, read),
     );
-  loadPart(caller, signal, () => readCaller(signal), renderCaller);
+  loadPart(caller, signal, () => readCaller(signal), renderPrincipal);
   read();
   loadPart(
     audit,
@@ -52,7 +52,7 @@ export function openPage({ signal }) {
   ];
 }
 
-function renderCaller({ name, tenant, scopes, expires_at: expires, credentials_required: isRequired }) {
+function renderPrincipal({ name, tenant, scopes, expires_at: expires, credentials_required: isRequired }) {
   return h(
     "section",
     { class: "card", "aria-label": t("keys.you") },
@@ -113,7 +113,7 @@ async function createNewKey(reload) {
     kind: "check",
     value: name === "ACCESS_SCOPE_READ" || name === "ACCESS_SCOPE_LEARN",
   }));
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("keys.create_an_api_key"),
     text: t("keys.the_text_of_the_key"),
     fields: [
@@ -159,7 +159,7 @@ function showKeyText({ key, text }) {
 }
 
 async function revokeAfterConfirmation({ id, label }, reload) {
-  const answer = await askPerson({
+  const answer = await askInDialog({
     title: t("keys.revoke", { label }),
     text: t("keys.calls_with_this_key_are"),
     confirm: t("keys.revoke_2"),

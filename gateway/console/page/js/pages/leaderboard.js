@@ -8,7 +8,7 @@ import { formatCount, formatPlural, formatScore, formatTime } from "../format.js
 import { bindKeys } from "../keys.js";
 import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
 import { openRoute, formatLink } from "../router.js";
-import { renderEmptyState, renderFailure, loadPart, reportError } from "../states.js";
+import { renderEmptyState, renderFailure, loadPart, logUnexpectedError } from "../states.js";
 import { t, translateWord } from "../texts.js";
 
 const PAGE = 100;
@@ -263,7 +263,7 @@ class Leaderboard {
       }
     } catch (error) {
       if (this.signal.aborted) return;
-      reportError(error);
+      logUnexpectedError(error);
       fillElement(progress, renderFailure(error));
     }
   }

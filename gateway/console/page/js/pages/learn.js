@@ -15,7 +15,7 @@ import { noteQuery } from "../router.js";
 import { EXAMPLE } from "../trajectories.js";
 import { Sources } from "../sources.js";
 import { Stages } from "../stages.js";
-import { runChange, renderFailure, reportError, showToast } from "../states.js";
+import { runChange, renderFailure, logUnexpectedError, showToast } from "../states.js";
 import { t } from "../texts.js";
 
 export const formatTitle = ({ dataset }) => t("learn.learn_into", { dataset });
@@ -138,7 +138,7 @@ class Learning {
       for await (const { data } of learnTrajectory(body, this.signal)) stages.addMessage(data);
     } catch (error) {
       if (this.signal.aborted) return;
-      reportError(error);
+      logUnexpectedError(error);
       fillElement(this.progress, renderFailure(error));
     }
   }

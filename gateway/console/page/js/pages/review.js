@@ -3,7 +3,7 @@
 import { fetchAll } from "../api.js";
 import { renderChanges } from "../changes.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
-import { askPerson } from "../dialog.js";
+import { askInDialog } from "../dialog.js";
 import { drawDiff } from "../diff.js";
 import { fillElement, h } from "../dom.js";
 import { listBulletRevisions, decideChanges, diffRevisions, listPendingChanges } from "../endpoints.js";
@@ -249,7 +249,7 @@ class Queue {
     const ids = this.targets;
     if (!ids.length) return;
     const fields = [{ name: "reason", label: t("common.why"), kind: "long", required: true }];
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("review.reject", { length: formatPlural(ids.length, "change") }),
       text: t("review.the_reason_is_stored_with"),
       fields,
@@ -289,7 +289,7 @@ class Queue {
   }
 }
 
-/** Runs `act` for at most 1,000 ids at a time, the limit of a request. */
+/** Calls `act`, a request, with at most 1,000 ids at a time, and returns all changes. */
 async function changeInBatches(ids, act) {
   const changed = [];
   for (let i = 0; i < ids.length; i += PAGE) changed.push(...(await act(ids.slice(i, i + PAGE))).changes);

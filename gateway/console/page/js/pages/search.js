@@ -7,7 +7,7 @@ import { formatPlural, formatScore } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderBar, renderChip, renderConfidence, renderHead, renderVotes } from "../parts.js";
 import { formatLink, noteQuery } from "../router.js";
-import { renderEmptyState, renderFailure, renderLoading, reportError } from "../states.js";
+import { renderEmptyState, renderFailure, renderLoading, logUnexpectedError } from "../states.js";
 import { t } from "../texts.js";
 
 const TYPING_MS = 200;
@@ -119,7 +119,7 @@ class Search {
       this.draw(answer);
     } catch (error) {
       if (asking.signal.aborted) return;
-      reportError(error);
+      logUnexpectedError(error);
       fillElement(
         this.results,
         renderFailure(error, () => this.run()),

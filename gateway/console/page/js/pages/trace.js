@@ -1,7 +1,7 @@
 /** One trajectory: what is known of it, and its steps. */
 
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
-import { askPerson } from "../dialog.js";
+import { askInDialog } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import { listBullets, deleteTrajectory, readTrajectory } from "../endpoints.js";
 import { formatCost, formatCount, formatPlural, shortenText, formatEnum, readEnum } from "../format.js";
@@ -123,8 +123,8 @@ class Trace {
         ? h("p", { class: "bad" }, t("trace.there_is_no_step", { wanted: this.wanted }))
         : null,
       this.renderFacts(summary, trajectory, lessons),
-      renderText(t("trace.ground_truth"), truth),
-      renderText(t("trace.test_report"), report),
+      renderCollapsibleText(t("trace.ground_truth"), truth),
+      renderCollapsibleText(t("trace.test_report"), report),
       h("h2", null, t("common.steps")),
       this.list,
       trajectory.generated_answer
@@ -274,7 +274,7 @@ class Trace {
   }
 
   async delete() {
-    const answer = await askPerson({
+    const answer = await askInDialog({
       title: t("trace.delete_this_trajectory"),
       text: t("trace.all_that_is_stored_under"),
       confirm: t("common.delete"),
@@ -288,7 +288,7 @@ class Trace {
   }
 }
 
-function renderText(name, text) {
+function renderCollapsibleText(name, text) {
   if (!text) return null;
   const summary = h(
     "summary",
