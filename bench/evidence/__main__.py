@@ -27,6 +27,8 @@ HERE = Path(__file__).parent
 POLICY = TrialPolicy()
 SERVED = 1.0 - POLICY.bullet_holdout
 ERROR = 0.05
+REQUIRED_ALONE, REQUIRED_AS_FIRST = 20.0, 750.0
+"""The evidence that decides one bullet alone, and the first of 30 bullets."""
 
 Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
@@ -150,16 +152,41 @@ def measure_sessions(datasets: int) -> Rows:
     return rows
 
 
-def simulate_single(withheld: float, served: float, runs: int, sessions: int) -> Floats:
-    """Return the session at which the evidence for one comparison reaches 20."""
+def measure_holdouts(runs: int) -> Rows:
+    """Return the median sessions until one bullet is decided alone, and as the first of 30, by the share withheld."""
+    cases = [
+        ("mistake avoided .60 to .95", 0.6, 0.95),
+        ("success 20 points up", 0.4, 0.6),
+        ("success 10 points up", 0.45, 0.55),
+    ]
+    rows: Rows = []
+    for name, withheld, served in cases:
+        row = {"effect": name}
+        for holdout in (0.05, 0.1, 0.25, 0.5):
+            decided = [
+                simulate_single(withheld, served, runs, 20_000, 1.0 - holdout, required)
+                for required in (REQUIRED_ALONE, REQUIRED_AS_FIRST)
+            ]
+            row[f"{holdout:.0%} withheld"] = " / ".join(map(median, decided))
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def simulate_single(
+    withheld: float, served: float, runs: int, sessions: int, share: float = SERVED, required: float = REQUIRED_ALONE
+) -> Floats:
+    """Return the session at which the evidence for one comparison, served with this share, is the required one."""
     random = np.random.default_rng(13)
     statistics = EffectStatistics(*(np.full(runs, value) for value in EffectStatistics()))
     decided = np.full(runs, np.inf)
     for session in range(1, sessions + 1):
-        is_served = (random.random(runs) < SERVED).astype(float)
+        is_served = (random.random(runs) < share).astype(float)
         outcome = (random.random(runs) < np.where(is_served > 0, served, withheld)).astype(float)
-        statistics = update(statistics, is_served, SERVED, outcome)
-        decided[(statistics.evidence >= -np.log(ERROR)) & np.isinf(decided)] = session
+        statistics = update(statistics, is_served, share, outcome)
+        decided[(statistics.evidence >= np.log(required)) & np.isinf(decided)] = session
+        if np.isfinite(decided).all():
+            break
     return decided
 
 
@@ -279,6 +306,7 @@ def interval(hits: int, total: int) -> str:
 
 TABLES: dict[str, Callable[[int], Rows]] = {
     "sessions": measure_sessions,
+    "holdouts": measure_holdouts,
     "drift": measure_drift,
     "intervals": measure_intervals,
     "rules": lambda datasets: measure_rules(datasets // 2),

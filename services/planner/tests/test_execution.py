@@ -108,8 +108,8 @@ async def test_the_executor_supplies_the_factors_of_each_kind_of_step() -> None:
     judged: dict[int, StepFinished] = {}
 
     class WatchedJudge(StepJudge):
-        async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
-            judged[step_id] = await super().judge(state, step_id, frugal=frugal)
+        async def judge(self, state: ExecutionState, step_id: int, *, skips_model_calls: bool = False) -> StepFinished:
+            judged[step_id] = await super().judge(state, step_id, skips_model_calls=skips_model_calls)
             return judged[step_id]
 
     hits = tuple(Hit(content=f"h{i}", source=f"s{i}", score=0.9) for i in (1, 2))

@@ -170,9 +170,11 @@ class _Driver:
 
     async def _judge(self, step_id: int) -> None:
         """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
-        frugal = moves.find_exhausted_limit(self._state, self._recorder.now()) is not None
-        if frugal or not self._executor.judge.needs_model(self._state, step_id):
-            await self._take_event(await self._executor.judge.judge(self._state, step_id, frugal=frugal))
+        is_exhausted = moves.find_exhausted_limit(self._state, self._recorder.now()) is not None
+        if is_exhausted or not self._executor.judge.needs_model(self._state, step_id):
+            await self._take_event(
+                await self._executor.judge.judge(self._state, step_id, skips_model_calls=is_exhausted)
+            )
         else:
             await self._recorder.flush()
             self._track(step_id, self._executor.judge.judge(self._state, step_id))

@@ -19,7 +19,7 @@ from tests.support import systems
 from tests.support.commands import runner
 
 ROOT = Path(__file__).parents[3]
-FILES_OF_EXAMPLES = ("runs.jsonl", "questions.json", "dashboard.json")
+FILES_OF_EXAMPLES = ("trajectories.jsonl", "questions.json", "dashboard.json")
 MODULES_OF_A_CALL = 520
 """A call of today loads about 480 modules; the whole command line was 900."""
 

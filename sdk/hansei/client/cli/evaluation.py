@@ -52,8 +52,8 @@ def retrieval(
 def blame(file: File, as_json: AsJson = False) -> None:
     """Measure how often reflection names the step and the agent to blame.
 
-    FILE has Who&When logs or tau-bench results with labels, one a line. Reflection uses its rules, not a model; in
-    conversations with a user, these blame the first call that may change something.
+    FILE has labelled trajectories of Who&When or tau-bench, one a line. Reflection uses its rules, not a model; in
+    conversations with a user, the rules blame the first call that may change something.
     """
     from hansei.client.server import load_server
 
@@ -149,11 +149,11 @@ def foresight(
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often the playbook tells how to avoid an error before it happens.
+    """Measure how often the playbook shows how to avoid an error before it happens.
 
-    Reads the trajectories of FILE in order: for each tool error, do the top five bullets for what happened before, all
-    learned from earlier trajectories, hold the value or the call that worked afterwards? Simple memories are measured
-    beside, and whether a bullet warns of the error. Then the trajectory is learned, offline, in a temporary playbook.
+    Reads the trajectories of FILE in order. Before each tool error it searches five bullets, all learned from earlier
+    trajectories, and counts whether they hold the value or the call that worked afterwards, and whether they warn of
+    the error. Simple memories are measured beside. Then the trajectory is learned, offline, in a temporary playbook.
     """
     from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 

@@ -16,7 +16,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "learn": (
         "hansei learn examples/trajectories",
         "hansei learn ~/.claude/projects --dataset coding",
-        "hansei learn runs.jsonl --dataset coding --bulk",
+        "hansei learn trajectories.jsonl --dataset coding --bulk",
     ),
     "hooks install": ("hansei hooks install claude", "hansei hooks install codex --project --dataset coding"),
     "hooks uninstall": ("hansei hooks uninstall claude",),
@@ -54,13 +54,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "guards list": ("hansei guards list devtools",),
     "guards backtest": (
-        'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' runs.jsonl',
+        'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' trajectories.jsonl',
     ),
     "guards allow": ("hansei guards allow devtools 'call.tool == \"git\"' examples/trajectories/git-push-forced.json",),
     "guards add": (
         'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
     ),
-    "guards from-policy": ("hansei guards from-policy runs.jsonl --add devtools",),
+    "guards from-policy": ("hansei guards from-policy trajectories.jsonl --add devtools",),
     "guards mine": ("hansei guards mine devtools", "hansei guards mine devtools --add"),
     "guards decisions": ("hansei guards decisions devtools",),
     "guards undo": ("hansei guards undo devtools 4",),

@@ -89,7 +89,7 @@ class ForesightCounts:
     random: ForesightHits = field(default_factory=ForesightHits)
     repaired: int = 0
     avoided: Mapping[str, float] = field(default_factory=dict)
-    """The share of the repaired errors that each memory tells how to avoid."""
+    """The share of the repaired errors that each memory shows how to avoid."""
     repaired_in_new_tasks: int = 0
     avoided_in_new_tasks: Mapping[str, float] = field(default_factory=dict)
     """The same, of the errors in the first trajectory of each task."""

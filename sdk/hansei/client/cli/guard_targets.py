@@ -66,8 +66,8 @@ def from_policy(
     The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome does not
     rest on the agent's own word alone.
 
-    The policy are the instructions of the trajectories and the results that are the same in several tasks. Each target
-    is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
+    The policy consists of the instructions of the trajectories, and of the results that are the same in several tasks.
+    Each target is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
     """
     from hansei.client.archive import read_archive
     from hansei.client.edits import accept

@@ -109,7 +109,7 @@ def allow(
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="Runs with outcomes. [default: the archive of DATASET]",
+            help="Trajectories with outcomes. [default: the archive of DATASET]",
             exists=True,
             dir_okay=False,
             show_default=False,

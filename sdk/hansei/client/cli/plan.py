@@ -213,7 +213,7 @@ def cancel(
     execution: Execution,
     reason: Annotated[str, typer.Option(help="The reason.", show_default=False)] = "",
 ) -> object:
-    """Cancel an execution: running tools get a signal, and no further step starts."""
+    """Cancel an execution: running tools are cancelled, and no further step starts."""
     return client.planner.cancel_execution(execution_id=execution, reason=reason).execution
 
 

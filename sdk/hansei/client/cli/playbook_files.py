@@ -62,7 +62,7 @@ def export_playbook(
     ] = None,
     dataset: Dataset = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", "-f", help="counted: lines of text with the counters helpful and harmful.")
+        FileFormat, typer.Option("--format", "-f", help="counted: a line of text for each bullet, with its counters.")
     ] = FileFormat.JSON,
     revision: Annotated[int, typer.Option("--revision", "-r", min=0, help="Export this revision; 0: the newest.")] = 0,
     to: Annotated[

@@ -22,7 +22,10 @@ def run_services(
     address: Annotated[
         str | None,
         typer.Option(
-            "--listen", envvar="HANSEI_LISTEN_ADDRESS", metavar="HOST:PORT", help="[default: 127.0.0.1:50050]"
+            "--listen",
+            envvar="HANSEI_LISTEN_ADDRESS",
+            metavar="HOST:PORT",
+            help="The gRPC address. [default: 127.0.0.1:50050]",
         ),
     ] = None,
     data_dir: DataDirectory = None,

@@ -100,8 +100,8 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
 
 
 def render_foresight(counts: ForesightCounts) -> RenderableType:
-    """Show how often memories tell how to avoid an error, and how often the playbook warns of one."""
-    avoided = make_score_table("tells how to avoid it", "of repaired errors", "in new tasks")
+    """Show how often memories show how to avoid an error, and how often the playbook warns of one."""
+    avoided = make_score_table("shows how to avoid it", "of repaired errors", "in new tasks")
     for name, share in counts.avoided.items():
         avoided.add_row(name, f"{share:.3f}", f"{counts.avoided_in_new_tasks[name]:.3f}")
     table = make_score_table("warned by", "of all errors", "of those seen before")
