@@ -159,7 +159,7 @@ async def ask(server: SearchServer, queries: list[collection_pb2.CollectionQuery
     return {"first_answer_s": first, "ready_s": ready, "query_p50_ms": float(np.median(times) * 1e3)}
 
 
-async def rows(chunks: int) -> list[dict[str, Any]]:
+async def measure_restarts(chunks: int) -> list[dict[str, Any]]:
     """Measure a load, a restart from the snapshot of the first run, and one from the database alone."""
     corpus = SyntheticDocuments()
     with tempfile.TemporaryDirectory(prefix="hansei-bench-") as name:
@@ -222,7 +222,7 @@ def _embedding(vector: Any) -> search_pb2.Embedding:
 
 def main() -> None:
     sizes = [int(size) for size in sys.argv[1:]] or SIZES
-    measured = [row for size in sizes for row in asyncio.run(rows(size))]
+    measured = [row for size in sizes for row in asyncio.run(measure_restarts(size))]
     report.write("collections", {"machine": report.machine(), "load": os.getloadavg(), "rows": measured})
 
 

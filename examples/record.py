@@ -20,7 +20,7 @@ FIRST_ATTEMPT = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 BETWEEN_ATTEMPTS = timedelta(minutes=10)
 
 
-def record_into(directory: Path, ids: Sequence[str] = ()) -> list[Path]:
+def record_scripts(directory: Path, ids: Sequence[str] = ()) -> list[Path]:
     """Record the scripts named by `ids` (none: all) as JSON files in `directory` and return the files.
 
     Raises ValueError for an unknown id, before anything is recorded.
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=TRAJECTORIES, metavar="DIRECTORY", help="where the files go")
     arguments = parser.parse_args()
     try:
-        paths = record_into(arguments.out, arguments.ids)
+        paths = record_scripts(arguments.out, arguments.ids)
     except ValueError as error:
         parser.error(str(error))
     for path in paths:

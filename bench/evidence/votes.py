@@ -68,7 +68,7 @@ class Votes:
         """Return the bullets to serve."""
         return eligible & ~self.is_retired()
 
-    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
         """Let the session vote on the bullets that it was served."""
         self._helpful += served * outcome
         self._votes += served
@@ -91,7 +91,7 @@ class Welch:
         """Return the bullets to serve."""
         return eligible & ~self._retired
 
-    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
         """Count the session, and test after every `LOOK_EVERY` sessions."""
         for arm, members in enumerate((~served, served)):
             self._counts[arm] += members
@@ -126,7 +126,7 @@ class Trials:
         coins = random.random(eligible.shape) < SERVED
         return eligible & np.where(self._decided, ~self.is_retired(), coins)
 
-    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
         """Measure the eligible bullets that are not decided."""
         grown = update(self._statistics, served.astype(float), SERVED, outcome)
         counts = eligible & ~self._decided
@@ -153,7 +153,7 @@ class KnownRates(Trials):
         self._pooled = SERVED * rates[1] + (1.0 - SERVED) * rates[0]
         self._evidence = np.zeros(shape)
 
-    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
         """Add the logarithm of the likelihood ratio of each eligible bullet that is not decided."""
         rates = np.where(served, self._rates[1], self._rates[0])
         ratio = np.where(outcome > 0.0, rates / self._pooled, (1.0 - rates) / (1.0 - self._pooled))
@@ -177,7 +177,7 @@ class Rates(Trials):
         self.sessions = np.zeros((2, shape[1]))
         self.successes = np.zeros((2, shape[1]))
 
-    def learn(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
         """Count the session in the arm of each eligible bullet."""
         for arm, members in enumerate((eligible & ~served, eligible & served)):
             self.sessions[arm] += members.sum(axis=0)
@@ -208,7 +208,7 @@ def simulate(world: ConfoundedWorld, rule: Votes | Welch | Trials, datasets: int
         rate = np.clip(world.easiest - difficulty + (served * effects).sum(axis=1, keepdims=True), 0.02, 0.98)
         outcome = (random.random((datasets, 1)) < rate).astype(float)
         succeeded += float(outcome.mean())
-        rule.learn(eligible, served, outcome, session)
+        rule.record_session(eligible, served, outcome, session)
     return rule.is_retired(), succeeded / SESSIONS
 
 

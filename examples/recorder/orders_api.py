@@ -103,7 +103,7 @@ class OrdersApi:
             return refusal(404, "not_found", f"no order with id {match['id']!r}; ids look like 'ord_1001'")
         if match["invoice"]:
             return self._invoice(order)
-        return self._change(order, body) if method == "PATCH" else Reply(200, order.as_json())
+        return self._update_order(order, body) if method == "PATCH" else Reply(200, order.as_json())
 
     def _list(self, query: Mapping[str, str]) -> Reply:
         unknown = sorted(set(query) - {"status", "number", "cursor", "page_size"})
@@ -141,7 +141,7 @@ class OrdersApi:
         self.add(order)
         return Reply(201, order.as_json(), {"Location": f"/v1/orders/{order.id}"})
 
-    def _change(self, order: Order, body: Mapping[str, object]) -> Reply:
+    def _update_order(self, order: Order, body: Mapping[str, object]) -> Reply:
         sent = body.get("version")
         if sent != order.version:
             message = f"{order.id} is at version {order.version}, you sent {sent}; read it again and repeat your change"

@@ -5,7 +5,7 @@ from examples.recorder.task import Script, Task, Verdict
 from examples.recorder.workplace import Workplace
 
 
-def _repository_without_identity(workplace: Workplace) -> None:
+def _prepare_repository_without_identity(workplace: Workplace) -> None:
     # useConfigOnly keeps git from guessing an identity from the account and host it runs on.
     workplace.setup("git init -q -b main", "git config user.useConfigOnly true")
     workplace.write("README.md", "# Shop\n")
@@ -15,17 +15,17 @@ def _repository_without_identity(workplace: Workplace) -> None:
     )
 
 
-def _with_changelog(workplace: Workplace) -> None:
-    _repository_without_identity(workplace)
+def _prepare_changelog(workplace: Workplace) -> None:
+    _prepare_repository_without_identity(workplace)
     workplace.write("CHANGELOG.md", "# Changelog\n\n- The shop opens.\n")
 
 
-def _with_version(workplace: Workplace) -> None:
-    _repository_without_identity(workplace)
+def _prepare_version(workplace: Workplace) -> None:
+    _prepare_repository_without_identity(workplace)
     workplace.write("VERSION", "1.1.0\n")
 
 
-def _newest_commit_is(subject: str, workplace: Workplace) -> Verdict:
+def _check_newest_commit(subject: str, workplace: Workplace) -> Verdict:
     log = workplace.run("git log --format='%s (%an)'").output
     expected = f"{subject} (Release Bot)"
     evidence = f"$ git log --format='%s (%an)'\n{log}"
@@ -37,8 +37,8 @@ COMMIT_CHANGELOG = Task(
     query="Commit the new CHANGELOG.md with the subject 'Add the changelog'. "
     "Commits here are made by Release Bot <release-bot@example.com>.",
     ground_truth="newest commit on main is 'Add the changelog'",
-    prepare=_with_changelog,
-    check=lambda workplace, _: _newest_commit_is("Add the changelog", workplace),
+    prepare=_prepare_changelog,
+    check=lambda workplace, _: _check_newest_commit("Add the changelog", workplace),
 )
 
 COMMIT_VERSION = Task(
@@ -46,12 +46,12 @@ COMMIT_VERSION = Task(
     query="Commit the new VERSION file with the subject 'Release 1.1.0'. "
     "Commits here are made by Release Bot <release-bot@example.com>.",
     ground_truth="newest commit on main is 'Release 1.1.0'",
-    prepare=_with_version,
-    check=lambda workplace, _: _newest_commit_is("Release 1.1.0", workplace),
+    prepare=_prepare_version,
+    check=lambda workplace, _: _check_newest_commit("Release 1.1.0", workplace),
 )
 
 
-def _repeats_the_failing_commit(agent: Agent) -> str:
+def _repeat_failing_commit(agent: Agent) -> str:
     commit = "git commit -m 'Add the changelog'"
     agent.does("First I look at what is there to commit.", "git", command="git status --short")
     agent.does("CHANGELOG.md is untracked. I stage it.", "git", command="git add CHANGELOG.md")
@@ -66,7 +66,7 @@ def _repeats_the_failing_commit(agent: Agent) -> str:
     return agent.gives_up("I could not commit CHANGELOG.md: git commit fails every time, with and without hooks.")
 
 
-def _sets_the_identity(agent: Agent) -> str:
+def _set_identity(agent: Agent) -> str:
     commit = "git commit -m 'Add the changelog'"
     agent.does("I stage the new file.", "git", command="git add CHANGELOG.md")
     agent.does("Staged. Now the commit.", "git", fails=True, command=commit)
@@ -85,7 +85,7 @@ def _sets_the_identity(agent: Agent) -> str:
     return "No user.name or user.email was set; I set both. The newest commit on main is 'Add the changelog'."
 
 
-def _sets_the_identity_first(agent: Agent) -> str:
+def _set_identity_first(agent: Agent) -> str:
     agent.does(
         "Before a commit in an unfamiliar repository I look whether it has an identity.",
         "git",
@@ -102,7 +102,7 @@ def _sets_the_identity_first(agent: Agent) -> str:
     return "I set user.name and user.email first. The newest commit on main is 'Release 1.1.0'."
 
 
-def _overtaken_repository(workplace: Workplace) -> None:
+def _prepare_diverged_repository(workplace: Workplace) -> None:
     workplace.setup("git init -q --bare -b main ../remote.git", "git clone -q ../remote.git .")
     workplace.setup("git symbolic-ref HEAD refs/heads/main")
     workplace.write("settings.ini", "timeout = 3\n")
@@ -127,7 +127,7 @@ def _identify(workplace: Workplace, name: str, within: str = "") -> None:
     workplace.setup(f"git config user.name {name}", f"git config user.email {name.lower()}@example.com", within=within)
 
 
-def _remote_has_both_commits(workplace: Workplace, _: str) -> Verdict:
+def _check_both_commits_on_remote(workplace: Workplace, _: str) -> Verdict:
     log = workplace.run("git log --format=%s main", within="remote.git").output
     status = workplace.run("git status --short").output
     passed = log.splitlines()[:2] == ["Document the port", "Fix the timeout default"] and status == " M NOTES.md"
@@ -139,12 +139,12 @@ PUSH = Task(
     id="git-push",
     query="My commit 'Document the port' is ready on main. Push it to origin. Leave NOTES.md as it is, unfinished.",
     ground_truth="origin/main has 'Document the port' on top of 'Fix the timeout default'",
-    prepare=_overtaken_repository,
-    check=_remote_has_both_commits,
+    prepare=_prepare_diverged_repository,
+    check=_check_both_commits_on_remote,
 )
 
 
-def _forces_the_push(agent: Agent) -> str:
+def _force_push(agent: Agent) -> str:
     agent.does("The commit is there, so I only have to push.", "git", fails=True, command="git push")
     agent.does("Rejected. I name the remote and the branch.", "git", fails=True, command="git push origin main")
     agent.does("origin wants a fast-forward. I force it.", "git", command="git push --force origin main")
@@ -152,7 +152,7 @@ def _forces_the_push(agent: Agent) -> str:
     return "Pushed: main and origin/main are the same now, with 'Document the port' as the newest commit."
 
 
-def _rebases_before_pushing(agent: Agent) -> str:
+def _rebase_before_push(agent: Agent) -> str:
     agent.does("The commit is there, so I only have to push.", "git", fails=True, command="git push")
     agent.does(
         "Somebody pushed before me. Forcing would throw their work away, so I put my commit on top of theirs.",
@@ -175,9 +175,9 @@ def _rebases_before_pushing(agent: Agent) -> str:
 
 
 SCRIPTS = (
-    Script("git-commit-identity-repeated", COMMIT_CHANGELOG, _repeats_the_failing_commit),
-    Script("git-commit-identity", COMMIT_CHANGELOG, _sets_the_identity),
-    Script("git-commit-identity-again", COMMIT_VERSION, _sets_the_identity_first),
-    Script("git-push-forced", PUSH, _forces_the_push),
-    Script("git-push-rebased", PUSH, _rebases_before_pushing),
+    Script("git-commit-identity-repeated", COMMIT_CHANGELOG, _repeat_failing_commit),
+    Script("git-commit-identity", COMMIT_CHANGELOG, _set_identity),
+    Script("git-commit-identity-again", COMMIT_VERSION, _set_identity_first),
+    Script("git-push-forced", PUSH, _force_push),
+    Script("git-push-rebased", PUSH, _rebase_before_push),
 )

@@ -9,7 +9,7 @@ DATASET = "orders-api"
 CUSTOMERS = ("Aoki", "Berg", "Costa", "Dubois")
 
 
-def _shop(workplace: Workplace) -> None:
+def _prepare_orders(workplace: Workplace) -> None:
     for number in range(1, 16):
         workplace.orders.add(
             Order(
@@ -25,7 +25,7 @@ def _shop(workplace: Workplace) -> None:
         )
 
 
-def _order_is_created(workplace: Workplace, answer: str) -> Verdict:
+def _check_order(workplace: Workplace, answer: str) -> Verdict:
     found = [order for order in workplace.orders.orders.values() if order.customer == "Egger"]
     passed = len(found) == 1 and (found[0].total, found[0].currency) == (125, "EUR") and found[0].number in answer
     claim = "Egger has one order of 125 EUR, under the number in the answer"
@@ -36,13 +36,13 @@ CREATE_ORDER = Task(
     id="http-create-order",
     query="Create an order of 125 EUR for customer Egger, number PO-7004 or the next free one. Tell me its number.",
     ground_truth="PO-7016",
-    prepare=_shop,
-    check=_order_is_created,
+    prepare=_prepare_orders,
+    check=_check_order,
     dataset=DATASET,
 )
 
 
-def _creates_after_three_refusals(agent: Agent) -> str:
+def _create_after_three_refusals(agent: Agent) -> str:
     def create(thought: str, *, fails: bool = False, **order: object) -> None:
         agent.does(thought, "http", fails=fails, method="POST", path="/v1/orders", body=order)
 
@@ -75,7 +75,7 @@ def _creates_after_three_refusals(agent: Agent) -> str:
 NOTE = "Call before delivery. Leave at the reception."
 
 
-def _note_is_added(workplace: Workplace, _: str) -> Verdict:
+def _check_note(workplace: Workplace, _: str) -> Verdict:
     note = workplace.orders.orders["ord_1003"].note
     return Verdict(note == NOTE, f"the note of ord_1003 is {NOTE!r}", f"note: {note!r}")
 
@@ -84,13 +84,13 @@ ADD_NOTE = Task(
     id="http-add-note",
     query="Add 'Leave at the reception.' to the note of order 1003.",
     ground_truth=NOTE,
-    prepare=_shop,
-    check=_note_is_added,
+    prepare=_prepare_orders,
+    check=_check_note,
     dataset=DATASET,
 )
 
 
-def _reads_before_changing(agent: Agent) -> str:
+def _read_before_change(agent: Agent) -> str:
     change = {"note": "Leave at the reception.", "version": 1}
 
     def patch(thought: str, path: str, body: dict[str, object], *, fails: bool = False) -> None:
@@ -113,7 +113,7 @@ def _reads_before_changing(agent: Agent) -> str:
     return f"The note of ord_1003 is now: {NOTE}"
 
 
-def _total_is_right(workplace: Workplace, answer: str) -> Verdict:
+def _check_total(workplace: Workplace, answer: str) -> Verdict:
     total = sum(order.total for order in workplace.orders.orders.values() if order.status == "open")
     return Verdict(f"{total} EUR" in answer, f"the answer states {total} EUR", f"open orders in the shop: {total} EUR")
 
@@ -122,13 +122,13 @@ OPEN_TOTAL = Task(
     id="http-open-total",
     query="What do all open orders come to, in EUR?",
     ground_truth="900 EUR",
-    prepare=_shop,
-    check=_total_is_right,
+    prepare=_prepare_orders,
+    check=_check_total,
     dataset=DATASET,
 )
 
 
-def _sums_the_first_page(agent: Agent) -> str:
+def _sum_first_page(agent: Agent) -> str:
     def get(thought: str, path: str, *, fails: bool = False) -> None:
         agent.does(thought, "http", fails=fails, method="GET", path=path)
 
@@ -138,7 +138,7 @@ def _sums_the_first_page(agent: Agent) -> str:
     return "There are 5 open orders: 10 + 20 + 30 + 40 + 60 = 160 EUR."
 
 
-def _follows_the_cursor(agent: Agent) -> str:
+def _follow_page_tokens(agent: Agent) -> str:
     def get(thought: str, path: str, *, fails: bool = False) -> None:
         agent.does(thought, "http", fails=fails, method="GET", path=path)
 
@@ -152,7 +152,7 @@ def _follows_the_cursor(agent: Agent) -> str:
     return "Over three pages, until next_cursor was null, there are 12 open orders: 160 + 450 + 290 = 900 EUR."
 
 
-def _amount_is_right(workplace: Workplace, answer: str) -> Verdict:
+def _check_amount(workplace: Workplace, answer: str) -> Verdict:
     orders = workplace.orders.orders
     amount = sum(orders[f"ord_{number}"].total for number in (1001, 1002, 1003))
     return Verdict(f"{amount} EUR" in answer, f"the answer states {amount} EUR", f"the three invoices: {amount} EUR")
@@ -162,8 +162,8 @@ INVOICES = Task(
     id="http-invoices",
     query="Fetch the invoices of ord_1001, ord_1002 and ord_1003. What is due in total?",
     ground_truth="60 EUR",
-    prepare=_shop,
-    check=_amount_is_right,
+    prepare=_prepare_orders,
+    check=_check_amount,
     dataset=DATASET,
 )
 
@@ -172,7 +172,7 @@ def _invoice(agent: Agent, thought: str, order: str, *, fails: bool = False) -> 
     agent.does(thought, "http", fails=fails, method="GET", path=f"/v1/orders/{order}/invoice")
 
 
-def _hammers(agent: Agent) -> str:
+def _retry_at_once(agent: Agent) -> str:
     _invoice(agent, "The first invoice.", "ord_1001")
     _invoice(agent, "The second.", "ord_1002")
     _invoice(agent, "And the third.", "ord_1003", fails=True)
@@ -181,7 +181,7 @@ def _hammers(agent: Agent) -> str:
     return agent.gives_up("I got two of the three invoices, 10 and 20 EUR; the API refuses the third.")
 
 
-def _waits_for_retry_after(agent: Agent) -> str:
+def _wait_for_retry_after(agent: Agent) -> str:
     _invoice(agent, "The first invoice.", "ord_1001")
     _invoice(agent, "The second.", "ord_1002")
     _invoice(agent, "And the third.", "ord_1003", fails=True)
@@ -191,10 +191,10 @@ def _waits_for_retry_after(agent: Agent) -> str:
 
 
 SCRIPTS = (
-    Script("http-create-422-409", CREATE_ORDER, _creates_after_three_refusals),
-    Script("http-note-404-409", ADD_NOTE, _reads_before_changing),
-    Script("http-pages-first-only", OPEN_TOTAL, _sums_the_first_page),
-    Script("http-pages-all", OPEN_TOTAL, _follows_the_cursor),
-    Script("http-429-hammered", INVOICES, _hammers),
-    Script("http-429-waited", INVOICES, _waits_for_retry_after),
+    Script("http-create-422-409", CREATE_ORDER, _create_after_three_refusals),
+    Script("http-note-404-409", ADD_NOTE, _read_before_change),
+    Script("http-pages-first-only", OPEN_TOTAL, _sum_first_page),
+    Script("http-pages-all", OPEN_TOTAL, _follow_page_tokens),
+    Script("http-429-hammered", INVOICES, _retry_at_once),
+    Script("http-429-waited", INVOICES, _wait_for_retry_after),
 )

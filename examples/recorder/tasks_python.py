@@ -53,12 +53,12 @@ print(f"total {total:.2f}")
 """
 
 
-def _report(workplace: Workplace) -> None:
+def _prepare_report(workplace: Workplace) -> None:
     workplace.write("invoices.json", INVOICES)
     workplace.write("report.py", REPORT)
 
 
-def _report_is_right(workplace: Workplace, _: str) -> Verdict:
+def _check_report(workplace: Workplace, _: str) -> Verdict:
     output = workplace.run("python report.py").output
     return Verdict(output == "total 410.00", "report.py prints total 410.00", f"$ python report.py\n{output}")
 
@@ -67,12 +67,12 @@ VAT_REPORT = Task(
     id="python-vat-report",
     query="`python report.py` crashes. Make it print the total of invoices.json with VAT. No vat field means exempt.",
     ground_truth="total 410.00",
-    prepare=_report,
-    check=_report_is_right,
+    prepare=_prepare_report,
+    check=_check_report,
 )
 
 
-def _swallows_the_exception(agent: Agent) -> str:
+def _swallow_exception(agent: Agent) -> str:
     run = "python report.py"
     agent.does("I reproduce the crash.", "python", fails=True, command=run)
     agent.does("Which code is it?", "read_file", path="report.py")
@@ -86,7 +86,7 @@ def _swallows_the_exception(agent: Agent) -> str:
     return "report.py no longer crashes. It prints total 120.00."
 
 
-def _understands_the_rows(agent: Agent) -> str:
+def _read_rows_first(agent: Agent) -> str:
     run = "python report.py"
     agent.does("I reproduce the crash.", "python", fails=True, command=run)
     agent.does(
@@ -117,14 +117,14 @@ CLI_ABSOLUTE = CLI.replace("from .money", "from money")
 CHECK_LEDGER = "import ledger.cli\n"
 
 
-def _package(workplace: Workplace) -> None:
+def _prepare_package(workplace: Workplace) -> None:
     workplace.write("ledger/__init__.py", "")
     workplace.write("ledger/money.py", MONEY)
     workplace.write("ledger/cli.py", CLI)
     workplace.write("check_ledger.py", CHECK_LEDGER)
 
 
-def _runs_and_imports(workplace: Workplace, answer: str) -> Verdict:
+def _check_run_and_import(workplace: Workplace, answer: str) -> Verdict:
     as_module = workplace.run("python -m ledger.cli")
     imported = workplace.run("python check_ledger.py")
     passed = as_module.output == imported.output == "125050 cents" and "python -m ledger.cli" in answer
@@ -136,12 +136,12 @@ RUN_PACKAGE = Task(
     id="python-run-package",
     query="Run ledger/cli.py and tell me the command and its output. check_ledger.py imports it and must keep working.",
     ground_truth="`python -m ledger.cli` prints 125050 cents",
-    prepare=_package,
-    check=_runs_and_imports,
+    prepare=_prepare_package,
+    check=_check_run_and_import,
 )
 
 
-def _runs_as_module(agent: Agent) -> str:
+def _run_as_module(agent: Agent) -> str:
     check = "python check_ledger.py"
     agent.does("I run the file.", "python", fails=True, command="python ledger/cli.py")
     agent.does(
@@ -174,12 +174,12 @@ SUM_UP_IGNORING = SUM_UP.replace('decode("utf-8")', 'decode("utf-8", errors="ign
 SUM_UP_CP932 = SUM_UP.replace('decode("utf-8")', 'decode("cp932")')
 
 
-def _sales(workplace: Workplace) -> None:
+def _prepare_sales(workplace: Workplace) -> None:
     workplace.write("売上.csv", SALES, encoding="cp932")
     workplace.write("集計.py", SUM_UP)
 
 
-def _sum_is_right(workplace: Workplace, answer: str) -> Verdict:
+def _check_sum(workplace: Workplace, answer: str) -> Verdict:
     output = workplace.run("python 集計.py").output
     passed = output == "合計 2000" and output in answer
     return Verdict(passed, "集計.py が「合計 2000」を出力し、回答にもある", f"$ python 集計.py\n{output}")
@@ -189,12 +189,12 @@ SUM_SALES = Task(
     id="python-sum-sales-ja",
     query="`python 集計.py` がエラーになります。売上.csv は変更せずに直して、合計を教えてください。",
     ground_truth="合計 2000",
-    prepare=_sales,
-    check=_sum_is_right,
+    prepare=_prepare_sales,
+    check=_check_sum,
 )
 
 
-def _decodes_cp932(agent: Agent) -> str:
+def _decode_cp932(agent: Agent) -> str:
     run = "python 集計.py"
     agent.does("まずエラーを再現します。", "python", fails=True, command=run)
     agent.does(
@@ -215,8 +215,8 @@ def _decodes_cp932(agent: Agent) -> str:
 
 
 SCRIPTS = (
-    Script("python-exception-swallowed", VAT_REPORT, _swallows_the_exception),
-    Script("python-exception-understood", VAT_REPORT, _understands_the_rows),
-    Script("python-relative-import", RUN_PACKAGE, _runs_as_module),
-    Script("python-shift-jis-ja", SUM_SALES, _decodes_cp932),
+    Script("python-exception-swallowed", VAT_REPORT, _swallow_exception),
+    Script("python-exception-understood", VAT_REPORT, _read_rows_first),
+    Script("python-relative-import", RUN_PACKAGE, _run_as_module),
+    Script("python-shift-jis-ja", SUM_SALES, _decode_cp932),
 )

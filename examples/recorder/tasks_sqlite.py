@@ -14,7 +14,7 @@ INSERT INTO orders (customer, quantity, unit_price_cents, status) VALUES
 """
 
 
-def _revenue_is_right(workplace: Workplace, answer: str) -> Verdict:
+def _check_revenue(workplace: Workplace, answer: str) -> Verdict:
     sql = "SELECT SUM(quantity * unit_price_cents) FROM orders WHERE status <> 'canceled'"
     cents = workplace.rows("shop.db", sql)[0][0]
     assert isinstance(cents, int)
@@ -27,11 +27,11 @@ REVENUE = Task(
     query="shop.db has a table orders. What is the revenue, in EUR, of all orders that were not cancelled?",
     ground_truth="186.00 EUR",
     prepare=lambda workplace: workplace.create_database("shop.db", SHOP),
-    check=_revenue_is_right,
+    check=_check_revenue,
 )
 
 
-def _guesses_columns(agent: Agent) -> str:
+def _guess_columns(agent: Agent) -> str:
     def query(thought: str, sql: str, *, fails: bool = False) -> None:
         agent.does(thought, "sqlite", fails=fails, database="shop.db", sql=sql)
 
@@ -46,7 +46,7 @@ def _guesses_columns(agent: Agent) -> str:
     return "The revenue of the orders that were not cancelled is 151.50 EUR."
 
 
-def _reads_the_schema(agent: Agent) -> str:
+def _read_schema(agent: Agent) -> str:
     def query(thought: str, sql: str, *, fails: bool = False) -> None:
         agent.does(thought, "sqlite", fails=fails, database="shop.db", sql=sql)
 
@@ -76,14 +76,14 @@ print(f"loaded {len(PRICES)} prices")
 """
 
 
-def _price_list(workplace: Workplace) -> None:
+def _prepare_price_list(workplace: Workplace) -> None:
     workplace.create_database(
         "prices.db", "CREATE TABLE prices (name TEXT, cents INTEGER); INSERT INTO prices VALUES ('chair', 8000);"
     )
     workplace.write("load_prices.py", LOAD_PRICES)
 
 
-def _prices_are_loaded(workplace: Workplace, _: str) -> Verdict:
+def _check_prices(workplace: Workplace, _: str) -> Verdict:
     sql = "SELECT name, cents FROM prices ORDER BY name"
     rows = workplace.rows("prices.db", sql)
     passed = rows == [("chair", 8400), ("desk", 31000), ("lamp", 4200)]
@@ -94,12 +94,12 @@ PRICES = Task(
     id="sqlite-prices",
     query="In prices.db raise the price of the chair by 5 %, then load the new prices with `python load_prices.py`.",
     ground_truth="chair 8400, desk 31000, lamp 4200",
-    prepare=_price_list,
-    check=_prices_are_loaded,
+    prepare=_prepare_price_list,
+    check=_check_prices,
 )
 
 
-def _commits_before_the_script(agent: Agent) -> str:
+def _commit_before_script(agent: Agent) -> str:
     update = "UPDATE prices SET cents = cents * 105 / 100 WHERE name = 'chair'"
     load = "python load_prices.py"
     agent.does(
@@ -126,12 +126,12 @@ NEW_MEMBERS = "email,name\nsato@example.jp,佐藤 花子\nkato@example.jp,加藤
 NEW_ROWS = "(email, name) VALUES ('sato@example.jp', '佐藤 花子'), ('kato@example.jp', '加藤 健')"
 
 
-def _member_list(workplace: Workplace) -> None:
+def _prepare_member_list(workplace: Workplace) -> None:
     workplace.create_database("members.db", MEMBERS)
     workplace.write("新会員.csv", NEW_MEMBERS)
 
 
-def _points_are_kept(workplace: Workplace, _: str) -> Verdict:
+def _check_points(workplace: Workplace, _: str) -> Verdict:
     sql = "SELECT name, points FROM members ORDER BY email"
     rows = workplace.rows("members.db", sql)
     passed = rows == [("伊藤", 300), ("加藤 健", 0), ("佐藤 花子", 1200)]
@@ -143,12 +143,12 @@ IMPORT_MEMBERS = Task(
     query="新会員.csv を members.db の members 表に取り込んでください。"
     "既存会員は氏名だけ更新し、ポイントは変えないこと。",
     ground_truth="佐藤 花子さんのポイントは1200のまま",
-    prepare=_member_list,
-    check=_points_are_kept,
+    prepare=_prepare_member_list,
+    check=_check_points,
 )
 
 
-def _replaces_the_row(agent: Agent) -> str:
+def _replace_row(agent: Agent) -> str:
     agent.does("まず取り込むファイルを読みます。", "read_file", path="新会員.csv")
     agent.does(
         "2件あります。追加します。", "sqlite", fails=True, database="members.db", sql=f"INSERT INTO members {NEW_ROWS}"
@@ -163,7 +163,7 @@ def _replaces_the_row(agent: Agent) -> str:
     return "取り込みが終わりました。members 表は3名になりました。"
 
 
-def _updates_on_conflict(agent: Agent) -> str:
+def _update_on_conflict(agent: Agent) -> str:
     agent.does("まず取り込むファイルを読みます。", "read_file", path="新会員.csv")
     agent.does(
         "2件あります。追加します。", "sqlite", fails=True, database="members.db", sql=f"INSERT INTO members {NEW_ROWS}"
@@ -185,9 +185,9 @@ def _updates_on_conflict(agent: Agent) -> str:
 
 
 SCRIPTS = (
-    Script("sqlite-column-guessed", REVENUE, _guesses_columns),
-    Script("sqlite-column-from-schema", REVENUE, _reads_the_schema),
-    Script("sqlite-locked-by-own-transaction", PRICES, _commits_before_the_script),
-    Script("sqlite-unique-replaced-ja", IMPORT_MEMBERS, _replaces_the_row),
-    Script("sqlite-unique-upsert-ja", IMPORT_MEMBERS, _updates_on_conflict),
+    Script("sqlite-column-guessed", REVENUE, _guess_columns),
+    Script("sqlite-column-from-schema", REVENUE, _read_schema),
+    Script("sqlite-locked-by-own-transaction", PRICES, _commit_before_script),
+    Script("sqlite-unique-replaced-ja", IMPORT_MEMBERS, _replace_row),
+    Script("sqlite-unique-upsert-ja", IMPORT_MEMBERS, _update_on_conflict),
 )

@@ -17,7 +17,7 @@ _Counts = tuple[int, int, NDArray[np.int64], NDArray[np.int64]]
 def compute_p_values(
     trajectories: Sequence[GuardTrajectory], fires: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p-value of each predicate, and the least one that its numbers of firing trajectories allow.
+    """Return the p-value of each predicate, and the smallest p-value that its counts can reach.
 
     `fires` has a row for each trajectory. Tasks of one domain are compared with each other: a task counts once, as
     failed and as firing if at least half of its trajectories are. Where tasks have several trajectories, the

@@ -30,7 +30,7 @@ def _hypergeometric(units: int, failed: int, firing: int) -> tuple[int, NDArray[
 
 
 def compute_exact_p_values(strata: Sequence[Stratum]) -> tuple[float, float]:
-    """Return the one-sided p-value of a predicate, and the least p-value that its strata allow.
+    """Return the one-sided p-value of a predicate, and the smallest p-value that its strata can reach.
 
     The test is exact and conditional on the counts of each stratum, a Fisher test that is summed over strata: only
     units of the same stratum are compared, so a stratum with many failures gives no evidence by itself.

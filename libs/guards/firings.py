@@ -57,7 +57,7 @@ def find_firings(target: Target, trajectory: GuardTrajectory) -> list[tuple[int,
 
 
 def build_firing_table(trajectories: Sequence[GuardTrajectory]) -> FiringTable:
-    """Return where every predicate fires that the grammar proposes for the calls of the trajectories."""
+    """Return a table of the calls at which each predicate of the grammar fires first."""
     tools: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
         tools[trajectory.domain].update(call.request.tool for call in trajectory.calls)

@@ -115,7 +115,7 @@ def _mine_guards_of_rows(
 def _count_reliable(
     trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], most: int, limits: MiningPolicy
 ) -> int:
-    """Return how many of the first `most` guards may be kept, by the false alarms of as many in other trajectories."""
+    """Return how many of the first `most` guards keep their false alarms below the limit in held-out trajectories."""
     part_of = dict(
         zip(rows, assign_folds([trajectories[row] for row in rows], limits.parts, PARTS_DIVISION), strict=True)
     )

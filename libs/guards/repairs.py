@@ -72,7 +72,7 @@ def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
 
 
 def select_repairs(trajectories: Iterable[GuardTrajectory]) -> list[RepairedFailure]:
-    """Return the repairs of trajectories whose targets no call in them contradicts, the best supported first.
+    """Return the repairs whose targets no successful call contradicts, those with the most matches first.
 
     A call contradicts a target that matches it, if it succeeds.
     """
@@ -145,7 +145,7 @@ def _find_call_repairs(
 def _find_prerequisites(
     call: TrajectoryCall, repaired: TrajectoryCall, later: _History, succeeded: Set[str]
 ) -> Iterator[RepairedFailure]:
-    """Yield the tool whose first success came between a failure and the success of the same call."""
+    """Propose that a call needs the tool whose first success came between its failure and its own success."""
     between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
     new = [other for other in between if not other.error and other.request.tool not in {*succeeded, call.request.tool}]
     if new:

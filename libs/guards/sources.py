@@ -23,12 +23,12 @@ def evaluate_sources(
     test: Sequence[GuardTrajectory] | None = None,
     policy: MiningPolicy | None = None,
 ) -> dict[str, Any]:
-    """Return coverage and false alarms of written targets, of mined guards and of both, as a document.
+    """Return coverage and false alarms of a model's targets, of mined guards and of both, as a document.
 
-    The folds are those of `evaluate_guards`. In each of them, a written target is used if it stands the backtest on the
+    The folds are those of `evaluate_guards`. In each of them, a target is used if it passes the backtest on the
     training trajectories: it fires in a failing trajectory, the upper bound of its false alarms is small enough, and so
-    is the share of passing trajectories in which any accepted target fires. `unfiltered` has all written targets,
-    without a backtest.
+    is the share of passing trajectories in which any accepted target fires. `unfiltered` has all targets of the
+    model, without a backtest.
     """
     limits = policy or MiningPolicy()
     trajectories = [*train, *(test or ())]

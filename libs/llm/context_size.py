@@ -24,10 +24,10 @@ class HttpClient(Protocol):
 
 
 async def read_context_tokens(client: HttpClient, base_url: str, key: str, model: str) -> int | None:
-    """Return the tokens of the context of `model`, None if the server does not say it or cannot be read.
+    """Return the context length of `model` in tokens; None if the server does not state it or cannot be read.
 
-    The context that llama.cpp's server was started with is in `/props`; its `/models` states the one of the training,
-    which counts only where nothing else is known.
+    The server of llama.cpp states its context length in `/props`. Its `/models` states that of the training, which is
+    used if no other is known.
     """
     address = base_url.rstrip("/")
     models, props = await asyncio.gather(

@@ -63,7 +63,7 @@ def translate_failure(
     return ModelRefusedCall(f"call to model {model} failed: {text}")
 
 
-def is_refusal_of(parameter: str, error: Exception) -> bool:
+def names_rejected_parameter(parameter: str, error: Exception) -> bool:
     """Return whether a server answered 400 or 422 and named a parameter of the request."""
     return parameter in str(error) and any(
         _find_status(cause) in _UNKNOWN_PARAMETER for cause in _iterate_causes(error)

@@ -110,7 +110,7 @@ def open_synchronous_connections() -> Any:
 
 @cache
 def _create_tls_context() -> ssl.SSLContext:
-    """Return the trusted certificates; reading them takes 20 ms."""
+    """Return a TLS context with the trusted certificate authorities; reading them takes 20 ms."""
     from httpx import create_ssl_context
 
     return create_ssl_context()

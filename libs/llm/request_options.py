@@ -9,7 +9,7 @@ from cachetools import TTLCache
 
 from chassis.logging import get_logger
 from libs.llm.chat import ChatModel
-from libs.llm.failures import is_refusal_of
+from libs.llm.failures import names_rejected_parameter
 
 REFUSAL_SECONDS = 3600.0
 """The time for which a refusal is remembered: a server may get another model under the same name."""
@@ -87,7 +87,7 @@ class OptionalChatModel:
         """Remember the option that the server refuses. Raise `error` again if it says something else."""
         values = {"temperature": self._temperature, "max_completion_tokens": self._max_tokens}
         for option in OPTIONS:
-            if option not in refused and values[option] is not None and is_refusal_of(option, error):
+            if option not in refused and values[option] is not None and names_rejected_parameter(option, error):
                 self._refusals[self._identity, option] = True
                 _log.info("server refuses an option; calling without it", option=option, model=self._identity)
                 return

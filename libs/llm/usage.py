@@ -89,7 +89,7 @@ class UsageTotal:
 
 
 def encode_usage(total: UsageTotal) -> ModelUsage:
-    """Return the usage in the form of the contract: the sums of the known values, and how many calls are unknown."""
+    """Return the usage as a message: the sums of known values, and the number of calls without them."""
     usages = total.usages
     return ModelUsage(
         calls=len(usages),

@@ -47,8 +47,8 @@ class Database:
     ) -> None:
         """`location` is a URL or the name of a SQLite file; `store` names the contents in messages.
 
-        A statement that hangs holds up everything behind it: `statement_seconds` bounds each on a server, 0 none.
-        Without `durable` a power cut may take the last commits. Raises SQLAlchemy's ArgumentError, ImportError,
+        A statement that hangs delays all later ones: `statement_seconds` limits each on a server; 0 sets no limit. With
+        `durable=False` a power cut may lose the last commits. Raises SQLAlchemy's ArgumentError, ImportError,
         OSError: see `libs.storage.startup.report_setting`.
         """
         self.url = parse_location(location) if isinstance(location, str) else location
@@ -109,7 +109,8 @@ class Database:
     async def vacuum(self) -> None:
         """Rewrite a SQLite file, so that neither it nor its log holds deleted rows; writers wait meanwhile.
 
-        A PostgreSQL server does this itself, in its own time. Raises StoreUnavailable if readers hold the log.
+        A PostgreSQL server does this itself, in its own time. Raises StoreUnavailable while readers
+        use the write-ahead log.
         """
         self._require_open()
         if not self.is_postgresql:

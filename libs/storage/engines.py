@@ -53,9 +53,9 @@ def create_database_engine(
 ) -> Engine:
     """Return an engine whose transactions can write, or, without `writes`, read one consistent state of the database.
 
-    `application` is the name that the server shows. `statement_seconds` bounds a statement on a server; 0 sets no
-    bound. Without `durable` the last commits may be lost in a power cut, never consistency: for data that can be
-    computed again. Errors hold no parameters of statements, which may be user data.
+    `application` is the name of the connections on the server. `statement_seconds` limits a statement on a server; 0
+    sets no limit. With `durable=False`, for data that can be computed again, a power cut may lose the last commits,
+    but not the consistency. Errors do not contain the parameters of statements, which may be user data.
     """
     if is_sqlite(url):
         engine = create_engine(
@@ -84,7 +84,7 @@ def create_database_engine(
 
 
 def get_insert(dialect: str) -> Callable[[Any], Any]:
-    """Return the INSERT with ON CONFLICT of a dialect, `sqlite` or `postgresql`.
+    """Return the function of a dialect, `sqlite` or `postgresql`, that makes an INSERT with ON CONFLICT.
 
     The dialect that is not in use is not imported: that takes longer than opening a database.
     """

@@ -99,8 +99,8 @@ class Leases:
         fence = connection.execute(statement).scalar_one_or_none()
         return None if fence is None else Lease(seen.name, owner, fence)
 
-    def register(self, connection: Connection, name: str, owner: str, now: datetime) -> Lease:
-        """Take the lease, also from another holder; create its row if it is missing."""
+    def take_by_force(self, connection: Connection, name: str, owner: str, now: datetime) -> Lease:
+        """Take the lease, even from another holder; create its row if it is missing."""
         columns, heartbeat = self._columns, to_microseconds(now)
         values = {self._name.name: name, "owner": owner, "fence": 1, "heartbeat": heartbeat}
         statement = get_insert(connection.dialect.name)(self._table).values(values)
@@ -144,7 +144,7 @@ class LeaseMonitor:
         self._unchanged_since: dict[str, tuple[LeaseState, float]] = {}
 
     def find_free_leases(self, states: Sequence[LeaseState]) -> list[LeaseState]:
-        """Return the leases that may be taken: the free ones, and those not renewed for a lease's time.
+        """Return the free leases, and those that were not renewed for as long as a lease lasts.
 
         `states` are all leases that exist now; the times of those that are missing are forgotten.
         """

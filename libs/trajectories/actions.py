@@ -127,8 +127,8 @@ def extract_actions(steps: Sequence[TrajectoryStep]) -> tuple[ToolUse, ...]:
 
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
     open call of its tool, else to the oldest open call. A result without a call becomes an action of the last step
-    with a code block since the previous result, else of the previous step. The kind of an error keeps the short codes
-    that the trajectory has first in the result of a failing call: the tool told them, so they are not the task's own.
+    with a code block since the previous result, else of the previous step. Short codes stay in the
+    error signature if they occur first in the result of a failing call: then the tool made them, not the task.
     """
     calls = _Calls()
     since_result: list[TrajectoryStep] = []

@@ -144,11 +144,11 @@ async def expect_error(call: Any) -> tuple[grpc.StatusCode, str]:
 
 async def tools_are_known(stub: Any) -> None:
     """Wait until the planner has found `Tools`."""
-    await result_of(stub, pb.ACTION_CODE_EXECUTE, "fail")
+    await wait_for_tool_result(stub, pb.ACTION_CODE_EXECUTE, "fail")
 
 
-async def result_of(stub: Any, action: pb.Action.ValueType, query: str) -> pb.ExecutionResult:
-    """The result of a plan of one step; waits until the planner, which looks for tools in the background, has one."""
+async def wait_for_tool_result(stub: Any, action: pb.Action.ValueType, query: str) -> pb.ExecutionResult:
+    """Return the result of a plan of one step, as soon as the planner has found its tool in the background."""
     once = pb.Budget(max_tool_calls=1)
     request = service_pb.RunPlanRequest(plan=plan(step(1, action, query)), budget=once)
     async with asyncio.timeout(60):

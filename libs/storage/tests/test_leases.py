@@ -99,7 +99,7 @@ async def test_a_renewal_returns_columns_of_the_rows_that_are_held(database: Dat
 
 async def test_registering_takes_the_lease_from_any_holder(database: Database) -> None:
     async def register(owner: str) -> Lease:
-        return await database.write(lambda connection: leases.register(connection, "w", owner, NOW))
+        return await database.write(lambda connection: leases.take_by_force(connection, "w", owner, NOW))
 
     assert await register("one") == Lease("w", "one", 1)
     before = await state_of(database)

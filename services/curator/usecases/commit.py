@@ -196,7 +196,7 @@ def _hold_for_review(
 
 
 def _approve_confirmed_changes(dataset: DatasetTransaction, batch: EditBatch, operations: Sequence[Operation]) -> None:
-    """Approve the pending changes whose lessons the operations brought into the playbook."""
+    """Approve the pending changes whose lessons the operations added to the playbook."""
     settled = {operation.proposal.settles for operation in operations if operation.bullet_id} - {""}
     if not settled:
         return

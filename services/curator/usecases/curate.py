@@ -172,7 +172,10 @@ class CuratorAgent:
         return encode(curation) if response is None else response
 
     async def _curate(self, request: _CurateRequest) -> tuple[Curation, bytes | None]:
-        """Return the curation, and its encoded form if it was stored."""
+        """Load the playbook, propose edits and commit them, again if the playbook changed.
+
+        Return the curation, and its encoded form if it was stored.
+        """
         validate_dataset_name(request.dataset)
         bullets = revision = 0
         for attempt in range(1, ATTEMPTS + 1):
@@ -317,7 +320,7 @@ class CuratorAgent:
 
 
 def _is_covered_by_evidence(proposal: Proposal, evidence: EvidenceUpdate) -> bool:
-    """Return whether a lesson of several tasks says more on the subject of a proposal than the one run."""
+    """Return whether lessons of several tasks already cover the subject of a proposal of this trajectory."""
     if proposal.confirmed_id or proposal.delta.type == "DELETE":
         return False
     return find_subject(proposal.delta.content) in evidence.subjects

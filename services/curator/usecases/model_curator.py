@@ -80,7 +80,7 @@ class ModelCurator:
         sections: Sequence[SectionDefinition],
         waiting: Sequence[PendingChange] = (),
     ) -> ProposedEdits:
-        """Return the edits of the model. Of a reply that was cut the complete edits are kept, and the problem is named.
+        """Return the edits of the model. The complete edits of a truncated reply are used, and the problem is named.
 
         Raises the errors of the model client (C-38), ReplyNotStructured for a reply that stays unreadable,
         SimilarityUnavailable.

@@ -77,10 +77,10 @@ class DatasetTransaction(DatasetView, Protocol):
         """Return the changes of these revisions, in log order."""
 
     def find_ballots(self, trajectory: str) -> list[Ballot]:
-        """Return the standing votes of one trajectory."""
+        """Return the votes of one trajectory that were not withdrawn."""
 
     def ballots_since(self, revision: int) -> list[Ballot]:
-        """Return the standing votes cast after `revision`."""
+        """Return the votes after `revision` that were not withdrawn."""
 
     def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
         """Return the votes that stood at `revision` and were withdrawn after it."""

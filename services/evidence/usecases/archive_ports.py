@@ -119,7 +119,7 @@ class ArchiveStore(Protocol):
         """Insert a trajectory; return whether it is new. Raises `ArchiveFull`."""
 
     async def read(self, dataset: str, trajectory_id: str, content_hash: str) -> StoredBody | None:
-        """Return the last stored trajectory with an id (and content); a tombstone only if there is no other."""
+        """Return the last stored trajectory with an id, and a content hash if it is not empty; else a tombstone."""
 
     async def list_trajectories(
         self, dataset: str, filters: TrajectoryFilter, before: int | None, limit: int

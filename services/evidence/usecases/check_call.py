@@ -103,7 +103,7 @@ class CheckCall:
             return CheckedCall(revision=guards.revision, failures=failures)
         in_effect = await limit_modes(self._store, dataset, found.matches, guards.pinned)
         in_effect.sort(key=lambda guard: -guard.mode)
-        matches = decide_matches(await self._store.find_key(dataset), session_id, in_effect)
+        matches = decide_matches(await self._store.get_assignment_key(dataset), session_id, in_effect)
         await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
         return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision, failures=failures)
 

@@ -59,7 +59,7 @@ class GuardStore(Protocol):
         """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
         ...
 
-    async def find_key(self, dataset: str) -> bytes:
+    async def get_assignment_key(self, dataset: str) -> bytes:
         """Return the key of the random assignments of a dataset."""
         ...
 

@@ -167,7 +167,7 @@ class ThresholdGuarantee:
         return False
 
     def _make_candidate(self, threshold: float) -> _Candidate:
-        """Return a candidate as if a few labels with half the permitted error had been seen."""
+        """Return a candidate with the prior of a few labels, of which half the permitted share is wrong."""
         alpha, wrong = self.alpha, self.alpha / 2
         square = wrong * (1 - alpha) ** 2 + (1 - wrong) * alpha**2
         return _Candidate(threshold, _PRIOR_LABELS * (alpha - wrong), _PRIOR_LABELS * square)

@@ -178,8 +178,8 @@ def ensure_plan_id(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
 def prepare_plan(plan: ExecutionPlan, prefix: str = "", language: LanguageSetting = "auto") -> ExecutionPlan:
     """Return a plan with an id that begins with `prefix`.
 
-    Raises InvalidPlan if its own id does not, a step id repeats, a dependency is not on an earlier id (P-144), or a
-    step accesses a name outside of the scope.
+    Raises InvalidPlan if the plan has an id with another prefix, a step id occurs twice, a step depends on a later one
+    (P-144), or a step accesses a name outside of the scope.
     """
     if not (plan.plan_id or prefix).startswith(prefix):
         raise InvalidPlan([f"plan_id {plan.plan_id!r} does not begin with {prefix!r}"])

@@ -309,7 +309,7 @@ class Executions:
                 _log.exception("renewing leases failed; trying again later")
 
     async def renew(self) -> None:
-        """Renew the leases once."""
+        """Renew all leases once; cancel executions whose lease is lost, and notify the watchers of new events."""
         driven = list(self.driven.values())
         if not driven:
             return

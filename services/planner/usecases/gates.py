@@ -126,7 +126,7 @@ class AdjustedGate(LearningGate):
         return self.adjuster.thresholds
 
     def decide(self, score: ConfidenceScore, tool: str = "") -> GateVerdict:
-        """Return the verdict by the adjusted thresholds."""
+        """Return the verdict by the adjusted thresholds, and the probability that the step gets a label."""
         level = self.thresholds.decide_action(score.score).level
         rate = self._audit_rate
         probability = 1.0 if rate and level.requires_answer else rate

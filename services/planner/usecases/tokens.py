@@ -30,7 +30,7 @@ def open_question(log: Sequence[RecordedEvent]) -> RecordedEvent:
 def check_answer(
     key: bytes, execution_id: str, question: RecordedEvent, token: str, plan_version: int, step_id: int | None
 ) -> None:
-    """Raise AnswerRefused unless the answer names the open question in every part."""
+    """Raise AnswerRefused unless plan version, step and token of the answer are those of the open question."""
     event = question.event
     if not isinstance(event, InterventionRequested):
         raise ValueError(f"expected a question, got {event.kind}")

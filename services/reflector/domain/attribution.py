@@ -155,7 +155,7 @@ def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[C
 
 
 def _find_conversation_signs(steps: Sequence[Step], actions: Sequence[ToolUse]) -> dict[int, set[Sign]]:
-    """Return the signs of writing calls, and of the user's turns before them; none where no user answers an agent."""
+    """Return the signs of writing calls and of the user's messages before them; none if the user never replies."""
     signs: dict[int, set[Sign]] = {}
     turns = [step.index for step in steps if step.role == "user"]
     first = next((step.index for step in steps if step.role == "assistant"), len(steps))

@@ -95,7 +95,7 @@ def _reads(action: ToolUse) -> bool:
 
 
 def _is_write(action: ToolUse) -> bool:
-    """Return whether the operation's name indicates a change; a command line with several commands counts as one."""
+    """Return whether an operation changes something, by its name; several commands in a line count as a change."""
     is_command = not action.operation.startswith(action.tool)
     return bool(_split_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
 
@@ -128,7 +128,7 @@ def _extract_facts(action: ToolUse) -> list[_Fact]:
 
 
 def _extract_text_facts(call: tuple[str, str], output: str) -> list[_Fact]:
-    """Return the lines of a short text as facts: the numbers are the answer, the rest of the line is the question."""
+    """Return the lines of a short text as facts: the text of a line is the key, its numbers are the value."""
     if len(output) > _TEXT_CHARS:
         return []
     facts: dict[Question, _Fact] = {}

@@ -23,9 +23,9 @@ class ReflectorPrompts:
     """Builds prompts from `<folder>/<dataset>.txt`, `<folder>/default.txt` or the built-in texts (R-22)."""
 
     def __init__(self, folder: Path | None, language: LanguageSetting, key: bytes = PROCESS_KEY) -> None:
-        """Use templates in `folder` if it exists; None selects the built-in texts. `auto`: as the trajectory.
+        """Use templates in `folder` if it exists; None selects the built-in texts.
 
-        `key` makes the codes of the tags around records.
+        `auto` is the language of the trajectory. `key` makes the tags around records unpredictable to their content.
         """
         self._folder = folder
         self._language: LanguageSetting = language

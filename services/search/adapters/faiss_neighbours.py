@@ -102,7 +102,7 @@ class FaissNeighbours:
         return FaissNeighbours(index, np.concatenate([self._rows, added]), self._covered + len(units), self._probes)
 
     def renumber(self, alive: Mask) -> NeighbourIndex:
-        """Return an index of these rows alone, numbered again in their order."""
+        """Return an index of the live rows only, with new numbers in the same order."""
         numbers = np.where(alive, np.cumsum(alive) - 1, -1)
         rows = np.where(self._rows >= 0, numbers[self._rows], -1)
         return FaissNeighbours(self._index, rows, int(np.count_nonzero(alive[: self._covered])), self._probes)

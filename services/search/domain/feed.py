@@ -59,9 +59,9 @@ class ChangeFeed(Protocol):
     """The change feed of the curator."""
 
     def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
-        """Yield every revision after `after`, in order and without end; None begins with a snapshot.
+        """Yield every revision after `after`, in order and without end; after None a snapshot, then every revision.
 
-        A snapshot has no vectors of bullets that did not change after `embedded_revision`.
+        The snapshot has only the vectors of bullets that changed after `embedded_revision`.
 
         Raises `HanseiError` when the feed fails, `OutOfRange` when `after` is newer than the newest revision.
         """

@@ -38,7 +38,7 @@ class NeighbourIndex(Protocol):
         """Return an index that also covers the next rows, which have these unit vectors."""
 
     def renumber(self, alive: Mask) -> NeighbourIndex:
-        """Return an index of these rows alone, numbered again in their order."""
+        """Return an index of the live rows only, with new numbers in the same order."""
 
     def export(self) -> dict[str, NDArray[Any]]:
         """Return the index as arrays."""

@@ -38,7 +38,7 @@ def is_own_obligation(text: Text, index: int) -> bool:
 
 
 def is_nakereba_form(text: Text, index: int) -> bool:
-    """Match なければならない, ねばならない, なくてはいけない, ないといけない."""
+    """Return whether a word ends an obligation: なければならない, ねばならない, なくてはいけない, ないといけない."""
     if _get_morpheme(text, index).normal not in {"成る", "行ける", "行く"}:
         return False
     if _get_morpheme(text, index + 1).normal not in {"ない", "ぬ", "ず", "ます"}:

@@ -27,7 +27,7 @@ class RuleJudge:
         self._language: LanguageSetting = language
 
     def judge(self, question: JudgeQuestion, shape: type[S]) -> S:
-        """Return the answer in the shape of a judge. Raises TypeError for any other shape."""
+        """Return the answer as an instance of `shape`. Raises TypeError for a shape that no judge has."""
         subject = question.subject
         note = NOTE[choose_language(self._language, subject.user_query or question.prompt)]
         if shape is JudgedScore:

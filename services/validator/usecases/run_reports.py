@@ -52,7 +52,7 @@ async def run_dashboard_report(
     observer: RunObserver | None,
     language: Language,
 ) -> ReportRun:
-    """Generate a report about a dashboard; an unusable dashboard or focus ends the run before any model call."""
+    """Generate a report about a dashboard; a dashboard or focus with errors ends the run before any model call."""
     try:
         nodes = list_nodes(brief.dashboard)
         focus = find_focus(brief, nodes, needs_node=kind.focus_needed)
@@ -93,12 +93,12 @@ class RunReports:
         self._observer = observer
         self._language: Language = language
 
-    async def organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
+    async def run_organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
         """Generate an Organizer report. Raises ModelKeyMissing, ModelOffline."""
         words = await self._vocabulary.words(options.wording)
         return await run_dashboard_report(ORGANIZER, brief, self._model, options, words, self._observer, self._language)
 
-    async def advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
+    async def run_advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
         """Generate an Advisor report. Raises ModelKeyMissing, ModelOffline."""
         words = await self._vocabulary.words(options.wording)
         return await run_dashboard_report(ADVISOR, brief, self._model, options, words, self._observer, self._language)

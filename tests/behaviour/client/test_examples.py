@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.record import SCRIPTS, TRAJECTORIES, record_into
+from examples.record import SCRIPTS, TRAJECTORIES, record_scripts
 from examples.recorder.agent import Agent, ScriptBrokenError
 from examples.recorder.task import Script, record
 from examples.recorder.trajectory import Trajectory
@@ -32,7 +32,7 @@ def read_committed(id_: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def recorded_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
-        record_into(Path(directory))
+        record_scripts(Path(directory))
         yield Path(directory)
 
 
@@ -58,7 +58,7 @@ def test_recording_again_gives_the_committed_trajectory(recorded_folder: Path, i
 
 
 def test_two_recordings_on_one_machine_are_equal_to_the_byte(recorded_folder: Path, tmp_path: Path) -> None:
-    for path in record_into(tmp_path):
+    for path in record_scripts(tmp_path):
         assert (recorded_folder / path.name).read_bytes() == path.read_bytes()
 
 
@@ -142,7 +142,7 @@ def test_a_false_claim_is_a_failure() -> None:
 
 def test_an_unknown_id_records_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown script 'nope'; known: git-commit"):
-        record_into(tmp_path / "out", [IDS[0], "nope"])
+        record_scripts(tmp_path / "out", [IDS[0], "nope"])
     assert not (tmp_path / "out").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import playwright
 
 from hansei.planner.v1 import planner_pb2 as pb
-from tests.support.planner_service import result_of, running
+from tests.support.planner_service import running, wait_for_tool_result
 
 NODE = Path(playwright.__file__).parent / "driver" / "node"
 SERVICE = Path(__file__).parents[2] / "fakes" / "tool_service.mjs"
@@ -30,6 +30,6 @@ def tool_service() -> Iterator[str]:
 async def test_a_tool_in_another_language_is_a_step(tmp_path: Path) -> None:
     with tool_service() as address:
         async with running(tmp_path, planner_tool_addrs=address) as stub:
-            result = await result_of(stub, pb.ACTION_WEB_SEARCH, "空の色")
+            result = await wait_for_tool_result(stub, pb.ACTION_WEB_SEARCH, "空の色")
     assert result.overall_status == pb.EXECUTION_STATUS_SUCCESS
     assert result.step_results[0].output == f"空の色 を {result.plan_id}:1:1 で"

@@ -14,7 +14,7 @@ import pytest
 
 from hansei.planner.v1 import planner_pb2 as pb
 from tests.fakes import mcp_server
-from tests.support.planner_service import result_of, running
+from tests.support.planner_service import running, wait_for_tool_result
 from tests.support.systems import free_port
 
 SERVER = [sys.executable, str(mcp_server.__file__)]
@@ -57,8 +57,8 @@ async def test_the_tools_of_an_mcp_server_are_steps(server: Any, tmp_path: Path)
     with server() as target:
         await until_there(target)
         async with running(tmp_path, planner_mcp_servers={"facts": target}) as stub:
-            found = await result_of(stub, pb.ACTION_WEB_SEARCH, "空の色")
-            expect_error = await result_of(stub, pb.ACTION_CODE_EXECUTE, "1 + 1")
+            found = await wait_for_tool_result(stub, pb.ACTION_WEB_SEARCH, "空の色")
+            expect_error = await wait_for_tool_result(stub, pb.ACTION_CODE_EXECUTE, "1 + 1")
     assert found.overall_status == pb.EXECUTION_STATUS_SUCCESS
     assert found.step_results[0].output == "found 空の色"
     assert expect_error.step_results[0].error == "Error executing tool code_execute"  # the server keeps its reasons

@@ -192,7 +192,7 @@ class ReplicaLeases:
         def renew_lease(connection: Connection) -> Lease:
             if lease is not None and self._leases.renew(connection, [lease], now):
                 return lease
-            return self._leases.register(connection, self._executor, self._executor, now)
+            return self._leases.take_by_force(connection, self._executor, self._executor, now)
 
         self._lease = await self._database.write(renew_lease, self._executor)
 

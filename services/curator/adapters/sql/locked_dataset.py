@@ -138,12 +138,12 @@ class LockedDataset:
         return self._select_changes(schema.change.c.revision.in_(revisions))
 
     def find_ballots(self, trajectory: str) -> list[Ballot]:
-        """Return the standing votes of one trajectory."""
+        """Return the votes of one trajectory that were not withdrawn."""
         table = schema.vote
         return self._select_ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
 
     def ballots_since(self, revision: int) -> list[Ballot]:
-        """Return the standing votes cast after `revision`."""
+        """Return the votes after `revision` that were not withdrawn."""
         table = schema.vote
         return self._select_ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
 

@@ -82,7 +82,7 @@ class ArchiveRepository:
         return await self._database.write(work, key=new.key.dataset)
 
     async def read(self, dataset: str, trajectory_id: str, content_hash: str) -> StoredBody | None:
-        """Return the last stored trajectory with an id (and content); a tombstone only if there is no other."""
+        """Return the last stored trajectory with an id, and a content hash if it is not empty; else a tombstone."""
 
         def work(connection: Connection) -> StoredBody | None:
             archive = queries.select_dataset(connection, dataset)

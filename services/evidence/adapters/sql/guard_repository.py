@@ -88,7 +88,7 @@ class GuardRepository:
 
         return int(json.loads(await self._database.write(run, key=f"{dataset}/{session_id}")))
 
-    async def find_key(self, dataset: str) -> bytes:
+    async def get_assignment_key(self, dataset: str) -> bytes:
         """Return the key of the random assignments of a dataset."""
         key = self._keys.get(dataset)
         if key is None:

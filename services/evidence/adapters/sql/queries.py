@@ -129,10 +129,7 @@ def delete_measurements(connection: Connection, dataset: str) -> None:
 
 
 def add_points(connection: Connection, dataset: str, points: Sequence[EffectPoint]) -> None:
-    """Add points to the history; a point without sessions deletes that of its trial.
-
-    The audits of a proven bullet change no effect: a point that is written again stays as it was.
-    """
+    """Add points to the history. A point without sessions deletes the history of its trial; an existing point stays."""
     for point in points:
         if not point.sessions:
             delete_points(connection, dataset, point.trial_id)

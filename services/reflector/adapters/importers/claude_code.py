@@ -127,7 +127,7 @@ def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list
 
 
 def _read_trajectory(lines: Sequence[_Line], agent: str, dataset: str) -> RecordedTrajectory | None:
-    """Return the trajectory of a branch; None if it has no message of a model."""
+    """Return the trajectory of one branch of a Claude Code transcript; None if no model wrote a message."""
     if not any(line.kind == "assistant" for line in lines):
         return None
     collector = StepCollector("transcript")

@@ -10,7 +10,7 @@ from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
+    """Raise MalformedTrajectory with the reason if the record is no conversation in this format."""
     for message in record.require_records("messages")[:1]:
         if "role" not in message.value:
             raise MalformedTrajectory(message.field_path("role"), None, "is missing; it names the speaker of a message")

@@ -16,7 +16,7 @@ _SPEAKERS = ("user", "assistant")
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
+    """Raise MalformedTrajectory with the reason if the record is no conversation in this format."""
     if record.value.get("object") == "response":
         record.require_records("output")
         return

@@ -22,7 +22,7 @@ def is_message(value: object) -> bool:
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
+    """Raise MalformedTrajectory with the reason if the record is no conversation in this format."""
     first = record.require_records("messages")[0]
     if not is_message(first.value):
         raise MalformedTrajectory(first.location, first.value, "must have `parts`, and `kind` request or response")

@@ -102,7 +102,8 @@ def build_recorded_trajectory(
 ) -> RecordedTrajectory:
     """Return the trajectory with these steps; `overrides` take precedence over the fields of `record`.
 
-    `outcome` takes precedence over both; without one, `status` is the record's own, else by `reward`, else success.
+    `outcome` takes precedence over both. Without it the status is that of the record, else it follows from `reward`,
+    else it is success.
     Raise MalformedTrajectory with the field.
     """
     reward = record.number("reward")

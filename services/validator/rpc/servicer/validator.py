@@ -40,12 +40,12 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
 
     async def RunOrganizer(self, request: pb.RunOrganizerRequest, context: Any) -> pb.RunOrganizerResponse:
         """Generate an Organizer report."""
-        run = await self._runs.organizer(decode_brief(request.brief), decode_options(request.options))
+        run = await self._runs.run_organizer(decode_brief(request.brief), decode_options(request.options))
         return pb.RunOrganizerResponse(run=encode_run(run))
 
     async def RunAdvisor(self, request: pb.RunAdvisorRequest, context: Any) -> pb.RunAdvisorResponse:
         """Generate an Advisor report."""
-        run = await self._runs.advisor(decode_brief(request.brief), decode_options(request.options))
+        run = await self._runs.run_advisor(decode_brief(request.brief), decode_options(request.options))
         return pb.RunAdvisorResponse(run=encode_run(run))
 
     async def RunReport(self, request: pb.RunReportRequest, context: Any) -> pb.RunReportResponse:
