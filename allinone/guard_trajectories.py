@@ -21,7 +21,7 @@ MAX_RESULT_CHARS = 400_000
 
 
 def read_guard_trajectories(file: Path) -> list[GuardTrajectory]:
-    """Return the trajectories of a file of any format. Raises MalformedTrajectory, UnknownFormat."""
+    """Return the trajectories of a file of any format, for guards. Raises MalformedTrajectory, UnknownFormat."""
     content = file.read_bytes()
     trajectories = read_trajectories(content, _DATASET).trajectories
     wrong_steps = read_wrong_steps(content)

@@ -91,7 +91,7 @@ async def _probe_chat_model(settings: LLMSettings, provider: str, model: str, us
 
 
 async def _probe_embedding_models() -> AsyncIterator[ModelProbe]:
-    """Embed a text with the models of the curator and of search; a model that both have is called once."""
+    """Embed a text with the models of the curator and of search, once if both have the same settings."""
     users: list[tuple[EmbeddingSettings, list[str]]] = []
     for name in ("curator", "search"):
         service_settings = read_settings(load_settings_class(name))

@@ -38,7 +38,7 @@ def main() -> None:
     file = _with_extensions(bare)
     target = HERE / "buf" / "validate" / "validate.proto"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("\n".join(_file(file)) + "\n", encoding="utf-8")
+    target.write_text("\n".join(_print_file(file)) + "\n", encoding="utf-8")
     wheel = distribution("googleapis-common-protos")
     for name in GOOGLE:
         path = Path("google", "api", f"{name}.proto")
@@ -54,7 +54,7 @@ def _with_extensions(bare: bytes) -> descriptor_pb2.FileDescriptorProto:
     return descriptor_pb2.FileDescriptorProto.FromString(bare)
 
 
-def _file(file: descriptor_pb2.FileDescriptorProto) -> Iterator[str]:
+def _print_file(file: descriptor_pb2.FileDescriptorProto) -> Iterator[str]:
     yield f"// Printed from the descriptor in protovalidate {version('protovalidate')} (Apache-2.0, Buf Technologies)"
     yield "// by third_party/from_wheels.py; not written by hand."
     yield f'syntax = "{file.syntax or "proto2"}";'

@@ -68,10 +68,11 @@ def split_scripts(text: str, tokenize_japanese: Tokenizer) -> list[str]:
     return _stem_words(words) + japanese
 
 
-def _tokenize_japanese(run: str) -> list[str]:
-    terms = _KANJI.findall(run)
-    terms.extend(pair for pair in pair_characters(run) if not _HIRAGANA_PAIR.match(pair))
-    return terms or [run]
+def _tokenize_japanese(characters: str) -> list[str]:
+    """Return each kanji, and each pair of neighbours that is not hiragana alone: such pairs are mostly grammar."""
+    terms = _KANJI.findall(characters)
+    terms.extend(pair for pair in pair_characters(characters) if not _HIRAGANA_PAIR.match(pair))
+    return terms or [characters]
 
 
 def pair_characters(run: str) -> Iterable[str]:

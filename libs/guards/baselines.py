@@ -51,6 +51,7 @@ def fit_baseline_rules(
 
 
 def _list_features(trajectory: GuardTrajectory) -> Iterator[Feature]:
+    """Yield facts about the calls: tools in order, repeated calls, writes, and values that no text or result has."""
     replay = Replay(trajectory)
     earlier: list[str] = []
     for call in replay:

@@ -96,7 +96,7 @@ class Attempts:
             async with asyncio.timeout(expires - self._clock()), self._slots:
                 return await self._await_reply(call)
         except TimeoutError as error:
-            raise ModelDeadlineExceeded(f"model {self._model}: no time left to wait for its answer") from error
+            raise ModelDeadlineExceeded(f"model {self._model}: the deadline leaves no time for a call") from error
 
     async def _await_reply(self, call: Callable[[], Awaitable[T]]) -> T:
         seconds = self._policy.attempt_seconds

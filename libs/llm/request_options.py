@@ -84,7 +84,7 @@ class OptionalChatModel:
         return {**options, "extra_body": {**options.get("extra_body", {}), "max_tokens": self._max_tokens}}
 
     def _remember_refusal(self, error: Exception, refused: frozenset[Option]) -> None:
-        """Remember the option that the server refuses. Raise `error` again if it says something else."""
+        """Remember the option that the server refuses. Raise `error` again if it names no option."""
         values = {"temperature": self._temperature, "max_completion_tokens": self._max_tokens}
         for option in OPTIONS:
             if option not in refused and values[option] is not None and names_rejected_parameter(option, error):

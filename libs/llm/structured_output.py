@@ -67,7 +67,7 @@ def build_correction(error: ReplyNotStructured) -> str:
 
 
 def build_response_format(shape: type[BaseModel], form: Form = "json_schema") -> dict[str, Any]:
-    """Return the fields of a chat completions request that enforce a `shape`; none for words.
+    """Return the fields of a chat completions request that enforce a `shape`; none if the prompt describes it in words.
 
     They are sent as `extra_body`: with the option `response_format`, LangChain would parse the reply and raise for a
     truncated one that can still be read and counted. Strict mode needs objects with declared fields only, and makes

@@ -93,10 +93,10 @@ class InProcessExecutor(Executor):
 def _build_reporter(
     reports: asyncio.Queue[ExecutionState | LogLine | None],
 ) -> Callable[[ExecutionState, Event], None]:
-    def report(state: ExecutionState, event: Event) -> None:
+    def enqueue_report(state: ExecutionState, event: Event) -> None:
         if isinstance(event, LogLine):
             reports.put_nowait(event)
         elif isinstance(event, _REPORTED_EVENTS):
             reports.put_nowait(state.copy())
 
-    return report
+    return enqueue_report

@@ -39,7 +39,7 @@ def build_overlay(folder: Path) -> str:
     if command is None:
         assert not os.environ.get("HANSEI_REQUIRE_KUSTOMIZE"), "neither kustomize nor kubectl is installed"
         pytest.skip(
-            "neither kustomize nor kubectl is installed: no manifest was checked; make deploy-check installs it"
+            "neither kustomize nor kubectl is installed: no manifest was checked; make deploy-check installs kustomize"
         )
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{folder}: {done.stderr}"

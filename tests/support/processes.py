@@ -53,7 +53,7 @@ class ModuleCommand:
     environment: Mapping[str, str]
 
     def is_forkable(self) -> bool:
-        """Return whether the fork server has loaded its modules with the variables of this command."""
+        """Return whether the fork server imported its modules with the same variables as this command."""
         read = {name: value for name, value in self.environment.items() if name.startswith(READ_AT_IMPORT) and value}
         return read.items() <= FORK_SERVER_ENVIRONMENT.items()
 

@@ -113,7 +113,7 @@ async def test_registering_takes_the_lease_from_any_holder(database: Database) -
 
 async def test_states_come_free_ones_first_then_those_not_renewed_for_longest(database: Database) -> None:
     for name, now in (("b", NOW + timedelta(seconds=1)), ("c", NOW), ("d", NOW + timedelta(seconds=2))):
-        await database.write(partial(leases.register, name=name, owner="one", now=now))
+        await database.write(partial(leases.take_by_force, name=name, owner="one", now=now))
     await a_free_row(database, "e")
     states = await database.read(lambda connection: leases.states(connection, limit=3))
     assert [state.name for state in states] == ["e", "c", "b"]

@@ -67,7 +67,7 @@ class GuardRepository:
         """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
         now = self._clock()
 
-        def run(connection: Connection) -> bytes:
+        def append(connection: Connection) -> bytes:
             def append() -> bytes:
                 count = _count_events(connection, dataset, session_id)
                 rows = [
@@ -86,7 +86,7 @@ class GuardRepository:
 
             return requests.run_once(connection, key, now, append)
 
-        return int(json.loads(await self._database.write(run, key=f"{dataset}/{session_id}")))
+        return int(json.loads(await self._database.write(append, key=f"{dataset}/{session_id}")))
 
     async def get_assignment_key(self, dataset: str) -> bytes:
         """Return the key of the random assignments of a dataset."""
@@ -118,10 +118,10 @@ class GuardRepository:
             for match in matches
         ]
 
-        def run(connection: Connection) -> None:
+        def insert_firings(connection: Connection) -> None:
             connection.execute(get_insert(connection.dialect.name)(guard_firing).on_conflict_do_nothing(), rows)
 
-        await self._database.write(run, key=f"{dataset}/{session_id}")
+        await self._database.write(insert_firings, key=f"{dataset}/{session_id}")
 
     async def count_firings(self, dataset: str) -> Mapping[str, FiringCounts]:
         """Return the counts of firings by bullet."""
@@ -144,13 +144,13 @@ class GuardRepository:
         }
         table = guard_backtest.c
 
-        def run(connection: Connection) -> None:
+        def replace_backtest(connection: Connection) -> None:
             connection.execute(
                 delete(guard_backtest).where(table.dataset == dataset, table.target_digest == row["target_digest"])
             )
             connection.execute(insert(guard_backtest).values(row))
 
-        await self._database.write(run, key=dataset)
+        await self._database.write(replace_backtest, key=dataset)
 
     async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
         """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
@@ -180,7 +180,7 @@ class GuardRepository:
     async def erase(self, dataset: str, until: datetime) -> bool:
         """Delete the sessions, firings and backtests of a dataset until a time; return whether there were any."""
 
-        def run(connection: Connection) -> bool:
+        def erase_guards(connection: Connection) -> bool:
             deleted = [
                 connection.execute(delete(table).where(table.c.dataset == dataset, table.c.created_at <= until))
                 for table in (guard_event, guard_firing, guard_backtest, guard_session, guard_decision)
@@ -192,17 +192,17 @@ class GuardRepository:
             )
             return any(result.rowcount for result in deleted)
 
-        return await self._database.write(run, key=dataset)
+        return await self._database.write(erase_guards, key=dataset)
 
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""
         limit = self._clock() - retention
 
-        def run(connection: Connection) -> None:
+        def delete_sessions(connection: Connection) -> None:
             for table in (guard_event, guard_firing, guard_session):
                 connection.execute(delete(table).where(table.c.created_at < limit))
 
-        await self._database.write(run)
+        await self._database.write(delete_sessions)
 
 
 def digest_text(text: str) -> bytes:

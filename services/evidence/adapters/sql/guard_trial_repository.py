@@ -35,7 +35,7 @@ class GuardTrialRepository:
         """Count the outcome of a session for the guards that fired in it, once."""
         now = self._clock()
 
-        def run(connection: Connection) -> SessionReport:
+        def count_session(connection: Connection) -> SessionReport:
             counters = _lock(connection, dataset)
             firings = queries.select_firings(connection, dataset, session_id)
             if not queries.insert_session(connection, dataset, session_id, passed, now):
@@ -51,7 +51,7 @@ class GuardTrialRepository:
                     queries.put_trial(connection, dataset, trial.add(outcome))
             return SessionReport(True, len(firings))
 
-        return await self._database.write(run, key=dataset)
+        return await self._database.write(count_session, key=dataset)
 
     async def list_changed(self) -> list[str]:
         """Return the datasets with sessions that ended since the last evaluation of their guards."""
@@ -66,7 +66,7 @@ class GuardTrialRepository:
         """
         now = self._clock()
 
-        def run(connection: Connection) -> GuardEvaluation:
+        def decide_modes(connection: Connection) -> GuardEvaluation:
             counters = _lock(connection, dataset)
             trials = queries.select_trials(connection, dataset)
             waiting = queries.select_unpublished_bullets(connection, dataset)
@@ -99,7 +99,7 @@ class GuardTrialRepository:
             queries.update_dataset(connection, dataset, evaluated=counters.sessions, trials=position, decisions=number)
             return GuardEvaluation(tuple(decisions), tuple(candidates), counters.passed)
 
-        return await self._database.write(run, key=dataset)
+        return await self._database.write(decide_modes, key=dataset)
 
     async def find_trials(self, dataset: str) -> dict[str, GuardTrial]:
         """Return the measurements of the guards of a dataset, by bullet."""
@@ -141,7 +141,7 @@ class GuardTrialRepository:
         """
         now = self._clock()
 
-        def run(connection: Connection) -> NumberedDecision:
+        def mark_as_undone(connection: Connection) -> NumberedDecision:
             counters = _lock(connection, dataset)
             found = queries.select_decision(connection, dataset, number)
             if found is None:
@@ -163,7 +163,7 @@ class GuardTrialRepository:
             queries.update_dataset(connection, dataset, decisions=counters.decisions + 1)
             return NumberedDecision(counters.decisions + 1, made)
 
-        return await self._database.write(run, key=dataset)
+        return await self._database.write(mark_as_undone, key=dataset)
 
 
 def _lock(connection: Connection, dataset: str) -> Row[Any]:

@@ -131,7 +131,7 @@ class EvidenceRepository:
         """
         now = self._clock()
 
-        def run(connection: Connection) -> tuple[int, BulletDecision]:
+        def mark_as_undone(connection: Connection) -> tuple[int, BulletDecision]:
             trials = queries.select_trials(connection, dataset, lock=True)
             undone = queries.select_decision(connection, dataset, number)
             if trials is None or undone is None:
@@ -155,7 +155,7 @@ class EvidenceRepository:
             queries.upsert_trials(connection, trials)
             return trials.decisions, made
 
-        return await self.database.write(run, key=dataset)
+        return await self.database.write(mark_as_undone, key=dataset)
 
     async def list_unpublished_removals(self, limit: int) -> list[tuple[str, int, BulletDecision]]:
         """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
@@ -188,14 +188,14 @@ class EvidenceRepository:
     async def erase(self, dataset: str, until: datetime) -> bool:
         """Delete the trials of a dataset that began until a time; return whether there were any."""
 
-        def run(connection: Connection) -> bool:
+        def delete_trials(connection: Connection) -> bool:
             trials = queries.select_trials(connection, dataset, lock=True)
             if trials is None or trials.began_at > until:
                 return False
             queries.delete_trials(connection, dataset)
             return True
 
-        return await self.database.write(run, key=dataset)
+        return await self.database.write(delete_trials, key=dataset)
 
     async def delete_responses(self, retention: timedelta) -> None:
         """Delete the stored responses that are older than this."""

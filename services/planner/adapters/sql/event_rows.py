@@ -15,6 +15,7 @@ from services.planner.domain.errors import CorruptLog
 from services.planner.domain.events import EVENT, Event, RecordedEvent
 
 FIRST_HASH = bytes(32)
+REMEDY = "restore a backup of the database"
 
 
 def encode_events(
@@ -42,12 +43,12 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
         payload = row.payload if isinstance(row.payload, bytes) else b""
         expected = _compute_chain_hash(previous, execution_id, row.sequence, row.created_at, row.kind, payload)
         if row.sequence != number or row.hash != expected:
-            raise CorruptLog(f"Execution {execution_id}: event {number} does not fit its chain of hashes")
+            raise CorruptLog(f"Execution {execution_id}: event {number} does not fit its chain of hashes; {REMEDY}")
         previous = row.hash
         try:
             event = EVENT.validate_python({**json.loads(row.payload), "kind": row.kind})
         except (ValidationError, ValueError) as error:
-            raise CorruptLog(f"Execution {execution_id}: event {number} cannot be read") from error
+            raise CorruptLog(f"Execution {execution_id}: event {number} cannot be read; {REMEDY}") from error
         created_at = from_microseconds(row.created_at)
         recorded.append(RecordedEvent(sequence=number, created_at=created_at, event=event, hash=row.hash))
     return recorded
