@@ -31,8 +31,8 @@ def require_protection(
     if not authenticates and not allowed_hosts:
         raise BadSetting(
             f"{host} can be reached from other hosts, and this server does not authenticate its callers\n"
-            f"Let it verify tokens with {token_option}, or name its host names with --allow-host and put a proxy that "
-            "authenticates callers in front of it."
+            f"Verify tokens with {token_option}, or put a proxy that authenticates callers in front of this server and "
+            "name its host names with --allow-host."
         )
 
 

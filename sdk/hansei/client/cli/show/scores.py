@@ -84,7 +84,7 @@ def render_guard_sources(report: Mapping[str, Any]) -> RenderableType:
         for item in report["targets"]
         if item["folds"]
     ]
-    notes.append(f"{sum(not item['folds'] for item in report['targets'])} written targets were used in no fold")
+    notes.append(f"{sum(not item['folds'] for item in report['targets'])} of the model's targets were used in no fold")
     return Group(table, *(Text(note, FAINT) for note in notes))
 
 
