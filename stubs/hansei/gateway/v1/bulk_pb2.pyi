@@ -99,8 +99,8 @@ class Job(_message.Message):
     revision: _builtins.int
     """The newest revision of the playbook that holds something of this job; 0 before the first."""
     last_failure: _builtins.str
-    """Why one of the waiting trajectories failed at its last attempt; it is tried again. Empty if none failed, and in
-    lists of jobs.
+    """The reason why one of the waiting trajectories failed at its last attempt; it is tried again. Empty if none failed,
+    and in lists of jobs.
     """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
