@@ -237,11 +237,11 @@ def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) 
 
     def send(arrival: Arrival) -> None:
         replica = replicas.choose(arrival.dataset)[0]
-        replicas.begin_call(replica)
+        replicas.record_call_start(replica)
         loop, pool = processes[replica.address.name]
 
         def end() -> None:
-            replicas.end_call(replica)
+            replicas.record_call_end(replica)
             times.append(clock.now - arrival.when)
 
         def embed() -> None:

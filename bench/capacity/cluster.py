@@ -384,7 +384,7 @@ class Cluster:
             replicas = self._get_replicas(call.pods["evidence"])
             owners = replicas.choose(f"d{call.dataset}")
             if owners:
-                replicas.begin_call(owners[0])
+                replicas.record_call_start(owners[0])
                 call.replica = owners[0]
                 name = owners[0].address.name.partition(":")[0]
                 pods = [pod for pod in self.pods[service] if pod.name == name]
@@ -408,7 +408,7 @@ class Cluster:
     def _end_routed_call(self, call: _Call) -> None:
         replicas = call.pods["evidence"].replicas
         if replicas is not None and call.replica is not None:
-            replicas.end_call(call.replica)
+            replicas.record_call_end(call.replica)
             call.replica = None
 
     def _with_index(self, pod: Pod, dataset: int, work: Action) -> None:

@@ -40,7 +40,7 @@ from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grp
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
 from hansei.validator.v1 import validator_service_pb2_grpc
 from tests.support import systems
-from tests.support.postgres_server import binaries, postgres_server
+from tests.support.postgres_server import find_postgres_programs, postgres_server
 
 WARM_UP, ALONE, TOGETHER, CALLERS = 4, 24, 60, 4
 """Calls before those that count, calls one after the other, calls of several callers at once, and those callers."""
@@ -95,13 +95,13 @@ class Stubs:
 
 async def measure_costs() -> dict[str, Any]:
     """Return the costs of all methods at all sizes, the memory of a dataset, and what the machine is."""
-    programs = binaries()
+    programs = find_postgres_programs()
     if programs is None:
         raise SystemExit("PostgreSQL is not installed: initdb and pg_ctl are not there")
     with tempfile.TemporaryDirectory() as folder, postgres_server(programs) as server:
         data = Path(folder)
         environment = {**systems.server_databases(server), **systems.METRICS, "HANSEI_LOG_LEVEL": "INFO"}
-        with systems.run_system(systems.plan_system("capacity", data, {}, environment)) as system:
+        with systems.run_system(systems.create_system("capacity", data, {}, environment)) as system:
             meter = ProcessMeter(system, server)
             async with grpc.aio.insecure_channel(system.address) as channel:
                 bench = _Bench(system, meter, Stubs(channel))
