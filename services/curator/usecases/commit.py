@@ -131,6 +131,7 @@ class _DuplicateFinder:
     def __init__(self, dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> None:
         thresholds = [value for value in (policy.duplicate_threshold, batch.threshold) if value is not None]
         self._threshold = min(thresholds, default=None)
+        self._dataset = dataset
         compares_all = policy.duplicate_threshold is not None
         self._after_revision = -1 if compares_all or batch.base_revision is None else batch.base_revision
         self._served = batch.served
@@ -147,14 +148,22 @@ class _DuplicateFinder:
         present = draft.find(nearest.bullet.id)
         return present if present is not None and present.bullet.content == nearest.bullet.content else None
 
+    def _list_new(self, draft: Draft) -> list[StoredBullet]:
+        """Return the bullets that were added or changed after the base revision, without those that are gone."""
+        if self._after_revision < self._dataset.first_revision - 1:  # the log does not name them all
+            return [stored for stored in draft.all_bullets() if stored.updated.revision > self._after_revision]
+        is_base_newest = self._dataset.revision <= self._after_revision
+        logged = [] if is_base_newest else self._dataset.changes_after(self._after_revision)
+        newest = {change.slot: change.after for change in (*logged, *draft.changes)}
+        return [stored for _, stored in sorted(newest.items()) if stored is not None]
+
     def _select_candidates(self, draft: Draft) -> WordNeighbours:
         """Return the index of the candidates, with the bullets that this batch added."""
         if self._neighbours is None:
             served = (draft.find(bullet_id) for bullet_id in sorted(self._served))
             candidates = {stored.slot: stored for stored in served if stored is not None}
             if self._threshold is not None:
-                new = (stored for stored in draft.all_bullets() if stored.updated.revision > self._after_revision)
-                candidates |= {stored.slot: stored for stored in new}
+                candidates |= {stored.slot: stored for stored in self._list_new(draft)}
             self._neighbours = WordNeighbours(candidates.values())
         if self._threshold is not None:
             added = (draft.edited_bullet(slot) for slot in range(self._next_slot, draft.next_slot))
