@@ -141,8 +141,8 @@ async def test_reflection_lists_every_service_of_the_process() -> None:
 
 async def test_reflection_can_be_off(start_probe: Serve) -> None:
     async with grpc.aio.insecure_channel((await start_probe(reflection=False)).address) as channel:
-        request = reflection_pb2.ServerReflectionRequest(list_services="")
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]), timeout=20)
+        # Without a request, which the server may refuse before it is sent.
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(()), timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
 

@@ -153,7 +153,7 @@ async def test_leaving_a_stream_ends_its_call(start_probe: Serve, connect_probe:
 async def test_no_call_is_made_when_no_time_is_left(start_probe: Serve, connect_probe: Connect) -> None:
     server = await start_probe()
 
-    with deadlines.time_limit(0.001), pytest.raises(errors.DeadlineExceeded, match="no time is left"):
+    with deadlines.time_limit(0.001), pytest.raises(errors.DeadlineExceeded, match="leaves no time for another call"):
         await connect_probe(server.address).Echo(pb.EchoRequest())
 
     assert server.probe.calls == 0

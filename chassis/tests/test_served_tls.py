@@ -220,7 +220,7 @@ async def test_plaintext_beyond_this_machine_needs_the_setting(stack: AsyncExitS
 
 
 async def test_callers_cannot_be_identified_without_tls() -> None:
-    with pytest.raises(BadSetting, match=r"HANSEI_TLS_CALLERS: .*HANSEI_TLS_\* must be set"):
+    with pytest.raises(BadSetting, match=r"HANSEI_TLS_CALLERS: .*HANSEI_TLS_AUTHORITIES must be set"):
         async with serve(service(Probe()), settings=ServiceSettings(tls_callers="gateway")):
             raise AssertionError("served")
 

@@ -210,7 +210,7 @@ def test_edits_that_are_no_deltas_are_refused(old: str, new: str, problem: str) 
 
 def test_a_block_of_another_text_is_not_compared() -> None:
     file = plan(build_playbook("one"))
-    with pytest.raises(InvalidArgument, match="revision 7 gives another text"):
+    with pytest.raises(InvalidArgument, match="revision 7 does not reproduce the text"):
         find_deltas(edit(file, ("one", "two")), plan(build_playbook("other")))
 
 

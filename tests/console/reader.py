@@ -49,7 +49,8 @@ class Reader:
 
     def expect_only_refusals(self, status: str) -> None:
         """Forget the complaints about failed requests with a status; fail if there are others."""
-        assert [complaint for complaint in self.complaints if status not in complaint] == []
+        others = [complaint for complaint in self.complaints if status not in complaint]
+        assert not others, others
         self.complaints.clear()
 
     @property

@@ -152,7 +152,7 @@ async def test_other_exceptions_are_translated_and_their_text_does_not_follow() 
 
 
 async def test_no_time_left_is_a_deadline_exceeded() -> None:
-    with pytest.raises(ModelDeadlineExceeded, match="model m: no time left"):
+    with pytest.raises(ModelDeadlineExceeded, match="model m: the deadline leaves no time"):
         await attempts_with(Time(), remaining=0.0).run(asyncio.Event().wait)
 
 

@@ -241,7 +241,9 @@ def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_
         process.send_signal(signal.SIGINT)
         # Not `communicate`, which ignores the lines that `readline` has buffered.
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        # A client of another test may still knock at a port that was its server's.
+        written = process.stderr.read().splitlines()
+        assert [line for line in written if "Invalid HTTP request received" not in line] == []
         assert process.wait(systems.STOP_SECONDS) == 0
     finally:
         process.kill()

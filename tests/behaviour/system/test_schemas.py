@@ -20,10 +20,13 @@ from libs.storage.migrations import Migrations, upgrade
 from tests.support import systems
 
 ROWS = 3
+PGVECTOR = Path("services/search/adapters/pgvector/migrations")
+"""The tables of this folder exist only on a server with pgvector; the tests of collections migrate it there."""
 FOLDERS = sorted(
-    versions.parent.relative_to(systems.ROOT)
+    folder
     for top in ("services", "gateway")
     for versions in (systems.ROOT / top).rglob("migrations/versions")
+    if (folder := versions.parent.relative_to(systems.ROOT)) != PGVECTOR
 )
 
 Rows = dict[str, list[dict[str, object]]]
@@ -142,3 +145,8 @@ def test_a_migration_removes_nothing_that_older_replicas_use(tmp_path: Path, fol
                 assert name in columns or column["nullable"] or column["default"], (revision, table, name)
         previous = now
     engine.dispose()
+
+
+def test_the_schema_of_pgvector_has_no_earlier_release() -> None:
+    """A second revision needs the tests above on a server with pgvector."""
+    assert revisions(PGVECTOR) == ["0001"]
