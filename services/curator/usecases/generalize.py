@@ -67,11 +67,11 @@ def _build_update(
     best = _select_most_significant(lesson for group in lessons.values() for lesson in group)
     proposals: list[Proposal] = []
     subjects: set[Subject] = set()
-    examples = {bullet.content.partition(": ")[2] for bullet in playbook.bullet_list if bullet.section == EXAMPLES}
+    index = _BulletIndex(playbook.bullet_list)
     # A trajectory with several operations is the example of the operation that the fewest trajectories call.
     for name, group in sorted(lessons.items(), key=lambda item: len(records[item[0]].trajectories)):
         chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
-        edits, records[name] = _propose(records[name], chosen, playbook.bullet_list, examples)
+        edits, records[name] = _propose(records[name], chosen, index)
         proposals += edits
         subjects |= {subject for lesson in chosen for subject in _list_subjects(name, lesson)}
     return EvidenceUpdate(reflection, base, records, tuple(map(hold_instruction, proposals)), frozenset(subjects))
@@ -93,31 +93,49 @@ def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLe
     return list(best.values())
 
 
+class _BulletIndex:
+    """The bullets of a playbook by content and by subject, and the examples that they show."""
+
+    def __init__(self, bullets: Sequence[Bullet]) -> None:
+        self.by_content = {bullet.content: bullet for bullet in bullets}
+        self.by_subject: dict[Subject, list[Bullet]] = {}
+        for bullet in bullets:
+            if (subject := find_subject(bullet.content)) is not None:
+                self.by_subject.setdefault(subject, []).append(bullet)
+        self.examples = {bullet.content.partition(": ")[2] for bullet in bullets if bullet.section == EXAMPLES}
+
+    def list_about(self, subject: Subject | None) -> Sequence[Bullet]:
+        """Return the bullets with this subject, in playbook order."""
+        return () if subject is None else self.by_subject.get(subject, ())
+
+
 def _propose(
-    record: Evidence, lessons: Sequence[GeneralLesson], bullets: Sequence[Bullet], examples: set[str]
+    record: Evidence, lessons: Sequence[GeneralLesson], index: _BulletIndex
 ) -> tuple[list[Proposal], Evidence]:
     """Return the edits that bring the playbook to these lessons, and the record that knows of them.
 
-    A bullet that somebody edited or removed after it was proposed stays as it is; `examples` are those of bullets.
+    A bullet that somebody edited or removed after it was proposed stays as it is.
     """
     published = dict(record.published)
-    by_content = {bullet.content: bullet for bullet in bullets} if lessons or published else {}
     proposals: list[Proposal] = []
     for lesson in lessons:
         before = published.get(lesson.heading)
-        if before == lesson.text or (lesson.example and lesson.example in examples):
+        if before == lesson.text or (lesson.example and lesson.example in index.examples):
             continue
-        bullet = by_content.get(before) if before else _find_bullet_of_one_trajectory(lesson, bullets)
+        # Else the bullet that one trajectory taught about the same message of the same operation.
+        bullet = (
+            index.by_content.get(before) if before else next(iter(index.list_about(find_subject(lesson.text))), None)
+        )
         if before is None or bullet is not None:
             proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
             published[lesson.heading] = lesson.text
-            examples.add(lesson.example)
-        explained = {Subject(record.operation, error) for error in lesson.errors}
+            index.examples.add(lesson.example)
+        explained = (Subject(record.operation, error) for error in dict.fromkeys(lesson.errors))
         proposals += [
-            _build_removal(bullet, EXPLAINED) for bullet in bullets if find_subject(bullet.content) in explained
+            _build_removal(bullet, EXPLAINED) for subject in explained for bullet in index.list_about(subject)
         ]
     for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
-        contradicted = by_content.get(published.pop(heading))
+        contradicted = index.by_content.get(published.pop(heading))
         if contradicted is not None:
             proposals.append(_build_removal(contradicted, CONTRADICTED))
     return proposals, replace(record, published=published)
@@ -127,14 +145,6 @@ def _build_removal(bullet: Bullet, reason: str) -> Proposal:
     return Proposal(
         DeltaContextItem(type="DELETE", section=bullet.section, bullet_id=bullet.id, content="", reasoning=reason)
     )
-
-
-def _find_bullet_of_one_trajectory(lesson: GeneralLesson, bullets: Sequence[Bullet]) -> Bullet | None:
-    """Return the bullet that one trajectory taught about the same message of the same operation."""
-    subject = find_subject(lesson.text)
-    if subject is None:
-        return None
-    return next((bullet for bullet in bullets if find_subject(bullet.content) == subject), None)
 
 
 def _build_proposal(lesson: GeneralLesson, delta_type: DeltaType, bullet: Bullet | None) -> Proposal:
