@@ -79,8 +79,10 @@ CAMPAIGNS ?= $(HANSEI_CAMPAIGNS)
 # Processes of 0.6 GB; four also with fewer cores, because tests wait as long as they work.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cores : 4)))
 test: $(STAMP)  ## Run every test; campaigns are short, with CAMPAIGNS=full as long as the issues ask, with share:N a sixth of them
-	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-	  --durations=40 --durations-min=5
+	@mkdir -p build && rm -f build/tests.status
+	status=0; HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
+	  --no-loadscope-reorder --durations=40 --durations-min=5 || status=$$?; \
+	echo $$status > build/tests.status; exit $$status
 
 # Agent frameworks contradict each other and the services, and are large: they have an environment of their own.
 FRAMEWORKS := .frameworks

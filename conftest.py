@@ -61,6 +61,16 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 OURS = {"hansei", "chassis", "libs", "services", "gateway"}
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return the scheduler for `--dist loadfile`, None for another distribution."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.scheduling import FileScheduling  # environments without pytest-xdist read this file, too
+
+    return FileScheduling(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the test files of several workers: long ones first, then those of all folders by turns.
