@@ -249,7 +249,8 @@ class Cluster:
         weights = [1 / rank**workload.zipf for rank in range(1, workload.datasets + 1)]
         self._cumulative = list(itertools.accumulate(weights))
         self.lookups = self.misses = 0
-        self._record_from = self._lost_at = 0.0
+        self._record_from = self._lost_at = self._counted_from = 0.0
+        self._busy = dict.fromkeys(self.pods, 0.0)
         self._warm_indexes()
 
     def run(
@@ -324,12 +325,11 @@ class Cluster:
         self._go(call, 0)
 
     def _go(self, call: _Call, position: int) -> None:
-        """Take a call to the next process of its path, over the network."""
-        path = PATHS[call.method]
-        if position == len(path):
-            self.clock.call_later(self._options.hop_seconds, lambda: self._finish(call))
-            return
-        self.clock.call_later(self._options.hop_seconds, lambda: self._visit(call, position))
+        """Take a call over the network to the process at this position of its path, or back to its caller."""
+        is_over = position == len(PATHS[call.method])
+        self.clock.call_later(
+            self._options.hop_seconds, lambda: self._finish(call) if is_over else self._visit(call, position)
+        )
 
     def _visit(self, call: _Call, position: int) -> None:
         path = PATHS[call.method]
