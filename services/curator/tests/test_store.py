@@ -132,6 +132,28 @@ async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) ->
     assert (conflict.conflict.changed_in, conflict.conflict.present) == (2, None)
 
 
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_a_lesson_that_another_writer_added_since_the_base_is_not_added_again(
+    store: SqlPlaybookStore, is_logged: bool
+) -> None:
+    """Older bullets are compared by meaning before; a vote since the base does not make them new."""
+    await apply(store, delta("ADD", content="Rebase onto main before a push."))
+    await apply(store, delta("ADD", content="Ask for a receipt after payment."))
+    await apply(store, votes=[Vote("gene-00001", "helpful", "run")])
+    if not is_logged:
+        assert await store.drop_old_revisions(timedelta(0)) == 2
+    proposals = [
+        delta("ADD", content="Rebase onto main before any push."),
+        delta("ADD", content="Ask for a receipt after the payment."),
+    ]
+    batch = EditBatch(ORIGIN, proposals, base_revision=1, threshold=0.6)
+    outcome = await store.write("d", lambda transaction: commit(transaction, batch))
+    assert [(operation.applied, operation.bullet_id) for operation in outcome.operations] == [
+        (True, outcome.operations[0].bullet_id),
+        (False, "gene-00002"),
+    ]
+
+
 async def test_a_vote_does_not_make_an_update_conflict(store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     await apply(store, votes=[Vote("gene-00001", "helpful", "run")])

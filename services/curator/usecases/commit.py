@@ -149,13 +149,15 @@ class _DuplicateFinder:
         return present if present is not None and present.bullet.content == nearest.bullet.content else None
 
     def _list_new(self, draft: Draft) -> list[StoredBullet]:
-        """Return the bullets that were added or changed after the base revision, without those that are gone."""
+        """Return the bullets that were added or edited after the base revision; a vote is no edit."""
         if self._after_revision < self._dataset.first_revision - 1:  # the log does not name them all
-            return [stored for stored in draft.all_bullets() if stored.updated.revision > self._after_revision]
-        is_base_newest = self._dataset.revision <= self._after_revision
-        logged = [] if is_base_newest else self._dataset.changes_after(self._after_revision)
-        newest = {change.slot: change.after for change in (*logged, *draft.changes)}
-        return [stored for _, stored in sorted(newest.items()) if stored is not None]
+            changed = draft.all_bullets()
+        else:
+            is_base_newest = self._dataset.revision <= self._after_revision
+            logged = [] if is_base_newest else self._dataset.changes_after(self._after_revision)
+            newest = {change.slot: change.after for change in (*logged, *draft.changes)}
+            changed = [stored for _, stored in sorted(newest.items()) if stored is not None]
+        return [stored for stored in changed if stored.updated.revision > self._after_revision]
 
     def _select_candidates(self, draft: Draft) -> WordNeighbours:
         """Return the index of the candidates, with the bullets that this batch added."""
