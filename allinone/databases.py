@@ -15,6 +15,7 @@ from chassis.errors import Unavailable, shorten
 from chassis.settings import ServiceSettings
 from libs.storage.engines import create_database_engine, display_name, is_sqlite, parse_location
 from libs.storage.migrations import VERSION_COLUMN, find_newest_revision
+from libs.storage.partitions import list_tables
 from libs.storage.startup import report_setting
 
 APPLICATION = "hansei doctor"
@@ -75,14 +76,14 @@ def _read_migration_versions(url: URL) -> dict[str, Any]:
 def _read_version_tables(engine: Engine) -> dict[str, list[str]]:
     """Return the versions in each version table; these tables have one column."""
     try:
-        inspector = inspect(engine)
-        names = [
-            name
-            for name in inspector.get_table_names()
-            if [item["name"] for item in inspector.get_columns(name)] == [VERSION_COLUMN]
-        ]
-        versions = {name: select(column(VERSION_COLUMN, Text)).select_from(table(name)) for name in names}
         with engine.connect() as connection:
+            inspector = inspect(connection)
+            names = [
+                name
+                for name in list_tables(connection)
+                if [item["name"] for item in inspector.get_columns(name)] == [VERSION_COLUMN]
+            ]
+            versions = {name: select(column(VERSION_COLUMN, Text)).select_from(table(name)) for name in names}
             return {name: list(connection.scalars(query)) for name, query in versions.items()}
     finally:
         engine.dispose()

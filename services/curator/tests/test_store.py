@@ -298,7 +298,7 @@ async def test_migrations_make_the_schema_the_code_uses(store: SqlPlaybookStore)
         options = {"compare_type": True, "version_table": schema.MIGRATIONS.version_table}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, schema.metadata) == []
-        assert connection.execute(text("SELECT version_num FROM curator_schema_version")).scalar() == "0002"
+        assert connection.execute(text("SELECT version_num FROM curator_schema_version")).scalar() == "0003"
     engine.dispose()
 
 

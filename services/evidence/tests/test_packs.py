@@ -19,6 +19,7 @@ from services.evidence.tests.archives import DATASET, LIMITS, make_trajectory, o
 from services.evidence.usecases.archive import Archive, ArchiveLimits
 from services.evidence.usecases.archive_ports import NewPack, PackMember
 from tests.conftest import create_database, database_location, postgres
+from tests.support.touched_partitions import find_unpruned, record_partitions
 
 __all__ = ["create_database", "database_location", "postgres"]
 
@@ -27,15 +28,21 @@ __all__ = ["create_database", "database_location", "postgres"]
 async def open_packs(
     database: str, limits: ArchiveLimits = LIMITS
 ) -> AsyncIterator[tuple[ArchiveServicer, Archive, Callable[[], Awaitable[int]]]]:
-    """Open an archive in a database of either engine, whose packs can be counted."""
+    """Open an archive in a database of either engine, whose packs can be counted.
+
+    On PostgreSQL every statement must touch one partition of each table.
+    """
     evidence = EvidenceRepository(database)
-    query = select(func.count()).select_from(archive_pack)
+    query = select(func.count()).where(archive_pack.c.dataset_id == 1)
 
     async def count_packs() -> int:
         return await evidence.database.read(lambda connection: connection.execute(query).scalar_one())
 
-    async with open_archive(evidence, limits) as (servicer, archive, _):
-        yield servicer, archive, count_packs
+    with record_partitions("archive_trajectory", "archive_pack", "archive_mark") as statements:
+        async with open_archive(evidence, limits) as (servicer, archive, _):
+            yield servicer, archive, count_packs
+    assert find_unpruned(statements) == []
+    assert bool(statements) == evidence.database.is_postgresql
 
 
 async def test_maintenance_packs_bodies_and_every_trajectory_stays_readable(database_location: str) -> None:

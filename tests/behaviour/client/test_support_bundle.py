@@ -162,7 +162,7 @@ def test_the_bundle_has_the_state_of_a_running_hansei_and_no_texts(
     assert gateway["contract"]["digest"] == gateway["contract"]["digest_here"]
     assert gateway["contract"]["only_here"] == gateway["contract"]["only_there"] == []
     assert 'rpc_method="Learn"' in found["metrics.txt"]
-    assert found["schemas.json"]["curator"]["versions"] == {"curator_schema_version": ["0002"]}
+    assert found["schemas.json"]["curator"]["versions"] == {"curator_schema_version": ["0003"]}
     assert found["settings.json"]["settings"]["curator"]["PLAYBOOK_DATA_DIR"] == {
         "value": str(data / "playbooks"),
         "from": "PLAYBOOK_DATA_DIR",

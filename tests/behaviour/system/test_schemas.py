@@ -17,6 +17,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from libs.storage.engines import create_database_engine, parse_location
 from libs.storage.migrations import Migrations, upgrade
+from libs.storage.partitions import list_tables
 from tests.support import systems
 
 ROWS = 3
@@ -77,7 +78,8 @@ def content(engine: Engine) -> Rows:
 def _tables(engine: Engine) -> list[Table]:
     """All but those of versions, each after those it refers to."""
     found = MetaData()
-    found.reflect(engine)
+    with engine.connect() as connection:
+        found.reflect(connection, only=list_tables(connection))
     return [table for table in found.sorted_tables if "version_num" not in table.columns]
 
 
@@ -95,14 +97,15 @@ def _row(table: Table, number: int) -> dict[str, object]:
 
 def shape(engine: Engine) -> dict[str, object]:
     """Tables with their columns and indexes."""
-    found = inspect(engine)
-    return {
-        table: (
-            [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(table)],
-            sorted(str(index["name"]) for index in found.get_indexes(table)),
-        )
-        for table in found.get_table_names()
-    }
+    with engine.connect() as connection:
+        found = inspect(connection)
+        return {
+            table: (
+                [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(table)],
+                sorted(str(index["name"]) for index in found.get_indexes(table)),
+            )
+            for table in list_tables(connection)
+        }
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)

@@ -16,6 +16,7 @@ from hansei.planner.v1 import planner_pb2
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.storage.engines import create_database_engine, parse_location
+from libs.storage.partitions import list_tables
 from tests.behaviour.system.test_schemas import FOLDERS, revisions
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectory, jobs_at
@@ -41,12 +42,14 @@ MIGRATION = """
 import sqlalchemy as sa
 from alembic import op
 
+from libs.storage.partitions import list_tables
+
 revision, down_revision = "{revision}", "{before}"
 
 
 def upgrade():
     found = sa.inspect(op.get_bind())
-    for table in found.get_table_names():
+    for table in list_tables(op.get_bind()):
         columns = {{each["name"] for each in found.get_columns(table)}}
         if not columns & {{"version_num", "{future}"}}:
             op.add_column(table, sa.Column("{future}", sa.Text, nullable=True))
@@ -175,10 +178,10 @@ async def upgrade(system: systems.System, names: Sequence[str], callers: Callers
 
 def _check_migrated(url: str) -> None:
     engine = create_database_engine(parse_location(url), "test", writes=False)
-    found = inspect(engine)
-    tables = [
-        name for name in found.get_table_names() if "version_num" not in {c["name"] for c in found.get_columns(name)}
-    ]
-    assert all(FUTURE in {column["name"] for column in found.get_columns(name)} for name in tables)
+    with engine.connect() as connection:
+        found = inspect(connection)
+        columns = {name: {column["name"] for column in found.get_columns(name)} for name in list_tables(connection)}
+    tables = [name for name, names in columns.items() if "version_num" not in names]
+    assert all(FUTURE in columns[name] for name in tables)
     assert any(name.startswith(FUTURE) for name in tables)
     engine.dispose()

@@ -194,7 +194,7 @@ class LockedDataset:
         return list(self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars())
 
     def _select_changes(self, condition: ColumnElement[bool]) -> list[SlotChange]:
-        return select_changes(self._connection, schema.change.c.dataset == self.dataset, condition)
+        return select_changes(self._connection, self.dataset, condition)
 
     def _select_ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:
         table = schema.vote

@@ -46,9 +46,8 @@ _REVISIONS_READ_AT_LEAST = 100
 """A cached snapshot that is behind by this many revisions more than there are bullets is read again, not advanced."""
 
 # Queries of every curation: compiled once, so that only values are bound.
-_HEAD = select(schema.dataset).where(
-    schema.dataset.c.name == bindparam("of_dataset", type_=Text), schema.dataset.c.revision > 0
-)
+_DATASET = bindparam("of_dataset", type_=Text)
+_HEAD = select(schema.dataset).where(schema.dataset.c.name == _DATASET, schema.dataset.c.revision > 0)
 _PENDING_CHANGES = (
     select(func.count())
     .select_from(schema.pending)
@@ -58,10 +57,11 @@ _PENDING_CHANGES = (
 )
 _DATASETS = select(schema.dataset, _PENDING_CHANGES.label("pending_changes"))
 _earlier = schema.change.alias("earlier")
+# Both changes name the dataset by the parameter, so that PostgreSQL reads one partition.
 _BEFORE = (
     select(_earlier.c.after)
     .where(
-        _earlier.c.dataset == schema.change.c.dataset,
+        _earlier.c.dataset == _DATASET,
         _earlier.c.slot == schema.change.c.slot,
         _earlier.c.revision < schema.change.c.revision,
     )
@@ -70,12 +70,15 @@ _BEFORE = (
     .correlate(schema.change)
     .scalar_subquery()
 )
-_CHANGES = select(schema.change, _BEFORE.label("before"))
+_CHANGES = (
+    select(schema.change, _BEFORE.label("before"))
+    .where(schema.change.c.dataset == _DATASET)
+    .order_by(schema.change.c.revision, schema.change.c.slot)
+)
 _CHANGES_BETWEEN = _CHANGES.where(
-    schema.change.c.dataset == bindparam("of_dataset", type_=Text),
     schema.change.c.revision > bindparam("low", type_=BigInteger),
     schema.change.c.revision <= bindparam("high", type_=BigInteger),
-).order_by(schema.change.c.revision, schema.change.c.slot)
+)
 
 
 def select_head(connection: Connection, dataset: str) -> AnyRow | None:
@@ -273,11 +276,10 @@ def select_changes_between(connection: Connection, dataset: str, low: int, high:
     return [change_from(row) for row in rows]
 
 
-def select_changes(connection: Connection, *conditions: ColumnElement[bool]) -> list[SlotChange]:
-    """Return the changes under these conditions, in log order."""
-    table = schema.change
-    query = _CHANGES.where(*conditions).order_by(table.c.revision, table.c.slot)
-    return [change_from(row) for row in connection.execute(query)]
+def select_changes(connection: Connection, dataset: str, *conditions: ColumnElement[bool]) -> list[SlotChange]:
+    """Return the changes of a dataset under these conditions, in log order."""
+    rows = connection.execute(_CHANGES.where(*conditions), {"of_dataset": dataset})
+    return [change_from(row) for row in rows]
 
 
 def change_from(row: AnyRow) -> SlotChange:
@@ -326,9 +328,9 @@ def _read_revisions(
         return []
     table = schema.change
     numbers = [row.number for row in rows]
-    mine = (table.c.dataset == dataset, table.c.revision.between(min(numbers), max(numbers)))
+    query = _CHANGES.where(table.c.revision.between(min(numbers), max(numbers)), *only)
     changes: dict[int, list[SlotChange]] = {number: [] for number in numbers}
-    for row in connection.execute(_CHANGES.where(*mine, *only).order_by(table.c.revision, table.c.slot)):
+    for row in connection.execute(query, {"of_dataset": dataset}):
         if row.revision in changes:
             changes[row.revision].append(change_from(row))
     return [_read_revision(row, changes[row.number]) for row in rows]

@@ -1,4 +1,4 @@
-"""The tables of the playbook store, the same for SQLite and PostgreSQL.
+"""The tables of the playbook store, the same for SQLite and PostgreSQL, which partitions the log by `dataset`.
 
 `revision`, `change` and `vote` are the log: rows are only added, and a vote is only marked as withdrawn, until the
 retention drops revisions before `first_revision` of the dataset. Of a dropped revision only the changes stay that later

@@ -16,7 +16,9 @@ def select_body(connection: Connection, row: Row[Any]) -> tuple[bytes | None, Pa
     """Return the compressed body of a trajectory, or that of its pack and the span in it; None for an object."""
     if row.pack_number is None:
         return (None if row.body is None else bytes(row.body)), None
-    body = connection.execute(select(archive_pack.c.body).where(archive_pack.c.number == row.pack_number)).scalar_one()
+    pack = archive_pack.c
+    query = select(pack.body).where(pack.dataset_id == row.dataset_id, pack.number == row.pack_number)
+    body = connection.execute(query).scalar_one()
     return bytes(body), PackMember(row.number, row.pack_start, row.pack_length)
 
 
@@ -42,15 +44,16 @@ def select_stale(connection: Connection, dataset_id: int) -> list[StoredPack]:
     return [_load_pack(connection, row) for row in connection.execute(query.order_by(columns.number)).all()]
 
 
-def can_be_moved(connection: Connection, packs: Sequence[NewPack], replaced: Sequence[int]) -> bool:
+def can_be_moved(connection: Connection, dataset_id: int, packs: Sequence[NewPack], replaced: Sequence[int]) -> bool:
     """Return whether the members are exactly the readable bodies of the packs `replaced` and unpacked bodies."""
     moved = {member.number for pack in packs for member in pack.members}
     columns = archive_trajectory.c
-    in_packs = select(columns.number).where(columns.pack_number.in_(replaced))
+    numbers = select(columns.number).where(columns.dataset_id == dataset_id)
+    in_packs = numbers.where(columns.pack_number.in_(replaced))
     left = moved - set(connection.scalars(in_packs))
     if len(moved) - len(left) != len(connection.execute(in_packs).all()):
         return False
-    own = select(columns.number).where(columns.number.in_(left), columns.body.is_not(None))
+    own = numbers.where(columns.number.in_(left), columns.body.is_not(None))
     return len(connection.execute(own).all()) == len(left)
 
 
@@ -63,21 +66,24 @@ def insert_packs(connection: Connection, dataset_id: int, packs: Sequence[NewPac
         row = insert(archive_pack).values(values).returning(archive_pack.c.number)
         number = connection.execute(row).scalar_one()
         for member, share in zip(pack.members, _share(len(pack.body), pack.members), strict=True):
-            is_member = columns.number == member.number
-            added += share - connection.execute(select(columns.bytes).where(is_member)).scalar_one()
+            is_member = (columns.dataset_id == dataset_id, columns.number == member.number)
+            added += share - connection.execute(select(columns.bytes).where(*is_member)).scalar_one()
             span = {"pack_number": number, "pack_start": member.start, "pack_length": member.length}
-            connection.execute(update(archive_trajectory).where(is_member).values(body=None, bytes=share, **span))
+            connection.execute(update(archive_trajectory).where(*is_member).values(body=None, bytes=share, **span))
     return added
 
 
-def delete_packs(connection: Connection, numbers: Sequence[int]) -> None:
+def delete_packs(connection: Connection, dataset_id: int, numbers: Sequence[int]) -> None:
     """Delete packs whose members have moved."""
-    connection.execute(delete(archive_pack).where(archive_pack.c.number.in_(numbers)))
+    pack = archive_pack.c
+    connection.execute(delete(archive_pack).where(pack.dataset_id == dataset_id, pack.number.in_(numbers)))
 
 
 def _load_pack(connection: Connection, row: Row[Any]) -> StoredPack:
     columns = archive_trajectory.c
-    query = select(columns.number, columns.pack_start, columns.pack_length).where(columns.pack_number == row.number)
+    query = select(columns.number, columns.pack_start, columns.pack_length).where(
+        columns.dataset_id == row.dataset_id, columns.pack_number == row.number
+    )
     members = [PackMember(*member) for member in connection.execute(query.order_by(columns.pack_start))]
     return StoredPack(row.number, bytes(row.body), tuple(members))
 

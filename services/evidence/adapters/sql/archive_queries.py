@@ -126,7 +126,8 @@ def insert_marks(connection: Connection, dataset_id: int, number: int, marks: It
 
 def set_summary(connection: Connection, dataset_id: int, row: Row[Any], summary: TrajectorySummary) -> None:
     """Replace the summary of a trajectory, add its new marks, and correct the sums of its day."""
-    query = update(archive_trajectory).where(archive_trajectory.c.number == row.number)
+    columns = archive_trajectory.c
+    query = update(archive_trajectory).where(columns.dataset_id == dataset_id, columns.number == row.number)
     connection.execute(query.values(summary=dump_summary(summary)))
     insert_marks(connection, dataset_id, row.number, summary.list_marks())
     for counted, sign in ((load_summary(row.summary), -1), (summary, 1)):
@@ -181,9 +182,11 @@ def select_until(connection: Connection, dataset_id: int, learned_until: datetim
 def delete_rows(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
     """Delete trajectories, their marks and, later, their objects."""
     _detach(connection, dataset_id, rows, now)
+    columns = archive_trajectory.c
     for start in range(0, len(rows), _MANY):
         numbers = [row.number for row in rows[start : start + _MANY]]
-        connection.execute(delete(archive_trajectory).where(archive_trajectory.c.number.in_(numbers)))
+        is_listed = (columns.dataset_id == dataset_id, columns.number.in_(numbers))
+        connection.execute(delete(archive_trajectory).where(*is_listed))
 
 
 def replace_by_tombstones(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], now: datetime) -> None:
@@ -191,8 +194,9 @@ def replace_by_tombstones(connection: Connection, dataset_id: int, rows: Sequenc
     _detach(connection, dataset_id, rows, now)
     names = ("summary", "object_key", "body", "pack_number", "pack_start", "pack_length")
     empty = {**dict.fromkeys(names), "bytes": 0}
+    columns = archive_trajectory.c
     for row in rows:
-        query = update(archive_trajectory).where(archive_trajectory.c.number == row.number)
+        query = update(archive_trajectory).where(columns.dataset_id == dataset_id, columns.number == row.number)
         connection.execute(query.values(deleted_at=now, **empty))
 
 
@@ -219,7 +223,8 @@ def _detach(connection: Connection, dataset_id: int, rows: Sequence[Row[Any]], n
             upsert_object(connection, row.object_key, now)
     numbers = sorted({row.pack_number for row in readable if row.pack_number is not None})
     for start in range(0, len(numbers), _MANY):
-        query = update(archive_pack).where(archive_pack.c.number.in_(numbers[start : start + _MANY]))
+        is_listed = archive_pack.c.number.in_(numbers[start : start + _MANY])
+        query = update(archive_pack).where(archive_pack.c.dataset_id == dataset_id, is_listed)
         connection.execute(query.values(is_stale=True))
     if readable:
         add_to_totals(connection, dataset_id, -len(readable), -sum(row.bytes for row in readable))

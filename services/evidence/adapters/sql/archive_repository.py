@@ -227,10 +227,10 @@ class ArchiveRepository:
 
         def work(connection: Connection) -> bool:
             archive = queries.select_dataset(connection, dataset, lock=True)
-            if archive is None or not packs.can_be_moved(connection, new, replaced):
+            if archive is None or not packs.can_be_moved(connection, archive.id, new, replaced):
                 return False
             added = packs.insert_packs(connection, archive.id, new)
-            packs.delete_packs(connection, replaced)
+            packs.delete_packs(connection, archive.id, replaced)
             queries.add_to_totals(connection, archive.id, 0, added)
             return True
 

@@ -1,4 +1,8 @@
-"""The tables of the archive, the same for SQLite and PostgreSQL."""
+"""The tables of the archive, the same for SQLite and PostgreSQL.
+
+PostgreSQL partitions trajectories, packs and marks by `dataset_id`, so their primary keys contain it there, and every
+statement names it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the evidence service, the same for SQLite and PostgreSQL."""
+"""The tables of the evidence service, the same for SQLite and PostgreSQL, which partitions `serving` by `dataset`."""
 
 from __future__ import annotations
 
