@@ -60,12 +60,18 @@ def upgrade(engine: Engine, migrations: Migrations) -> None:
     Raises SchemaNewer and changes nothing when a newer version has migrated the database.
     """
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            # Replicas that start together take turns.
-            key = zlib.crc32(migrations.version_table.encode())
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+        take_turn(connection, migrations.version_table)  # replicas may start together
         if _read_applied_revisions(connection, migrations.version_table) != [find_newest_revision(migrations.folder)]:
             _apply_migrations(connection, migrations)
+
+
+def take_turn(connection: Connection, name: str) -> None:
+    """Wait until no other transaction holds the turn of this name, and hold it until the own transaction ends.
+
+    SQLite has one writer, so there is nothing to wait for.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": zlib.crc32(name.encode())})
 
 
 def _read_applied_revisions(connection: Connection, version_table: str) -> list[str]:

@@ -30,7 +30,8 @@ class EvidenceSettings(ServiceSettings):
     """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
 
     evidence_guard_retention_days: float = Field(30.0, gt=0, le=3650)
-    """Days for which the calls of guarded sessions and the firings of guards are stored."""
+    """Days for which the calls of guarded sessions and the firings of guards are stored. PostgreSQL drops them by
+    weeks, up to seven days later."""
 
     evidence_housekeeping_seconds: float = Field(10.0, ge=0.1, le=3600)
     """Seconds between two looks for trajectories beyond their retention, and for deleted datasets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -26,9 +26,9 @@ def record_partitions(*tables: str) -> Iterator[list[tuple[str, set[str]]]]:
     ) -> None:
         if connection.dialect.name != "postgresql" or not _EXPLAINED.match(statement):
             return
-        with connection.connection.cursor() as cursor:
+        with closing(connection.connection.cursor()) as cursor:
             cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters[0] if is_many else parameters)
-            names = set(_list_relations(cursor.fetchone()[0]))
+            names = set(_list_relations(cursor.fetchone()))
         if names & set(tables) or any(map(is_partition.fullmatch, names)):
             found.append((statement, {name for name in names if is_partition.fullmatch(name)}))
 
@@ -53,6 +53,6 @@ def _list_relations(plan: Any) -> Iterator[str]:
         if "Relation Name" in plan:
             yield plan["Relation Name"]
         plan = list(plan.values())
-    if isinstance(plan, list):
+    if isinstance(plan, list | tuple):
         for part in plan:
             yield from _list_relations(part)

@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import Column, DateTime, Engine, LargeBinary, MetaData, String, Table, create_engine, inspect
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    inspect,
+)
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from libs.storage.engines import create_database_engine, parse_location
@@ -58,11 +69,20 @@ def fill_tables(engine: Engine) -> Rows:
     """Replace the rows of every table by test rows."""
     tables = _tables(engine)
     with engine.begin() as connection:
+        for name in _list_partitioned_by_time(connection):  # the test rows are of 1970
+            connection.exec_driver_sql(f"CREATE TABLE {name}_rest PARTITION OF {name} DEFAULT")
         for table in reversed(tables):
             connection.execute(table.delete())
         for table in tables:
             connection.execute(table.insert(), [_row(table, number) for number in range(1, ROWS + 1)])
     return content(engine)
+
+
+def _list_partitioned_by_time(connection: Connection) -> list[str]:
+    if connection.dialect.name != "postgresql":
+        return []
+    query = "SELECT partrelid::regclass::text FROM pg_partitioned_table WHERE partstrat = 'r'"
+    return list(connection.exec_driver_sql(query).scalars())
 
 
 def content(engine: Engine) -> Rows:

@@ -16,8 +16,11 @@ from libs.guards.backtest import Backtest
 from libs.storage.database import Database
 from libs.storage.engines import get_insert
 from libs.storage.idempotency import IdempotencyKey
+from libs.storage.migrations import take_turn
+from libs.storage.partitions import TimePartitions
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql.guard_schema import (
+    DROPPED_BY_TIME,
     guard_backtest,
     guard_dataset,
     guard_decision,
@@ -44,6 +47,7 @@ class GuardRepository:
         self._database = database
         self._clock = clock
         self._keys: LRUCache[str, bytes] = LRUCache(CACHED_KEYS)
+        self._partitions = TimePartitions(database, *DROPPED_BY_TIME)
 
     @property
     def is_exclusive(self) -> bool:
@@ -66,9 +70,11 @@ class GuardRepository:
     ) -> int:
         """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
         now = self._clock()
+        await self._partitions.prepare(now)
 
         def append(connection: Connection) -> bytes:
             def append() -> bytes:
+                take_turn(connection, f"{dataset}/{session_id}")  # another replica may number events of the session
                 count = _count_events(connection, dataset, session_id)
                 rows = [
                     {
@@ -102,7 +108,11 @@ class GuardRepository:
     ) -> None:
         """Store the firings of the check of one call; a repeated check adds none."""
         now = self._clock()
+        await self._partitions.prepare(now)
         digest = digest_text(call_key)
+        table = guard_firing.c
+        its_firings = (table.dataset == dataset, table.session_id == session_id, table.step == step)
+        query = select(table.bullet_id).where(*its_firings, table.call_digest == digest)
         rows = [
             {
                 "dataset": dataset,
@@ -119,7 +129,10 @@ class GuardRepository:
         ]
 
         def insert_firings(connection: Connection) -> None:
-            connection.execute(get_insert(connection.dialect.name)(guard_firing).on_conflict_do_nothing(), rows)
+            take_turn(connection, f"{dataset}/{session_id}")
+            stored = set(connection.scalars(query))
+            if new := [row for row in rows if row["bullet_id"] not in stored]:
+                connection.execute(insert(guard_firing), new)
 
         await self._database.write(insert_firings, key=f"{dataset}/{session_id}")
 
@@ -195,14 +208,8 @@ class GuardRepository:
         return await self._database.write(erase_guards, key=dataset)
 
     async def delete_older(self, retention: timedelta) -> None:
-        """Delete events and firings that are older than this."""
-        limit = self._clock() - retention
-
-        def delete_sessions(connection: Connection) -> None:
-            for table in (guard_event, guard_firing, guard_session):
-                connection.execute(delete(table).where(table.c.created_at < limit))
-
-        await self._database.write(delete_sessions)
+        """Delete events, firings and outcomes of sessions that are older than this; see `TimePartitions`."""
+        await self._partitions.drop_older(self._clock() - retention)
 
 
 def digest_text(text: str) -> bytes:

@@ -1,5 +1,9 @@
 """The tables of guards: events of sessions, firings, the keys of random assignments, backtests, and
-the measurements of guards with the decisions about their modes."""
+the measurements of guards with the decisions about their modes.
+
+PostgreSQL partitions `DROPPED_BY_TIME` by `created_at`, which their primary keys contain there. No constraint then
+compares rows of different times, so an insert takes the turn of its session or locks its dataset, and looks first.
+"""
 
 from __future__ import annotations
 
@@ -102,3 +106,6 @@ guard_backtest = Table(
     Column("counts", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
 )
+
+DROPPED_BY_TIME = (guard_event, guard_firing, guard_session)
+"""Tables whose old rows are dropped for all datasets at once."""

@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from chassis.targets.guard import GuardMode
-from libs.storage.engines import get_insert
 from services.evidence.adapters.sql.guard_schema import (
     guard_dataset,
     guard_decision,
@@ -47,11 +46,14 @@ def select_changed(connection: Connection) -> list[str]:
 
 
 def insert_session(connection: Connection, dataset: str, session_id: str, succeeded: bool, now: datetime) -> bool:
-    """Insert the outcome of a session; return whether it had none."""
+    """Insert the outcome of a session of a locked dataset; return whether it had none."""
+    table = guard_session.c
+    query = select(table.session_id).where(table.dataset == dataset, table.session_id == session_id)
+    if connection.execute(query).first() is not None:
+        return False
     row = {"dataset": dataset, "session_id": session_id, "succeeded": succeeded, "created_at": now}
-    statement = get_insert(connection.dialect.name)(guard_session).values(row).on_conflict_do_nothing()
-    # Without the option PostgreSQL reports -1 for rows that were inserted and for rows that were there.
-    return bool(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
+    connection.execute(insert(guard_session).values(row))
+    return True
 
 
 def select_firings(connection: Connection, dataset: str, session_id: str) -> list[Row[Any]]:

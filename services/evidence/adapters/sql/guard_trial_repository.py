@@ -10,9 +10,11 @@ from sqlalchemy import Connection, Row
 
 from chassis.targets.guard import CallGuard, GuardMode
 from libs.storage.database import Database
+from libs.storage.partitions import TimePartitions
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql import guard_trial_queries as queries
 from services.evidence.adapters.sql.guard_repository import digest_text, find_assignment_key
+from services.evidence.adapters.sql.guard_schema import DROPPED_BY_TIME
 from services.evidence.domain.errors import DecisionNotCurrent, DecisionNotFound
 from services.evidence.domain.guard_trials import (
     GuardTrial,
@@ -30,10 +32,12 @@ class GuardTrialRepository:
     def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
         self._database = database
         self._clock = clock
+        self._partitions = TimePartitions(database, *DROPPED_BY_TIME)
 
     async def report_session(self, dataset: str, session_id: str, passed: bool) -> SessionReport:
         """Count the outcome of a session for the guards that fired in it, once."""
         now = self._clock()
+        await self._partitions.prepare(now)
 
         def count_session(connection: Connection) -> SessionReport:
             counters = _lock(connection, dataset)
