@@ -22,6 +22,7 @@ from libs.llm.connect import connect_chat
 from libs.llm.providers import OFFLINE
 from libs.storage.startup import report_setting, wait_until_open
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
+from services.planner.adapters.caller_webhooks import CallerWebhooks
 from services.planner.adapters.chat import ChatCompletions
 from services.planner.adapters.guards import EvidenceCallChecks
 from services.planner.adapters.metrics import count_guard_check
@@ -47,7 +48,7 @@ from services.planner.usecases.generate import GeneratorAgent
 from services.planner.usecases.guarded_calls import GuardedToolCalls, UncheckedCalls
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
-from services.planner.usecases.notify import QuestionNotifier
+from services.planner.usecases.notify import QuestionNotifier, StateNotifier
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import Answerer, CallChecks, CompletionModel, Embedder
 from services.planner.usecases.replan import ReplanOrchestrator
@@ -58,6 +59,7 @@ from services.planner.usecases.tools import (
     ReasoningTool,
     ToolRegistry,
 )
+from services.planner.usecases.webhooks import ExecutionWebhooks
 
 _log = get_logger(__name__)
 
@@ -98,6 +100,9 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     )
     executions = Executions(store, executor, ownership)
     book = FeedbackBook(store, gate, executions)
+    named_hosts = [host.strip() for host in settings.planner_webhook_hosts.split(",") if host.strip()]
+    caller_webhooks = CallerWebhooks(named_hosts, settings.planner_webhook_secret.get_secret_value())
+    closing.push_async_callback(caller_webhooks.close)
 
     async def start() -> None:
         closing.push_async_callback(executions.close)
@@ -115,7 +120,12 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
                 PlannerServicer(
-                    planner, executions, book, _build_limits(settings, config), unpriced_model=models.unpriced_model
+                    planner,
+                    executions,
+                    book,
+                    ExecutionWebhooks(store, caller_webhooks),
+                    _build_limits(settings, config),
+                    unpriced_model=models.unpriced_model,
                 ),
                 endless=("ExecutePlan", "ResumePlan"),
             ),
@@ -126,6 +136,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "leases": executions.renew_leases,
             "sweep": executions.sweep,
             "feedback": book.keep_up,
+            "webhooks": StateNotifier(store, caller_webhooks).keep_up,
             "housekeeping": partial(_delete_old_responses, store, settings),
             **_list_tool_tasks(settings, registry, closing),
             **_list_webhook_tasks(settings, store, closing),

@@ -69,7 +69,12 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     """URL that gets a POST for each question to a person: https, or http on this host. Empty: none."""
 
     planner_webhook_secret: SecretStr = SecretStr("")
-    """Secret of the webhook's signatures, at least 24 characters; `whsec_` and base64, or any text."""
+    """Secret of the signatures of webhooks, at least 24 characters; `whsec_` and base64, or any text. The webhook of
+    HANSEI_PLANNER_WEBHOOK_URL needs one; without one, webhooks of callers are not signed."""
+
+    planner_webhook_hosts: str = ""
+    """Hosts that webhooks of callers may have although they have no public address or no TLS: `host` or `host:port`,
+    several separated by commas. Other webhooks need https and a host with public addresses."""
 
     planner_tool_addrs: str = ""
     """Services with further tools (`hansei.planner.v1.ToolService`): `host:port`, several separated by commas."""

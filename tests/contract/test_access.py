@@ -35,6 +35,7 @@ WITHIN = {
     "tool_call_id": "within the trajectory",
     "step_id": "within the plan",
     "team_id": "within the execution named beside it",
+    "webhook_id": "within the execution named beside it",
     "team_name": "for people",
     "metric_name": "for people",
     "first_id": "within the request",

@@ -32,7 +32,7 @@ def build_card(url: str, grpc_url: str, *, requires_token: bool) -> AgentCard:
             AgentInterface(url=address, protocol_binding=binding, protocol_version=PROTOCOL_VERSION_1_0)
             for binding, address in interfaces
         ],
-        capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=False),
         default_input_modes=[TEXT],
         default_output_modes=[TEXT],
         skills=[

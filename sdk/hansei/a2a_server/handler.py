@@ -36,7 +36,6 @@ from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE, MAX_LIST_TASKS_PAG
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -163,29 +162,46 @@ class PlanTasks(RequestHandler):
             raise TaskNotCancelableError(f"task {params.id} has ended and cannot be cancelled")
         return build_task(execution)
 
+    @validate_request_params
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse: the card says that push notifications are not supported."""
-        raise PushNotificationNotSupportedError
+        """Send the changes of a task from now on to a URL."""
+        _check_tenant(context)
+        client = self._choose_client(context)
+        execution = await _get_execution(client, params.task_id)
+        return await _create_webhook(client, execution.execution_id, params, after_sequence=execution.sequence)
 
+    @validate_request_params
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse: the card says that push notifications are not supported."""
-        raise PushNotificationNotSupportedError
+        """Return the configuration with an id, without its secrets."""
+        _check_tenant(context)
+        for config in await _list_webhooks(self._choose_client(context), params.task_id):
+            if config.id == params.id:
+                return config
+        raise TaskNotFoundError(f"task {params.task_id!r} has no push notification configuration {params.id!r}")
 
+    @validate_request_params
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Refuse: the card says that push notifications are not supported."""
-        raise PushNotificationNotSupportedError
+        """Return the configurations of a task, at most 10, on one page, without their secrets."""
+        _check_tenant(context)
+        configs = await _list_webhooks(self._choose_client(context), params.task_id)
+        return ListTaskPushNotificationConfigsResponse(configs=configs)
 
+    @validate_request_params
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Refuse: the card says that push notifications are not supported."""
-        raise PushNotificationNotSupportedError
+        """Send nothing more to the URL of a configuration; an unknown one is no error."""
+        _check_tenant(context)
+        client = self._choose_client(context)
+        await _get_execution(client, params.task_id)
+        with report_errors():
+            await client.planner.delete_webhook(execution_id=params.task_id, webhook_id=params.id)
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
@@ -201,16 +217,20 @@ class PlanTasks(RequestHandler):
         _check_configuration(params.configuration)
         message = params.message
         text = _read_text(message)
+        config = params.configuration
+        push_config = config.task_push_notification_config if config.HasField("task_push_notification_config") else None
         if message.task_id:
-            return await _continue(client, message, text)
+            return await _continue(client, message, text, push_config)
         if message.context_id:
             raise build_field_error(
                 "message.context_id", f"must be empty without a task: a context is one task, not {message.context_id!r}"
             )
-        return await _start(client, message, text)
+        return await _start(client, message, text, push_config)
 
 
-async def _start(client: AsyncClient, message: Message, text: str) -> pb.Execution:
+async def _start(
+    client: AsyncClient, message: Message, text: str, push_config: TaskPushNotificationConfig | None
+) -> pb.Execution:
     """Make and start the plan for a message. Its id is a digest of the message: a repeated one finds its execution."""
     collection = _get_collection_name(message)
     with report_errors():
@@ -218,16 +238,18 @@ async def _start(client: AsyncClient, message: Message, text: str) -> pb.Executi
         digest = hashlib.sha256("\0".join((message.message_id, text, collection)).encode()).hexdigest()
         prefix, separator, own = plan.plan_id.rpartition("-")
         plan.plan_id = prefix + separator + digest[: len(own)]
-        try:
-            return (await client.planner.get_execution(execution_id=plan.plan_id)).execution
-        except NotFound:
-            pass
-        with suppress(AlreadyExists):  # the same message came twice at once
+        if push_config is not None:  # before the plan runs: a message with a wrong URL starts nothing
+            await _create_webhook(client, plan.plan_id, push_config, validate_only=True)
+        with suppress(AlreadyExists):  # the same message came before
             await _await_first(client.planner.execute_plan(plan=plan))
+        if push_config is not None:
+            await _create_webhook(client, plan.plan_id, push_config)
     return await _get_execution(client, plan.plan_id)
 
 
-async def _continue(client: AsyncClient, message: Message, text: str) -> pb.Execution:
+async def _continue(
+    client: AsyncClient, message: Message, text: str, push_config: TaskPushNotificationConfig | None
+) -> pb.Execution:
     """Answer the question of a task with a message, or add its text as information to a task that works."""
     execution = await _get_execution(client, message.task_id)
     if message.context_id not in ("", message.task_id):
@@ -236,6 +258,8 @@ async def _continue(client: AsyncClient, message: Message, text: str) -> pb.Exec
         )
     if is_finished(execution):
         raise UnsupportedOperationError(f"task {message.task_id} has ended: send the message without a task")
+    if push_config is not None:
+        await _create_webhook(client, message.task_id, push_config, after_sequence=execution.sequence)
     with report_errors():
         if execution.HasField("intervention_request"):
             response = build_response(execution.intervention_request, text)
@@ -244,6 +268,36 @@ async def _continue(client: AsyncClient, message: Message, text: str) -> pb.Exec
         else:
             await client.planner.add_information(execution_id=message.task_id, text=text)
     return await _get_execution(client, message.task_id)
+
+
+async def _create_webhook(
+    client: AsyncClient, task_id: str, config: TaskPushNotificationConfig, **options: Any
+) -> TaskPushNotificationConfig:
+    """Create the webhook of a configuration, and return the configuration with its ids."""
+    if config.task_id not in ("", task_id):
+        raise build_field_error("task_id", f"must be empty or the id of the task, {task_id}, not {config.task_id!r}")
+    authentication = config.authentication
+    authorization = f"{authentication.scheme} {authentication.credentials}" if authentication.credentials else ""
+    with report_errors():
+        response = await client.planner.create_webhook(
+            execution_id=task_id,
+            webhook_id=config.id,
+            url=config.url,
+            token=config.token,
+            authorization=authorization.strip(),
+            **options,
+        )
+    created = TaskPushNotificationConfig()
+    created.CopyFrom(config)
+    created.task_id, created.id = task_id, response.webhook.webhook_id
+    return created
+
+
+async def _list_webhooks(client: AsyncClient, task_id: str) -> list[TaskPushNotificationConfig]:
+    await _get_execution(client, task_id)
+    with report_errors():
+        webhooks = (await client.planner.list_webhooks(execution_id=task_id)).webhooks
+    return [TaskPushNotificationConfig(task_id=task_id, id=item.webhook_id, url=item.url) for item in webhooks]
 
 
 async def _await_first(events: AsyncIterator[Any]) -> None:
@@ -301,8 +355,6 @@ def _check_tenant(context: ServerCallContext) -> None:
 
 
 def _check_configuration(configuration: SendMessageConfiguration) -> None:
-    if configuration.HasField("task_push_notification_config"):
-        raise PushNotificationNotSupportedError
     modes = configuration.accepted_output_modes
     if modes and not any(mode in _ACCEPTED for mode in modes):
         raise ContentTypeNotSupportedError(

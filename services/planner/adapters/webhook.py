@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -16,14 +12,12 @@ import httpx
 from chassis.retry import RetryPolicy
 from chassis.settings import BadSetting
 from chassis.tls import is_loopback
+from services.planner.adapters.signatures import decode_secret, sign
 from services.planner.domain.plans import utc_now
 
 SETTING_URL = "HANSEI_PLANNER_WEBHOOK_URL"
-SETTING_SECRET = "HANSEI_PLANNER_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 ATTEMPT_SECONDS = 10.0
 
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of encoded secrets
-_LEAST_SECRET_CHARS = 24
 _RETRIES = RetryPolicy(attempts=4, first_pause=1.0, longest_pause=15.0)
 _TOO_MANY = httpx.codes.TOO_MANY_REQUESTS
 
@@ -39,6 +33,59 @@ class WebhookRefused(Exception):
         )
 
 
+class Poster:
+    """Posts messages as JSON, signed if there is a key."""
+
+    def __init__(self, key: bytes, *, retries: RetryPolicy = _RETRIES, clock: Callable[[], datetime] = utc_now) -> None:
+        self._key = key
+        self._retries = retries
+        self._clock = clock
+        self._client = httpx.AsyncClient(timeout=ATTEMPT_SECONDS)
+
+    async def post(
+        self,
+        url: httpx.URL,
+        message_id: str,
+        message: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        server_name: str = "",
+    ) -> None:
+        """Post a message, with retries. `message_id` is the same for each attempt, so that the receiver sees repeats.
+
+        `server_name`: the name that the certificate of the receiver must have, if `url` has an IP address instead.
+        Raises WebhookRefused, httpx.HTTPError.
+        """
+        body = json.dumps(message, ensure_ascii=False).encode()
+        extensions = {"sni_hostname": server_name} if server_name else {}
+        await self._retries.run(
+            lambda: self._post_once(url, message_id, body, headers or {}, extensions), _is_transient
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _post_once(
+        self, url: httpx.URL, message_id: str, body: bytes, more: Mapping[str, str], extensions: dict[str, str]
+    ) -> None:
+        seconds = str(int(self._clock().timestamp()))
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "hansei",
+            "webhook-id": message_id,
+            "webhook-timestamp": seconds,
+            **more,
+        }
+        if self._key:
+            headers["webhook-signature"] = sign(self._key, message_id, seconds, body)
+        request = self._client.build_request("POST", url, content=body, headers=headers, extensions=extensions)
+        response = await self._client.send(request, stream=True)
+        await response.aclose()
+        if not response.is_success:
+            raise WebhookRefused(response.status_code)
+
+
 class Webhook:
     """Posts messages to one URL."""
 
@@ -47,41 +94,15 @@ class Webhook:
     ) -> None:
         """Raise BadSetting for a URL over which messages could be read, and for a secret that can be guessed."""
         self._url = _parse_url(url)
-        self._key = _decode_secret(secret)
-        self._retries = retries
-        self._clock = clock
-        self._client = httpx.AsyncClient(timeout=ATTEMPT_SECONDS)
+        self._poster = Poster(decode_secret(secret), retries=retries, clock=clock)
 
     async def send(self, message_id: str, message: Mapping[str, Any]) -> None:
-        """Post a message, with retries. `message_id` is the same for each attempt, so that the receiver sees repeats.
-
-        Raises WebhookRefused, httpx.HTTPError.
-        """
-        body = json.dumps(message, ensure_ascii=False).encode()
-        await self._retries.run(lambda: self._post(message_id, body), _is_transient)
+        """Post a message, with retries. Raises WebhookRefused, httpx.HTTPError."""
+        await self._poster.post(self._url, message_id, message)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
-
-    async def _post(self, message_id: str, body: bytes) -> None:
-        seconds = str(int(self._clock().timestamp()))
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "hansei",
-            "webhook-id": message_id,
-            "webhook-timestamp": seconds,
-            "webhook-signature": sign(self._key, message_id, seconds, body),
-        }
-        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
-            if not response.is_success:
-                raise WebhookRefused(response.status_code)
-
-
-def sign(key: bytes, message_id: str, seconds: str, body: bytes) -> str:
-    """Return the signature of a message: HMAC-SHA256 over its id, its time and its body."""
-    digest = hmac.new(key, b".".join((message_id.encode(), seconds.encode(), body)), hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
+        await self._poster.close()
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -97,14 +118,3 @@ def _parse_url(text: str) -> httpx.URL:
     if not url.host or not (url.scheme == "https" or is_local):
         raise BadSetting(f"{SETTING_URL}: {text!r} must be an https URL, or an http URL of this host")
     return url
-
-
-def _decode_secret(secret: str) -> bytes:
-    if len(secret) < _LEAST_SECRET_CHARS:
-        raise BadSetting(f"{SETTING_SECRET} must have at least {_LEAST_SECRET_CHARS} characters: {SETTING_URL} is set")
-    if not secret.startswith(_SECRET_PREFIX):
-        return secret.encode()
-    try:
-        return base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
-    except binascii.Error as error:
-        raise BadSetting(f"{SETTING_SECRET}: the text after {_SECRET_PREFIX} must be base64") from error

@@ -104,6 +104,24 @@ class PlanAlreadyExecuted(AlreadyExists):
         super().__init__(f"Plan {execution_id} has run already; watch its execution or make a new plan")
 
 
+class InvalidWebhookUrl(InvalidArgument):
+    """The planner does not send messages to this URL."""
+
+    reason = "INVALID_WEBHOOK_URL"
+
+    def __init__(self, url: str, rule: str) -> None:
+        super().__init__(f"url {shorten(url)!r} {rule}", violations=[Violation("url", rule)])
+
+
+class TooManyWebhooks(FailedPrecondition):
+    """The execution has as many webhooks as it may have."""
+
+    reason = "TOO_MANY_WEBHOOKS"
+
+    def __init__(self, execution_id: str, limit: int) -> None:
+        super().__init__(f"Execution {execution_id} has {limit} webhooks, which is the limit; delete one")
+
+
 class LeaseLost(Aborted):
     """Another replica took over the execution; this one must not write to it any more."""
 

@@ -1,18 +1,19 @@
-"""Tell people about the open questions of executions, by a webhook."""
+"""Tell people about the open questions of executions, and callers about the changes of state, by webhooks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
-from services.planner.domain.events import InterventionRequested, RecordedEvent
+from services.planner.domain.events import ExecutionFinished, InterventionRequested, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
 from services.planner.domain.plans import utc_now
+from services.planner.domain.webhooks import ExecutionWebhook, build_state_message, changes_state
 from services.planner.usecases.ports import ExecutionStore
 from services.planner.usecases.tokens import open_question
 
@@ -20,6 +21,10 @@ _log = get_logger(__name__)
 
 CLAIM_SECONDS = 300.0
 """A question that could not be sent is sent again after this time, by any replica, as long as it is open."""
+STATE_CLAIM_SECONDS = 60.0
+"""A change of state that could not be sent is sent again after this time, by any replica."""
+STATE_DAYS = 1
+"""Days after the last change of state after which messages that fail are not sent again."""
 _POLL_SECONDS = 1.0
 _BATCH = 20
 
@@ -28,6 +33,13 @@ class Sender(Protocol):
     """Sends messages to people."""
 
     async def send(self, message_id: str, message: Mapping[str, Any]) -> None:
+        """Send a message. May raise anything."""
+
+
+class WebhookSender(Protocol):
+    """Sends messages to the webhooks of callers."""
+
+    async def send(self, webhook: ExecutionWebhook, message_id: str, message: Mapping[str, Any]) -> None:
         """Send a message. May raise anything."""
 
 
@@ -41,12 +53,7 @@ class QuestionNotifier:
 
     async def keep_up(self) -> None:
         """Send questions as they come. Run until cancelled."""
-        while True:
-            try:
-                await self.send_due()
-            except Exception:  # the database may respond in the next round
-                _log.exception("sending questions to people failed; trying again later")
-            await asyncio.sleep(_POLL_SECONDS)
+        await _repeat(self.send_due)
 
     async def send_due(self) -> None:
         """Send the questions that no replica has sent, or is sending."""
@@ -63,10 +70,67 @@ class QuestionNotifier:
                 question = open_question(log)
                 await self._sender.send(f"{execution_id}:{question.sequence}", _build_message(state, question))
         except Exception as error:  # a receiver may fail in any way
-            text = shorten(str(error) or type(error).__name__, 300)
-            _log.warning("question could not be sent; trying again later", execution_id=execution_id, error=text)
+            _log.warning(
+                "question could not be sent; trying again later", execution_id=execution_id, error=_describe(error)
+            )
             return
         await self._store.settle_notification(execution_id, claimed_until)
+
+
+class StateNotifier:
+    """Sends each change of the state of an execution to its webhooks, in order, at least once."""
+
+    def __init__(self, store: ExecutionStore, sender: WebhookSender, clock: Callable[[], datetime] = utc_now) -> None:
+        self._store = store
+        self._sender = sender
+        self._clock = clock
+
+    async def keep_up(self) -> None:
+        """Send changes as they come. Run until cancelled."""
+        await _repeat(self.send_due)
+
+    async def send_due(self) -> None:
+        """Send the changes that no replica has sent, or is sending."""
+        now = self._clock()
+        until = now + timedelta(seconds=STATE_CLAIM_SECONDS)
+        claimed = await self._store.claim_webhooks(now, until, _BATCH)
+        await asyncio.gather(*(self._send(webhook, now, until) for webhook in claimed))
+
+    async def _send(self, webhook: ExecutionWebhook, now: datetime, claimed_until: datetime) -> None:
+        execution_id = webhook.execution_id
+        log = await self._store.read(execution_id)
+        sent, is_done = webhook.sent_sequence, True
+        try:
+            for recorded in log:
+                if recorded.sequence > sent and changes_state(recorded.event):
+                    message = build_state_message(execution_id, recorded)
+                    await self._sender.send(webhook, f"{execution_id}:{recorded.sequence}", message)
+                    sent = recorded.sequence
+        except Exception as error:  # a receiver may fail in any way
+            is_done = webhook.changed_at is not None and now - webhook.changed_at > timedelta(days=STATE_DAYS)
+            _log.warning(
+                "change of an execution could not be sent",
+                execution_id=execution_id,
+                webhook_id=webhook.webhook_id,
+                will_retry=not is_done,
+                error=_describe(error),
+            )
+        has_ended = any(isinstance(recorded.event, ExecutionFinished) for recorded in log)
+        last = log[-1].sequence if is_done else sent
+        await self._store.settle_webhook(webhook, last, claimed_until if is_done else None, has_ended=has_ended)
+
+
+async def _repeat(send_due: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await send_due()
+        except Exception:  # the database may respond in the next round
+            _log.exception("sending messages to webhooks failed; trying again later")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _describe(error: Exception) -> str:
+    return shorten(str(error) or type(error).__name__, 300)
 
 
 def _build_message(state: ExecutionState, question: RecordedEvent) -> dict[str, Any]:

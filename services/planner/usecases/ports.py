@@ -22,6 +22,7 @@ from services.planner.domain.generation import (
 )
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
+from services.planner.domain.webhooks import ExecutionWebhook
 
 if TYPE_CHECKING:
     import numpy as np
@@ -171,6 +172,26 @@ class ExecutionStore(Protocol):
 
     async def settle_notification(self, execution_id: str, claimed_until: datetime) -> None:
         """Record that the question was sent, unless a newer one has come since it was claimed."""
+
+    async def put_webhook(self, webhook: ExecutionWebhook, now: datetime) -> None:
+        """Insert or replace a webhook of an execution. Raises ExecutionNotFound, TooManyWebhooks."""
+
+    async def list_webhooks(self, execution_id: str) -> Sequence[ExecutionWebhook]:
+        """Return the webhooks of an execution by id. Raises ExecutionNotFound."""
+
+    async def delete_webhook(self, execution_id: str, webhook_id: str) -> bool:
+        """Delete a webhook; return whether there was one. Raises ExecutionNotFound."""
+
+    async def claim_webhooks(self, now: datetime, until: datetime, limit: int) -> Sequence[ExecutionWebhook]:
+        """Return webhooks whose messages are due; until then no other caller gets them."""
+
+    async def settle_webhook(
+        self, webhook: ExecutionWebhook, sent_sequence: int, claimed_until: datetime | None, *, has_ended: bool
+    ) -> None:
+        """Record the last event that was sent. `claimed_until`: nothing else is due, unless there is a newer change.
+
+        Then delete the webhook if its execution has ended.
+        """
 
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions: the free ones first, then those not renewed for longest."""

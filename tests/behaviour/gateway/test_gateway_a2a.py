@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -23,11 +24,11 @@ from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     InternalError,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from chassis.settings import BadSetting
@@ -35,6 +36,7 @@ from hansei.a2a_server.server import serve
 from hansei.client import AsyncClient
 from hansei.client.callers import CallerClients
 from tests.support.tenants import Gate, add, plan, step, two_tenants
+from tests.support.webhook_receiver import Receiver, receive
 
 PAGE = Path(__file__).parents[3] / "docs/tasks/a2a.md"
 BINDINGS = ["JSONRPC", "GRPC"]
@@ -45,7 +47,8 @@ LESSON = "Set user.email before the first commit on a new machine."
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    with two_tenants("one process", tmp_path_factory.mktemp("a2a")) as gate:
+    settings = {"HANSEI_PLANNER_WEBHOOK_HOSTS": "127.0.0.1"}
+    with two_tenants("one process", tmp_path_factory.mktemp("a2a"), **settings) as gate:
         with gate.client("acme") as client:
             client.search(DATASET, "commit", min_revision=add(client, DATASET, LESSON))
         yield gate
@@ -186,6 +189,73 @@ async def test_a_question_of_a_plan_is_required_input(gate: Gate, binding: str) 
             [item async for item in watcher.subscribe(a2a.SubscribeToTaskRequest(id=task_id))]
 
 
+async def next_updates(receiver: Receiver, task_id: str, last: int) -> list[int]:
+    """Return the states that a receiver gets until the last one; each message is what A2A says."""
+    states: list[int] = []
+    while not states or states[-1] != last:
+        request = await receiver.next()
+        update = ParseDict(json.loads(request.body), a2a.StreamResponse()).status_update
+        assert (update.task_id, update.context_id) == (task_id, task_id)
+        assert request.headers["x-a2a-notification-token"] == "t0k"
+        assert request.headers["authorization"] == "Bearer hi"
+        states.append(update.status.state)
+    return states
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_client_is_called_at_each_change_of_a_task(gate: Gate, binding: str) -> None:
+    secrets: dict[str, Any] = {"token": "t0k", "authentication": {"scheme": "Bearer", "credentials": "hi"}}
+    async with receive(204) as receiver, agent(gate) as url, connect(gate, url, binding) as client:
+        sent = message()
+        sent.metadata["collection"] = DATASET
+        push = a2a.TaskPushNotificationConfig(url=receiver.url, **secrets)
+        task = await send(client, sent, task_push_notification_config=push)
+        states = await next_updates(receiver, task.id, task.status.state)
+        assert states[0] == a2a.TASK_STATE_WORKING  # no change is lost, however fast the plan runs
+        task_id = await ask_colour(gate)
+        push = a2a.TaskPushNotificationConfig(url=receiver.url, task_id=task_id, id="mine", **secrets)
+        assert await client.create_task_push_notification_config(push) == push
+        stored = a2a.TaskPushNotificationConfig(url=receiver.url, task_id=task_id, id="mine")
+        request = a2a.GetTaskPushNotificationConfigRequest(task_id=task_id, id="mine")
+        assert await client.get_task_push_notification_config(request) == stored
+        listing = a2a.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+        assert list((await client.list_task_push_notification_configs(listing)).configs) == [stored]
+        await send(client, message("red", task_id=task_id))
+        states = await next_updates(receiver, task_id, a2a.TASK_STATE_COMPLETED)
+        assert states == [a2a.TASK_STATE_WORKING, a2a.TASK_STATE_COMPLETED]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_push_configurations_are_deleted_and_belong_to_their_tenant(gate: Gate, binding: str) -> None:
+    task_id = await ask_colour(gate)
+    push = a2a.TaskPushNotificationConfig(url="https://1.1.1.1/hook", task_id=task_id, id="mine")
+    get = a2a.GetTaskPushNotificationConfigRequest(task_id=task_id, id="mine")
+    listing = a2a.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+    deletion = a2a.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="mine")
+    async with agent(gate) as url:
+        async with connect(gate, url, binding, "evil") as stranger:
+            for call in (
+                lambda: stranger.create_task_push_notification_config(push),
+                lambda: stranger.get_task_push_notification_config(get),
+                lambda: stranger.list_task_push_notification_configs(listing),
+                lambda: stranger.delete_task_push_notification_config(deletion),
+            ):
+                with pytest.raises(TaskNotFoundError, match="does not exist"):
+                    await call()
+        async with connect(gate, url, binding) as client:
+            with pytest.raises(TaskNotFoundError, match="no push notification configuration 'mine'"):
+                await client.get_task_push_notification_config(get)
+            wrong = a2a.TaskPushNotificationConfig(url="http://1.1.1.1/", task_id=task_id)
+            with pytest.raises(InvalidParamsError, match="must begin with https"):
+                await client.create_task_push_notification_config(wrong)
+            await client.create_task_push_notification_config(
+                a2a.TaskPushNotificationConfig(url="http://127.0.0.1:1/hook", task_id=task_id, id="mine")
+            )
+            for _ in range(2):
+                await client.delete_task_push_notification_config(deletion)
+            assert not (await client.list_task_push_notification_configs(listing)).configs
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_task_is_cancelled_once_and_an_ended_one_is_not(gate: Gate, binding: str) -> None:
     waiting, ended = await ask_colour(gate), await ask_colour(gate)
@@ -249,7 +319,7 @@ async def test_wrong_messages_are_refused_with_their_field(gate: Gate, binding: 
     wrong_collection = message()
     wrong_collection.metadata["collection"] = 7
     image, data = a2a.Part(url="https://example.com/a.png"), a2a.Part(data=Value(number_value=1))
-    push = a2a.TaskPushNotificationConfig(url="https://example.com/hook")
+    push = a2a.TaskPushNotificationConfig(url="https://10.0.0.1/hook")
     refused: list[tuple[a2a.Message, dict[str, Any], type[Exception], str]] = [
         (message(parts=[a2a.Part(text="a"), image]), {}, ContentTypeNotSupportedError, r"message.parts\[1\].*url"),
         (message(parts=[data]), {}, ContentTypeNotSupportedError, r"message.parts\[0\].*data"),
@@ -259,7 +329,7 @@ async def test_wrong_messages_are_refused_with_their_field(gate: Gate, binding: 
         (message(context_id="other"), {}, InvalidParamsError, "message.context_id"),
         (wrong_collection, {}, InvalidParamsError, "message.metadata.collection: must be a string"),
         (message(), {"accepted_output_modes": ["image/png"]}, ContentTypeNotSupportedError, "image/png"),
-        (message(), {"task_push_notification_config": push}, PushNotificationNotSupportedError, "not supported"),
+        (message(), {"task_push_notification_config": push}, InvalidParamsError, "public addresses only, not 10.0.0.1"),
     ]
     async with agent(gate) as url, connect(gate, url, binding) as client:
         for sent, configuration, error, words in refused:
@@ -282,7 +352,8 @@ async def test_the_card_says_what_the_agent_does(gate: Gate) -> None:
         extended = await http.post(f"{url}/a2a", json={"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"})
     bindings = [(item["protocolBinding"], item["protocolVersion"]) for item in card["supportedInterfaces"]]
     assert bindings == [("JSONRPC", "1.0"), ("GRPC", "1.0")]
-    assert (card["capabilities"]["streaming"], card["skills"][0]["id"]) == (True, "plan")
+    assert card["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+    assert card["skills"][0]["id"] == "plan"
     assert list(card["securitySchemes"]) == ["bearer"]
     assert extended.json()["error"]["code"] == -32007
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +20,19 @@ from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
 from services.planner.bootstrap import build
 from services.planner.settings import PlannerSettings
-from tests.fakes.http_wire import WireRequest, WireResponse, read_request, send
+from tests.fakes.http_wire import WireRequest
 from tests.support.planner_service import ASK, events, running
+from tests.support.webhook_receiver import Receiver, receive
 
 SECRET = "a secret of the receiver and the planner"
-SECONDS = 30.0
 DAY = 24 * 3600
-
-
-@dataclass
-class Receiver:
-    """The server of a receiver. It responds with these statuses; the last one repeats."""
-
-    statuses: list[int]
-    requests: asyncio.Queue[WireRequest] = field(default_factory=asyncio.Queue)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (request := await read_request(reader)) is not None:
-            status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            await send(reader, writer, WireResponse(status, b"a body that nobody reads"))
-            self.requests.put_nowait(request)
-        writer.close()
-
-    async def next(self) -> WireRequest:
-        return await asyncio.wait_for(self.requests.get(), SECONDS)
 
 
 @asynccontextmanager
 async def receiving(*statuses: int) -> AsyncIterator[tuple[Receiver, dict[str, Any]]]:
     """Yield a receiver, and the settings under which a planner sends to it."""
-    receiver = Receiver(list(statuses))
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1")
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield receiver, {"planner_webhook_url": f"http://127.0.0.1:{port}/hook", "planner_webhook_secret": SECRET}
-    finally:
-        server.close()
+    async with receive(*statuses) as receiver:
+        yield receiver, {"planner_webhook_url": receiver.url, "planner_webhook_secret": SECRET}
 
 
 async def ask(stub: Any, **budget: Any) -> pb.ExecutionEvent:
@@ -133,6 +108,10 @@ async def test_a_question_waits_for_days_or_as_long_as_somebody_chose(
     ("changes", "message"),
     [
         ({"planner_webhook_secret": ""}, "HANSEI_PLANNER_WEBHOOK_SECRET must have at least 24 characters"),
+        (
+            {"planner_webhook_url": "", "planner_webhook_secret": "short"},
+            "HANSEI_PLANNER_WEBHOOK_SECRET must have at least 24 characters",
+        ),
         ({"planner_webhook_secret": "short"}, "HANSEI_PLANNER_WEBHOOK_SECRET must have at least 24 characters"),
         ({"planner_webhook_secret": "whsec_!!!!!!!!!!!!!!!!!!!!!!!!"}, "must be base64"),
         ({"planner_webhook_url": "http://example.org/hook"}, "must be an https URL"),

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
 
+from libs.storage.engines import get_insert
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, encode_events
 from services.planner.domain.answers import judge_answer
@@ -20,6 +21,7 @@ from services.planner.domain.events import (
     RecordedEvent,
     StepFinished,
 )
+from services.planner.domain.webhooks import ExecutionWebhook, changes_state
 from services.planner.usecases.ports import (
     AuditEntry,
     AuditKind,
@@ -29,7 +31,7 @@ from services.planner.usecases.ports import (
     Feedback,
 )
 
-_rows, _log = schema.executions, schema.events
+_rows, _log, _webhooks = schema.executions, schema.events, schema.webhooks
 # Built once: every step of every execution is written with these.
 _LOCKED_ROW = select(_rows).where(_rows.c.execution_id == bindparam("id")).with_for_update()
 _NEW_EVENTS = insert(_log)
@@ -40,6 +42,11 @@ _ADVANCED_ROW = (
 )
 _ADVANCED_AND_RELEASED_ROW = _ADVANCED_ROW.values(schema.leases.free_values)
 _NOTIFIABLE_ROW = update(_rows).where(_rows.c.execution_id == bindparam("id")).values(notify_at=bindparam("notify_at"))
+_NOTIFIABLE_WEBHOOKS = (
+    update(_webhooks)
+    .where(_webhooks.c.execution_id == bindparam("id"))
+    .values(notify_at=bindparam("now"), changed_at=bindparam("now"))
+)
 _ANSWER_KEY = schema.secrets.c.name == "answers"
 
 
@@ -81,6 +88,8 @@ def append_events(
     connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_RELEASED_ROW, values)
     if status is ExecutionStatus.PAUSED and any(isinstance(event, InterventionRequested) for event, _ in events):
         connection.execute(_NOTIFIABLE_ROW, {"id": execution_id, "notify_at": events[-1][1]})
+    if any(changes_state(event) for event, _ in events):
+        connection.execute(_NOTIFIABLE_WEBHOOKS, {"id": execution_id, "now": events[-1][1]})
 
 
 def list_executions(connection: Connection, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
@@ -134,6 +143,76 @@ def settle_notification(connection: Connection, execution_id: str, claimed_until
     """Record that a question was sent, unless a newer one has come since it was claimed."""
     claimed = and_(_rows.c.execution_id == execution_id, _rows.c.notify_at == claimed_until)
     connection.execute(update(_rows).where(claimed).values(notify_at=None))
+
+
+def put_webhook(connection: Connection, webhook: ExecutionWebhook, now: datetime) -> None:
+    """Insert a webhook whose messages are due, or replace the one with the same id."""
+    keys = {"execution_id": webhook.execution_id, "webhook_id": webhook.webhook_id}
+    values = {
+        "url": webhook.url,
+        "token": webhook.token,
+        "authorization": webhook.authorization,
+        "sent_sequence": webhook.sent_sequence,
+        "changed_at": now,
+        "notify_at": now,
+    }
+    statement = get_insert(connection.dialect.name)(_webhooks).values(**keys, **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=list(keys), set_=values))
+
+
+def list_webhooks(connection: Connection, execution_id: str) -> Sequence[ExecutionWebhook]:
+    """Return the webhooks of an execution by id."""
+    of_execution = select(_webhooks).where(_webhooks.c.execution_id == execution_id)
+    return [_read_webhook(row) for row in connection.execute(of_execution.order_by(_webhooks.c.webhook_id))]
+
+
+def delete_webhook(connection: Connection, execution_id: str, webhook_id: str) -> bool:
+    """Delete a webhook; return whether there was one."""
+    statement = delete(_webhooks).where(_webhooks.c.execution_id == execution_id, _webhooks.c.webhook_id == webhook_id)
+    return connection.execute(statement).rowcount > 0
+
+
+def claim_webhooks(connection: Connection, now: datetime, until: datetime, limit: int) -> Sequence[ExecutionWebhook]:
+    """Return webhooks whose messages are due, and postpone the next attempt until then."""
+    statement = select(_webhooks).where(_webhooks.c.notify_at <= now).order_by(_webhooks.c.notify_at).limit(limit)
+    due = [_read_webhook(row) for row in connection.execute(statement.with_for_update(skip_locked=True))]
+    for webhook in due:
+        connection.execute(update(_webhooks).where(_is_unchanged(webhook)).values(notify_at=until))
+    return due
+
+
+def settle_webhook(
+    connection: Connection, webhook: ExecutionWebhook, sent_sequence: int, claimed_until: datetime | None
+) -> None:
+    """Record the last event that was sent; `claimed_until`: nothing else is due, unless there is a newer change.
+
+    A webhook that was replaced or deleted since it was claimed stays as it is.
+    """
+    unchanged = _is_unchanged(webhook)
+    if claimed_until is not None:
+        done = and_(unchanged, _webhooks.c.notify_at == claimed_until)
+        connection.execute(update(_webhooks).where(done).values(notify_at=None))
+    connection.execute(update(_webhooks).where(unchanged).values(sent_sequence=sent_sequence))
+
+
+def delete_settled_webhook(connection: Connection, webhook: ExecutionWebhook) -> None:
+    """Delete a webhook whose execution has ended, unless it was replaced since it was claimed."""
+    connection.execute(delete(_webhooks).where(_is_unchanged(webhook)))
+
+
+def _is_unchanged(webhook: ExecutionWebhook) -> ColumnElement[bool]:
+    return and_(
+        _webhooks.c.execution_id == webhook.execution_id,
+        _webhooks.c.webhook_id == webhook.webhook_id,
+        _webhooks.c.url == webhook.url,
+        _webhooks.c.sent_sequence == webhook.sent_sequence,
+    )
+
+
+def _read_webhook(row: Any) -> ExecutionWebhook:
+    return ExecutionWebhook(
+        row.execution_id, row.webhook_id, row.url, row.token, row.authorization, row.sent_sequence, row.changed_at
+    )
 
 
 def add_feedback(connection: Connection, record: Feedback, now: datetime) -> None:

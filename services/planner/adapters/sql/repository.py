@@ -16,10 +16,16 @@ from libs.storage.timestamps import to_microseconds
 from services.planner.adapters import metrics
 from services.planner.adapters.sql import queries, schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH
-from services.planner.domain.errors import ExecutionNotFound, LeaseLost, PlanAlreadyExecuted
+from services.planner.domain.errors import (
+    ExecutionNotFound,
+    LeaseLost,
+    PlanAlreadyExecuted,
+    TooManyWebhooks,
+)
 from services.planner.domain.events import Event, ExecutionStarted, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
+from services.planner.domain.webhooks import MAX_WEBHOOKS, ExecutionWebhook
 from services.planner.usecases.ports import (
     AuditEntry,
     ExecutionFilter,
@@ -170,6 +176,60 @@ class SqlExecutionStore:
         await self.database.write(
             lambda connection: queries.settle_notification(connection, execution_id, claimed_until), execution_id
         )
+
+    async def put_webhook(self, webhook: ExecutionWebhook, now: datetime) -> None:
+        """Insert or replace a webhook of an execution."""
+
+        def put(connection: Connection) -> None:
+            if queries.lock_execution(connection, webhook.execution_id) is None:
+                raise ExecutionNotFound(webhook.execution_id)
+            others = [
+                other
+                for other in queries.list_webhooks(connection, webhook.execution_id)
+                if other.webhook_id != webhook.webhook_id
+            ]
+            if len(others) >= MAX_WEBHOOKS:
+                raise TooManyWebhooks(webhook.execution_id, MAX_WEBHOOKS)
+            queries.put_webhook(connection, webhook, now)
+
+        await self.database.write(put, webhook.execution_id)
+
+    async def list_webhooks(self, execution_id: str) -> Sequence[ExecutionWebhook]:
+        """Return the webhooks of an execution by id."""
+
+        def select_webhooks(connection: Connection) -> Sequence[ExecutionWebhook]:
+            if not queries.has_execution(connection, execution_id):
+                raise ExecutionNotFound(execution_id)
+            return queries.list_webhooks(connection, execution_id)
+
+        return await self.database.read(select_webhooks)
+
+    async def delete_webhook(self, execution_id: str, webhook_id: str) -> bool:
+        """Delete a webhook; return whether there was one."""
+
+        def delete(connection: Connection) -> bool:
+            if not queries.has_execution(connection, execution_id):
+                raise ExecutionNotFound(execution_id)
+            return queries.delete_webhook(connection, execution_id, webhook_id)
+
+        return await self.database.write(delete, execution_id)
+
+    async def claim_webhooks(self, now: datetime, until: datetime, limit: int) -> Sequence[ExecutionWebhook]:
+        """Return webhooks whose messages are due; until then no other caller gets them."""
+        return await self.database.write(lambda connection: queries.claim_webhooks(connection, now, until, limit))
+
+    async def settle_webhook(
+        self, webhook: ExecutionWebhook, sent_sequence: int, claimed_until: datetime | None, *, has_ended: bool
+    ) -> None:
+        """Record the last event that was sent, and that nothing else is due; delete the webhook after the last one."""
+
+        def settle(connection: Connection) -> None:
+            if has_ended and claimed_until is not None:
+                queries.delete_settled_webhook(connection, webhook)
+            else:
+                queries.settle_webhook(connection, webhook, sent_sequence, claimed_until)
+
+        await self.database.write(settle, webhook.execution_id)
 
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions, the free ones first, then those not renewed for longest."""

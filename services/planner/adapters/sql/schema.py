@@ -80,6 +80,24 @@ audits = Table(
     Index("planner_audit_execution", "execution_id"),
 )
 
+webhooks = Table(
+    "planner_webhook",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("webhook_id", Text, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("authorization", Text, nullable=False),
+    # The last event whose change was sent.
+    Column("sent_sequence", Integer, nullable=False),
+    # When the execution changed its state; messages that fail for too long after it are not repeated.
+    Column("changed_at", Timestamp, nullable=False),
+    # When the next messages are to be sent; NULL once they were.
+    Column("notify_at", Timestamp),
+    Index("planner_webhook_notify", "notify_at"),
+    sqlite_with_rowid=False,
+)
+
 secrets = Table(
     "planner_secret",
     metadata,

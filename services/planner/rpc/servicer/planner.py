@@ -22,6 +22,7 @@ from services.planner.domain.fold import replay
 from services.planner.domain.labels import LabelQueue
 from services.planner.domain.mermaid import draw_mermaid
 from services.planner.domain.plans import parse_prefix, prepare_plan, utc_now
+from services.planner.domain.webhooks import ExecutionWebhook
 from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
 from services.planner.rpc.convert.plans import decode_budget, decode_plan, decode_response
 from services.planner.usecases.executions import Executions
@@ -30,6 +31,7 @@ from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import open_question
 from services.planner.usecases.verify_log import verify_log
+from services.planner.usecases.webhooks import ExecutionWebhooks
 
 _PAGE_SIZE = 50
 
@@ -42,6 +44,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         planner: Planner,
         executions: Executions,
         feedback: FeedbackBook,
+        webhooks: ExecutionWebhooks,
         limits: Budget,
         clock: Callable[[], datetime] = utc_now,
         *,
@@ -51,6 +54,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         self._planner = planner
         self._executions = executions
         self._feedback = feedback
+        self._webhooks = webhooks
         self._limits = limits
         self._clock = clock
         self._unpriced_model = unpriced_model
@@ -174,6 +178,29 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         )
         return api.AddInformationResponse(sequence=sequence)
 
+    async def CreateWebhook(self, request: api.CreateWebhookRequest, context: Any) -> api.CreateWebhookResponse:
+        """Send the changes of the state of an execution to a URL."""
+        webhook = ExecutionWebhook(
+            request.execution_id,
+            request.webhook_id,
+            request.url,
+            request.token,
+            request.authorization,
+            request.after_sequence,
+        )
+        created = await self._webhooks.create(webhook, validate_only=request.validate_only)
+        return api.CreateWebhookResponse(webhook=_encode_webhook(created))
+
+    async def ListWebhooks(self, request: api.ListWebhooksRequest, context: Any) -> api.ListWebhooksResponse:
+        """List the webhooks of an execution."""
+        webhooks = await self._webhooks.list(request.execution_id)
+        return api.ListWebhooksResponse(webhooks=[_encode_webhook(webhook) for webhook in webhooks])
+
+    async def DeleteWebhook(self, request: api.DeleteWebhookRequest, context: Any) -> api.DeleteWebhookResponse:
+        """Delete a webhook of an execution."""
+        deleted = await self._webhooks.delete(request.execution_id, request.webhook_id)
+        return api.DeleteWebhookResponse(deleted=deleted)
+
     async def VerifyExecution(self, request: api.VerifyExecutionRequest, context: Any) -> api.VerifyExecutionResponse:
         """Replay the log of an execution and return the findings."""
         verification = await verify_log(self._executions.store, request.execution_id)
@@ -239,6 +266,10 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     ) -> AsyncIterator[pb.ExecutionEvent]:
         async for recorded, state in self._executions.watch(execution_id, after, until_paused=until_paused):
             yield encode_event(execution_id, recorded, state, partial(self._executions.token, execution_id))
+
+
+def _encode_webhook(webhook: ExecutionWebhook) -> api.Webhook:
+    return api.Webhook(execution_id=webhook.execution_id, webhook_id=webhook.webhook_id, url=webhook.url)
 
 
 def _encode_evidence(tool: str, queue: LabelQueue) -> pb.ToolEvidence:

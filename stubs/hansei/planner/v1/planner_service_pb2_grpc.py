@@ -96,6 +96,21 @@ class PlannerServiceStub:
                 request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationRequest.SerializeToString,
                 response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationResponse.FromString,
                 _registered_method=True)
+        self.CreateWebhook = channel.unary_unary(
+                '/hansei.planner.v1.PlannerService/CreateWebhook',
+                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookRequest.SerializeToString,
+                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookResponse.FromString,
+                _registered_method=True)
+        self.ListWebhooks = channel.unary_unary(
+                '/hansei.planner.v1.PlannerService/ListWebhooks',
+                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksRequest.SerializeToString,
+                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksResponse.FromString,
+                _registered_method=True)
+        self.DeleteWebhook = channel.unary_unary(
+                '/hansei.planner.v1.PlannerService/DeleteWebhook',
+                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookRequest.SerializeToString,
+                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookResponse.FromString,
+                _registered_method=True)
         self.VerifyExecution = channel.unary_unary(
                 '/hansei.planner.v1.PlannerService/VerifyExecution',
                 request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.VerifyExecutionRequest.SerializeToString,
@@ -208,6 +223,28 @@ class PlannerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateWebhook(self, request, context):
+        """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
+        a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWebhooks(self, request, context):
+        """Lists the webhooks of an execution, without their secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteWebhook(self, request, context):
+        """Deletes a webhook of an execution. Deleting an unknown one changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def VerifyExecution(self, request, context):
         """Replays an execution's log without calling anything and checks its chain of hashes.
         """
@@ -299,6 +336,21 @@ def add_PlannerServiceServicer_to_server(servicer, server):
                     servicer.AddInformation,
                     request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationRequest.FromString,
                     response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationResponse.SerializeToString,
+            ),
+            'CreateWebhook': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateWebhook,
+                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookRequest.FromString,
+                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookResponse.SerializeToString,
+            ),
+            'ListWebhooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWebhooks,
+                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksRequest.FromString,
+                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksResponse.SerializeToString,
+            ),
+            'DeleteWebhook': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteWebhook,
+                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookRequest.FromString,
+                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookResponse.SerializeToString,
             ),
             'VerifyExecution': grpc.unary_unary_rpc_method_handler(
                     servicer.VerifyExecution,
@@ -647,6 +699,87 @@ class PlannerService:
             '/hansei.planner.v1.PlannerService/AddInformation',
             hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationRequest.SerializeToString,
             hansei_dot_planner_dot_v1_dot_planner__service__pb2.AddInformationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateWebhook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.planner.v1.PlannerService/CreateWebhook',
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookRequest.SerializeToString,
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.CreateWebhookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWebhooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.planner.v1.PlannerService/ListWebhooks',
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksRequest.SerializeToString,
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.ListWebhooksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteWebhook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.planner.v1.PlannerService/DeleteWebhook',
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookRequest.SerializeToString,
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.DeleteWebhookResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,6 +61,14 @@ class PlannerServiceStub:
     """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]
     """Adds information to a running or paused execution; it replans before its next step."""
+    CreateWebhook: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]
+    """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
+    a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+    """
+    ListWebhooks: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ListWebhooksRequest, _planner_service_pb2.ListWebhooksResponse]
+    """Lists the webhooks of an execution, without their secrets."""
+    DeleteWebhook: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DeleteWebhookRequest, _planner_service_pb2.DeleteWebhookResponse]
+    """Deletes a webhook of an execution. Deleting an unknown one changes nothing."""
     VerifyExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]
@@ -105,6 +113,14 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]  # type: ignore[assignment]
     """Adds information to a running or paused execution; it replans before its next step."""
+    CreateWebhook: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]  # type: ignore[assignment]
+    """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
+    a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+    """
+    ListWebhooks: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ListWebhooksRequest, _planner_service_pb2.ListWebhooksResponse]  # type: ignore[assignment]
+    """Lists the webhooks of an execution, without their secrets."""
+    DeleteWebhook: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DeleteWebhookRequest, _planner_service_pb2.DeleteWebhookResponse]  # type: ignore[assignment]
+    """Deletes a webhook of an execution. Deleting an unknown one changes nothing."""
     VerifyExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]  # type: ignore[assignment]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
@@ -218,6 +234,32 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.AddInformationResponse, _abc.Awaitable[_planner_service_pb2.AddInformationResponse]]:
         """Adds information to a running or paused execution; it replans before its next step."""
+
+    @_abc_1.abstractmethod
+    def CreateWebhook(
+        self,
+        request: _planner_service_pb2.CreateWebhookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_planner_service_pb2.CreateWebhookResponse, _abc.Awaitable[_planner_service_pb2.CreateWebhookResponse]]:
+        """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
+        a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+        """
+
+    @_abc_1.abstractmethod
+    def ListWebhooks(
+        self,
+        request: _planner_service_pb2.ListWebhooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_planner_service_pb2.ListWebhooksResponse, _abc.Awaitable[_planner_service_pb2.ListWebhooksResponse]]:
+        """Lists the webhooks of an execution, without their secrets."""
+
+    @_abc_1.abstractmethod
+    def DeleteWebhook(
+        self,
+        request: _planner_service_pb2.DeleteWebhookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_planner_service_pb2.DeleteWebhookResponse, _abc.Awaitable[_planner_service_pb2.DeleteWebhookResponse]]:
+        """Deletes a webhook of an execution. Deleting an unknown one changes nothing."""
 
     @_abc_1.abstractmethod
     def VerifyExecution(
