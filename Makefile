@@ -97,9 +97,12 @@ lock-frameworks:  ## Pin the newest frameworks that pyproject.toml allows togeth
 	  --no-emit-find-links --no-header -p 3.11 $(EXTRAS:%=--extra %) --group frameworks pyproject.toml \
 	  -o requirements/frameworks.lock
 
-$(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock
+$(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock requirements/frameworks-alone.lock
 	test -x $(FRAMEWORKS)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(FRAMEWORKS)
 	$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --require-hashes -r requirements/frameworks.lock
+	@# Some packages require far more than their tests need, or a newer Python (docs/adr/234).
+	$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --require-hashes --no-deps --python-version 3.12 \
+	  -r requirements/frameworks-alone.lock
 	npm install --silent --no-save --no-package-lock --prefix $(FRAMEWORKS)/npm @openai/codex@$(CODEX_VERSION) \
 	  @modelcontextprotocol/inspector@$(INSPECTOR_VERSION) node@$(NODE_VERSION)
 	touch $@

@@ -36,3 +36,19 @@ def test_each_format_has_a_page_and_a_line_in_the_table() -> None:
     assert [name for name, text in pages.items() if f"| format | `{name}` |" not in text] == []
     table = (ROOT / "docs/tasks/formats.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| \[.*\| `(\w+)` \|", table, re.MULTILINE)) == sorted(BY_CONTRACT)
+
+
+def test_the_table_says_for_which_formats_programs_write_files_in_the_tests() -> None:
+    """A format with a star is named in a test with parameters, such as the three scripted runs, or in its helper."""
+    table = (ROOT / "docs/tasks/formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[.*\| `(\w+)` \|(.*)\|$", table, re.MULTILINE)
+    files = [file.read_text(encoding="utf-8") for file in (ROOT / "tests/frameworks").glob("test_*.py")]
+    tests = [test for text in files for test in text.split("@pytest.mark.parametrize")[1:]]
+    written = {name for name in BY_CONTRACT if any(f'"{name}"' in test for test in [*tests, *map(_read_helper, files)])}
+    assert {name for name, writers in rows if r"\*" in writers} == written
+
+
+def _read_helper(text: str) -> str:
+    """Return the function of a test file that its parametrized tests share: it reads the file of a run."""
+    found = re.search(r"^def (?:read|record|run)\(.*?(?=^(?:@|def |async def ))", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""

@@ -64,12 +64,15 @@ def describe_step(step: Step) -> str:
     return step.content
 
 
-def check_run(content: bytes, name: str, format: str) -> None:
-    """Assert that a file holds one of the scripted runs, each message once."""
+def check_run(content: bytes, name: str, format: str, *, error: str = "error") -> None:
+    """Assert that a file holds one of the scripted runs, each message once.
+
+    `error` is the result of the failed call if the file does not say that it failed.
+    """
     parsed = read_trajectories(content, "frameworks")
     assert parsed.format == format
     (recorded,) = parsed.trajectories
     described = [describe_step(step) for step in recorded.trajectory.steps if step.role != "system"]
-    assert described == list_steps(name)
+    assert described == [error if step == "error" else step for step in list_steps(name)]
     assert recorded.trajectory.query == TASK
     assert recorded.trajectory.generated_answer == RUNS[name][-1]

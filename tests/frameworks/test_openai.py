@@ -27,10 +27,10 @@ def write_completion(reply: int | str) -> dict[str, Any]:
     return {"id": "1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice]}
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_its_messages_are_read(name: str) -> None:
-    replies = iter(RUNS[name])
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=write_completion(next(replies))))
+def converse(replies: list[int | str]) -> list[Any]:
+    """Return the messages of a conversation with these replies of the model."""
+    remaining = iter(replies)
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=write_completion(next(remaining))))
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
     http_client: Any = httpx.Client(transport=transport)
     with OpenAI(api_key="none", base_url="http://scripted", http_client=http_client) as client:
@@ -43,4 +43,9 @@ def test_its_messages_are_read(name: str) -> None:
                 x = json.loads(call.function.arguments)["x"]
                 result = "Error: x must not be 0" if x == 0 else str(1 / x)
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-    check_run(json.dumps({"messages": messages}).encode(), name, "openai")
+    return messages
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_its_messages_are_read(name: str) -> None:
+    check_run(json.dumps({"messages": converse(RUNS[name])}).encode(), name, "openai")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.fakes.agent_models import AgentModel, serve_agent_model
@@ -15,6 +16,7 @@ pytest.importorskip("agents", reason="the frameworks are not installed: make tes
 from agents import (
     Agent,
     FunctionTool,
+    OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     Runner,
     RunResult,
@@ -34,6 +36,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from hansei.client.adapters import openai_agents as adapter
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.domain.errors import MalformedTrajectory
+from tests.frameworks.test_openai import write_completion
 
 
 class Recorder(TracingProcessor):
@@ -113,6 +116,20 @@ async def test_spans_of_openinference_are_read(model: AgentModel, name: str) -> 
     finally:
         instrumentor.uninstrument()
     check_run(MessageToJson(encode_spans(exporter.get_finished_spans())).encode(), name, "otel")
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_its_traces_of_chat_completions_are_read(name: str) -> None:
+    set_tracing_disabled(False)
+    recorder = Recorder()
+    set_trace_processors([recorder])
+    replies = iter(RUNS[name])
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=write_completion(next(replies))))
+    http_client: Any = httpx.AsyncClient(transport=transport)
+    async with AsyncOpenAI(base_url="http://scripted", api_key="none", http_client=http_client) as client:
+        completions = OpenAIChatCompletionsModel("scripted", client)
+        await Runner.run(Agent(name="Solver", instructions="Be brief.", model=completions, tools=[invert]), TASK)
+    check_run("\n".join(map(json.dumps, recorder.objects)).encode(), name, "agents_sdk")
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -1,4 +1,4 @@
-"""Spans of OpenInference and OpenLLMetry, exported by the OpenTelemetry SDK, and evaluations as outcomes."""
+"""Spans of OpenInference, OpenLLMetry and Langfuse, exported by the OpenTelemetry SDK, and evaluations as outcomes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ class Trace:
         with self.span(name, attributes, failed=failed):
             pass
 
+    def export(self) -> Any:
+        """Return the spans so far as OTLP JSON."""
+        return export_spans(self._exporter)
+
     def read(self) -> RecordedTrajectory:
         """Return the trajectory of the trace."""
-        (recorded,) = read_trajectories(json.dumps(export_spans(self._exporter)).encode(), "given").trajectories
+        (recorded,) = read_trajectories(json.dumps(self.export()).encode(), "given").trajectories
         return recorded
 
 
@@ -165,3 +169,85 @@ def number_messages(prefix: str, messages: list[dict[str, str]]) -> dict[str, st
     return {
         f"{prefix}.{number}.{name}": value for number, message in enumerate(messages) for name, value in message.items()
     }
+
+
+def test_a_tool_of_langchain_in_openllmetry_is_joined_with_its_call() -> None:
+    """OpenLLMetry 0.62 writes what LangChain's callbacks get: the arguments and the message of the result inside."""
+    trace = Trace()
+    user = {"role": "user", "parts": [{"type": "text", "content": "invert something"}]}
+    call = {"type": "tool_call", "id": "c1", "name": "invert", "arguments": {"x": 0}}
+    chat = {"traceloop.entity.path": "model", "gen_ai.operation.name": "chat"}
+    chat["gen_ai.input.messages"] = json.dumps([user])
+    chat["gen_ai.output.messages"] = json.dumps([{"role": "assistant", "parts": [call]}])
+    arguments = {"input_str": "{'x': 0}", "tags": ["seq:step:1"], "metadata": {}, "inputs": {"x": 0}}
+    message = {"content": "x must not be 0", "type": "tool", "tool_call_id": "c1", "status": "error"}
+    result = {"output": {"lc": 1, "type": "constructor", "kwargs": message}, "kwargs": {"color": "green"}}
+    tool = {
+        "traceloop.span.kind": "tool",
+        "traceloop.entity.name": "invert",
+        **dict.fromkeys(("traceloop.entity.input", "gen_ai.tool.call.arguments"), json.dumps(arguments)),
+        **dict.fromkeys(("traceloop.entity.output", "gen_ai.tool.call.result"), json.dumps(result)),
+    }
+    with trace.span("LangGraph.workflow", {"traceloop.span.kind": "workflow"}):
+        trace.add("Model.chat", chat)
+        trace.add("execute_tool invert", tool)
+    recorded = trace.read()
+    assert steps(recorded) == [
+        ("user", "invert something"),
+        ("assistant", ""),
+        ("tool", "Error: x must not be 0"),
+    ]
+    assert [call.arguments for step in recorded.trajectory.steps for call in step.tool_calls] == ['{"x": 0}']
+
+
+def test_an_agent_without_calls_of_models_answers_after_its_tools() -> None:
+    trace = Trace()
+    for question, answer in (("invert something", "It is 0.5."), ("and now?", "The same.")):
+        messages = {
+            f"gen_ai.{side}.messages": json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+            for side, role, text in (("input", "user", question), ("output", "assistant", answer))
+        }
+        tool = {"gen_ai.tool.name": "invert", "gen_ai.tool.call.id": question, "gen_ai.tool.call.result": "0.5"}
+        with trace.span("program", {}), trace.span("agent", {"gen_ai.operation.name": "invoke_agent", **messages}):
+            trace.add("execute_tool invert", {"gen_ai.operation.name": "execute_tool", **tool})
+        if question == "invert something":
+            assert steps(trace.read()) == [
+                ("user", question),
+                ("assistant", ""),
+                ("tool", "0.5"),
+                ("assistant", answer),
+            ]
+    first, second = read_trajectories(json.dumps(trace.export()).encode(), "given").trajectories
+    assert [step.role for step in second.trajectory.steps] == ["user", "assistant", "tool", "assistant"]
+    assert (first.trajectory.generated_answer, second.trajectory.generated_answer) == ("It is 0.5.", "The same.")
+
+
+def test_observations_in_spans_of_langfuse_are_a_conversation() -> None:
+    """Langfuse's client 4 exports each observation as a span; its input and its output are JSON texts."""
+    trace = Trace()
+    sent: list[dict[str, Any]] = [
+        {"role": "system", "content": "be exact"},
+        {"role": "user", "content": "invert something"},
+    ]
+
+    def observe(kind: str, taken: Any, returned: Any, **more: Any) -> dict[str, Any]:
+        values = {"type": kind, "input": json.dumps(taken), "output": json.dumps(returned), **more}
+        return {f"langfuse.observation.{name}": value for name, value in values.items()}
+
+    root = observe("chain", {"messages": [["user", "invert something"]]}, None) | {
+        "langfuse.internal.is_app_root": True
+    }
+    with trace.span("LangGraph", root):
+        for call_id, arguments in CALLS.items():
+            call = {"name": "invert", "args": json.loads(arguments), "id": call_id, "type": "tool_call"}
+            reply = {"role": "assistant", "content": "", "tool_calls": [call]}
+            trace.add("Model", observe("generation", sent, reply, usage_details='{"input": 3, "output": 2}'))
+            result = {"type": "tool", "content": RESULTS[call_id], "tool_call_id": call_id}
+            trace.add("invert", observe("tool", json.loads(arguments), result), failed=call_id == "c1")
+            sent += [reply, {"role": "tool", "content": RESULTS[call_id], "tool_call_id": call_id}]
+        trace.add("Model", observe("generation", sent, {"role": "assistant", "content": "It is 0.5."}))
+    recorded = trace.read()
+    assert steps(recorded) == CONVERSATION
+    usage = recorded.trajectory.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (6, 4)

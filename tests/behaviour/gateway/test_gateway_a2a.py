@@ -234,12 +234,13 @@ async def test_push_configurations_are_deleted_and_belong_to_their_tenant(gate: 
     deletion = a2a.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="mine")
     async with agent(gate) as url:
         async with connect(gate, url, binding, "evil") as stranger:
-            for call in (
+            calls: list[Any] = [
                 lambda: stranger.create_task_push_notification_config(push),
                 lambda: stranger.get_task_push_notification_config(get),
                 lambda: stranger.list_task_push_notification_configs(listing),
                 lambda: stranger.delete_task_push_notification_config(deletion),
-            ):
+            ]
+            for call in calls:
                 with pytest.raises(TaskNotFoundError, match="does not exist"):
                     await call()
         async with connect(gate, url, binding) as client:

@@ -28,7 +28,7 @@ from tests.support.planner_service import ASK, answer, events, expect_error, run
 from tests.support.webhook_receiver import Receiver, receive
 
 SECRET = "a secret of the receivers and the planner"
-SETTINGS = {"planner_webhook_hosts": "127.0.0.1"}
+SETTINGS: dict[str, Any] = {"planner_webhook_hosts": "127.0.0.1"}
 
 
 async def ask(stub: Any) -> pb.ExecutionEvent:
@@ -66,7 +66,7 @@ def compute_signature(request: WireRequest) -> str:
 
 
 async def test_each_change_is_posted_in_order_with_the_secrets_of_the_caller(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "planner_webhook_secret": SECRET}
+    settings: dict[str, Any] = {**SETTINGS, "planner_webhook_secret": SECRET}
     async with receive(204) as receiver, running(tmp_path, **settings) as stub:
         question = await ask(stub)
         execution_id = question.execution_id

@@ -7,31 +7,15 @@ outputs may be JSON texts. The outcome is a score, else an error of the root.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from services.reflector.adapters.importers import otel
 from services.reflector.adapters.importers.json_records import Record
-from services.reflector.adapters.importers.message_parts import read_messages
-from services.reflector.adapters.importers.otlp import Span, Value
+from services.reflector.adapters.importers.langfuse_observations import read_attributes
+from services.reflector.adapters.importers.otlp import Span
 from services.reflector.adapters.importers.scores import Score, choose_outcome
-from services.reflector.adapters.importers.span_usage import encode_usage
-from services.reflector.adapters.importers.trace_records import (
-    build_agent,
-    build_model_call,
-    build_tool_call,
-    read_nanoseconds,
-    require_text,
-)
-from services.reflector.adapters.importers.usage import build_usage, read_cost, read_tokens
+from services.reflector.adapters.importers.trace_records import read_nanoseconds, require_text
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.usage import TrajectoryUsage
-
-_CACHED = re.compile("input.*cached|cache_read.*input")
-"""Names of tokens that were read from a cache; of those written to it the name is `cache_creation_input_tokens`."""
-_MODELS = ("GENERATION",)
-_TOOLS = ("TOOL",)
-_AGENTS = ("AGENT", "CHAIN", "SPAN")
 
 
 def check_format(record: Record) -> None:
@@ -97,39 +81,6 @@ def _read_span(record: Record) -> Span:
         id=require_text(record, "id", "must name the observation"),
         parent=record.text("parentObservationId"),
         start=read_nanoseconds(record, "startTime"),
-        attributes=_read_attributes(record),
+        attributes=read_attributes(record),
         error=record.text("statusMessage") or "failed" if is_error else None,
-    )
-
-
-def _read_attributes(record: Record) -> dict[str, Value]:
-    kind = record.text("type").upper()
-    if kind in _TOOLS:
-        return build_tool_call(record.text("name"), "", record.value.get("input"), record.value.get("output"))
-    if kind not in (*_MODELS, *_AGENTS):
-        return {}
-    is_root = not record.has("parentObservationId")
-    if kind not in _MODELS and not is_root and kind != "AGENT":
-        return {}
-    inputs = read_messages(record.value.get("input"), record.field_path("input"), "user")
-    outputs = read_messages(record.value.get("output"), record.field_path("output"), "assistant")
-    if kind in _MODELS:
-        return {**build_model_call(inputs, outputs), **encode_usage(_read_usage(record))}
-    return build_agent(record.text("name") if kind == "AGENT" else "", inputs, outputs)
-
-
-def _read_usage(record: Record) -> TrajectoryUsage | None:
-    """Return the usage of a call. Its details count a token under one name only, such as `input_cached_tokens`."""
-    details = record.child("usageDetails") or record.child("usage") or Record({}, record.location)
-    if details.text("unit", "TOKENS") != "TOKENS":
-        return None
-    names = [name for name in details.value if not name.endswith("Cost")]
-    tokens = {name: read_tokens(details, name) or 0 for name in names if "input" in name or "output" in name}
-    costs = record.child("costDetails") or Record({}, record.location)
-    return build_usage(
-        record.location,
-        sum(count for name, count in tokens.items() if "input" in name),
-        sum(count for name, count in tokens.items() if _CACHED.search(name)),
-        sum(count for name, count in tokens.items() if "output" in name),
-        read_cost(costs, "total") or read_cost(record, "totalCost", "calculatedTotalCost"),
     )

@@ -176,21 +176,32 @@ class _TraceSteps:
         calls = [span for span in spans if span.text(_OPERATION) in _MODEL and has_messages(span)]
         # An agent's span repeats the messages of its model calls.
         speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and has_messages(span)]
-        conversations = {span.id: _read_conversation(span) for span in speakers}
-        parts = [
-            part for messages in conversations.values() for message in messages for part in message.records("parts")
-        ]
+        conversations = {span.id: (_read_inputs(span), _read_outputs(span)) for span in speakers}
+        messages = [message for inputs, outputs in conversations.values() for message in (*inputs, *outputs)]
+        parts = [part for message in messages for part in message.records("parts")]
         self._requested = {part.text("id") for part in parts if part.text("type") == "tool_call"}
         self._answered = {part.text("id") for part in parts if part.text("type") == "tool_call_response"}
         self._call_ids = _match_calls([span for span in spans if span.text(_OPERATION) == _TOOL], parts)
         self._failed = {
             self._call_ids[span.id] for span in spans if span.id in self._call_ids and span.error is not None
         }
+        # An agent answers after the calls of its tools, of which its own messages may say nothing.
+        open_agents: list[Span] = []
         for span in spans:
+            for agent in [agent for agent in reversed(open_agents) if 0 < agent.end <= span.start]:
+                open_agents.remove(agent)
+                self._add_new(agent, conversations[agent.id][1])
             if span.id in conversations:
-                self._add_new(span, conversations[span.id])
+                inputs, outputs = conversations[span.id]
+                if calls:
+                    self._add_new(span, [*inputs, *outputs])
+                else:
+                    self._add_new(span, inputs)
+                    open_agents.append(span)
             elif span.text(_OPERATION) == _TOOL:
                 self._add_tool(span)
+        for agent in reversed(open_agents):
+            self._add_new(agent, conversations[agent.id][1])
 
     def _add_new(self, span: Span, messages: Sequence[Record]) -> None:
         agent = self._find_agent(span)
@@ -271,15 +282,19 @@ def has_messages(span: Span) -> bool:
     return any(span.attributes.get(name) for name in _CONTENTS)
 
 
-def _read_conversation(span: Span) -> list[Record]:
-    """Return the messages that one model call sent and received, with the instructions first."""
+def _read_inputs(span: Span) -> list[Record]:
+    """Return the messages that one model call sent, with the instructions first."""
     parts = _parse_list(span, _INSTRUCTIONS)
     messages = [Record({"role": "system", "parts": parts}, f"{span.location}.{_INSTRUCTIONS}")] if parts else []
-    for name in _CONTENTS:
-        messages += [
-            Record(value, f"{span.location}.{name}[{index}]") for index, value in enumerate(_parse_list(span, name))
-        ]
-    return messages
+    return [*messages, *_read_list(span, _INPUT)]
+
+
+def _read_outputs(span: Span) -> list[Record]:
+    return _read_list(span, _OUTPUT)
+
+
+def _read_list(span: Span, name: str) -> list[Record]:
+    return [Record(value, f"{span.location}.{name}[{index}]") for index, value in enumerate(_parse_list(span, name))]
 
 
 def _parse_list(span: Span, name: str) -> list[Value]:

@@ -29,6 +29,9 @@ class Span:
     attributes: Mapping[str, Value]
     error: str | None
     """The error message, None without an error."""
+    name: str = ""
+    end: int = 0
+    """Nanoseconds since 1970, 0 if it is not known."""
 
     def text(self, name: str) -> str:
         """Return an attribute as text, empty if it is missing or no text."""
@@ -62,6 +65,8 @@ def _read_span(span: Record) -> Span:
         start=_read_nanoseconds(span, "startTimeUnixNano"),
         attributes=attributes,
         error=error,
+        name=span.text("name"),
+        end=_read_nanoseconds(span, "endTimeUnixNano"),
     )
 
 

@@ -1,8 +1,9 @@
-"""Translates spans of OpenInference and OpenLLMetry into those of the OpenTelemetry GenAI conventions.
+"""Translates spans of OpenInference, OpenLLMetry and Langfuse into those of the OpenTelemetry GenAI conventions.
 
 Sources of the formats: https://github.com/Arize-ai/openinference, spec/semantic_conventions.md, and
 https://github.com/traceloop/openllmetry, packages/opentelemetry-semantic-conventions-ai. Both write lists as attributes
-with numbers in their names, such as `llm.input_messages.0.message.role`.
+with numbers in their names, such as `llm.input_messages.0.message.role`. Langfuse writes observations as attributes:
+https://github.com/langfuse/langfuse-python, langfuse/_client/attributes.py.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from services.reflector.adapters.importers.json_records import Record
+from services.reflector.adapters.importers.langfuse_observations import read_attributes
+from services.reflector.adapters.importers.message_parts import parse_json
 from services.reflector.adapters.importers.otlp import Span, Value
 
 _MAX_NAMES = 12
 """Most names in the path of an attribute."""
 _OPENINFERENCE_KIND = "openinference.span.kind"
 _TRACELOOP_KIND = "traceloop.span.kind"
+_LANGFUSE = "langfuse.observation."
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _OPERATION = "gen_ai.operation.name"
 
@@ -26,8 +31,12 @@ def translate(span: Span) -> Span:
     """Return the span with the attributes of the GenAI conventions added, unless it has them."""
     if _OPENINFERENCE_KIND in span.attributes:
         added = _translate_openinference(span)
-    elif _TRACELOOP_KIND in span.attributes or "gen_ai.prompt.0.role" in span.attributes:
+    elif span.text(_TRACELOOP_KIND) == "tool":
+        return _translate_openllmetry_tool(span)
+    elif "gen_ai.prompt.0.role" in span.attributes:
         added = _translate_openllmetry(span)
+    elif f"{_LANGFUSE}type" in span.attributes:
+        added = _translate_langfuse(span)
     else:
         return span
     return replace(span, attributes={**added, **span.attributes})
@@ -79,14 +88,30 @@ def _read_openinference_message(entry: Tree) -> Value:
     )
 
 
+def _translate_openllmetry_tool(span: Span) -> Span:
+    """Return the span of a tool. LangChain's callbacks stand around its arguments and its result, a message."""
+    arguments, result = (parse_json(span.attributes.get(f"traceloop.entity.{name}")) for name in ("input", "output"))
+    has_failed, call_id = False, None
+    if isinstance(arguments, dict) and "input_str" in arguments:
+        arguments = arguments.get("inputs") or arguments["input_str"]
+    if isinstance(result, dict) and isinstance(result.get("output"), dict):
+        message = result["output"].get("kwargs")
+        if isinstance(message, dict):
+            result, call_id = message.get("content"), message.get("tool_call_id")
+            has_failed = message.get("status") == "error"
+    attributes = {
+        **span.attributes,
+        _OPERATION: "execute_tool",
+        "gen_ai.tool.name": span.text("traceloop.entity.name"),
+        "gen_ai.tool.call.arguments": arguments,
+        "gen_ai.tool.call.result": result,
+    }
+    if isinstance(call_id, str):
+        attributes["gen_ai.tool.call.id"] = call_id
+    return replace(span, attributes=attributes, error=span.error or ("failed" if has_failed else None))
+
+
 def _translate_openllmetry(span: Span) -> dict[str, Value]:
-    if span.text(_TRACELOOP_KIND) == "tool":
-        return {
-            _OPERATION: "execute_tool",
-            "gen_ai.tool.name": span.text("traceloop.entity.name"),
-            "gen_ai.tool.call.arguments": span.attributes.get("traceloop.entity.input"),
-            "gen_ai.tool.call.result": span.attributes.get("traceloop.entity.output"),
-        }
     prompts = _list_trees(span.attributes, "gen_ai.prompt")
     if not prompts:
         return {}
@@ -102,6 +127,19 @@ def _translate_openllmetry(span: Span) -> dict[str, Value]:
 
 def _read_openllmetry_message(message: Tree, role: str) -> Value:
     return _build_message({"role": role, **message}, [message.get("content")], _list_trees(message, "tool_calls"))
+
+
+def _translate_langfuse(span: Span) -> dict[str, Value]:
+    observation = {
+        "type": span.text(f"{_LANGFUSE}type"),
+        "name": span.name,
+        "parentObservationId": span.parent or None,
+        "isRootObservation": span.attributes.get("langfuse.internal.is_app_root"),
+        **{name: span.attributes.get(f"{_LANGFUSE}{name}") for name in ("input", "output")},
+        "usageDetails": parse_json(span.attributes.get(f"{_LANGFUSE}usage_details")),
+        "costDetails": parse_json(span.attributes.get(f"{_LANGFUSE}cost_details")),
+    }
+    return read_attributes(Record(observation, f"{span.location}.{_LANGFUSE.rstrip('.')}"))
 
 
 def _build_message(message: Tree, texts: Sequence[Value], calls: Sequence[Tree]) -> Value:
