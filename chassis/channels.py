@@ -9,7 +9,6 @@ refuse retries in its trailers, see `chassis.status`.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache, partial
@@ -23,6 +22,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status, telemetry
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
+from chassis.channel_options import build_channel_options, build_target
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, own_credential
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
@@ -35,20 +35,11 @@ if TYPE_CHECKING:
 OWN = "self"
 """The address of a peer in the same process."""
 
-_MS = 1000
 SHARE_OF_SERVED_CALL = 0.6
 """The share of the remaining time of a served call that one call to a peer may take, if its policy allows longer."""
 SILENCE_SECONDS = 1.0
 """A replica that answers no call while one of this length ends by its deadline gets no routed calls for some time."""
 _RENEWAL_GRACE_SECONDS = 60.0
-_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
-_RETRY = {
-    "maxAttempts": 4,
-    "initialBackoff": "0.1s",
-    "maxBackoff": "1s",
-    "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
-}
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -158,45 +149,6 @@ class Peers:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
-
-
-def build_target(address: str) -> str:
-    """Return `host:port` as a DNS name, so that gRPC finds all addresses behind it; other schemes stay."""
-    return address if address.startswith(_SCHEMES) else f"dns:///{address}"
-
-
-def build_channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:
-    """Return the channel arguments of a client."""
-    return [
-        ("grpc.service_config", json.dumps(build_service_config(policies, follow_health=follow_health))),
-        ("grpc.max_receive_message_length", max_message_bytes),
-        ("grpc.max_send_message_length", max_message_bytes),
-        ("grpc.keepalive_time_ms", 60 * _MS),
-        ("grpc.keepalive_timeout_ms", 20 * _MS),
-        # A replica that serves again gets calls within half a second, before the next one restarts.
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", _MS // 2),
-        # The time for one attempt to connect, TLS included.
-        ("grpc.min_reconnect_backoff_ms", 5 * _MS),
-        # By default channels to one address share connections, and the options of one of them apply to all.
-        ("grpc.use_local_subchannel_pool", 1),
-    ]
-
-
-def build_service_config(policies: Policies, *, follow_health: bool) -> dict[str, Any]:
-    """Return a config with round robin over the healthy addresses, and retries where the policy allows them.
-
-    It has no timeout, which would fire one to two seconds early. A channel to the own process does not follow health:
-    its calls must still go through while the process drains.
-    """
-    retryable = [path.lstrip("/").split("/") for path, policy in policies.items() if policy.retry]
-    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
-    if follow_health:
-        config["healthCheckConfig"] = {"serviceName": ""}
-    if retryable:
-        names = [{"service": service, "method": method} for service, method in retryable]
-        config["methodConfig"] = [{"name": names, "retryPolicy": _RETRY}]
-    return config
 
 
 class Connection:

@@ -6,7 +6,6 @@ chassis only asks it.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -20,6 +19,8 @@ Metadata = Iterable[tuple[str, str | bytes]]
 @cache
 def own_credential() -> str:
     """Return the credential of calls of this process to itself; it is new in every process, and stored nowhere."""
+    import secrets  # it loads slowly, and clients have no calls to themselves
+
     return f"Bearer {secrets.token_urlsafe(32)}"
 
 

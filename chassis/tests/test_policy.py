@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from chassis.channels import OWN, build_service_config, build_target
+from chassis.channel_options import build_service_config, build_target
+from chassis.channels import OWN
 from chassis.policy import MethodPolicy, parse
 from chassis.tests.probe import policies
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from chassis.channels import build_channel_options
+from chassis.channel_options import build_channel_options
 from chassis.policy import HEALTH_POLICIES
 
 AWAY_SECONDS = 12.0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from chassis.policy import load_policies
-from hansei.client import services
 from hansei.client.calls import ServiceClient, collect_declared_methods
 from hansei.client.client import AsyncClient, Client
+from hansei.client.services import PACKAGES, AllServices
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +31,8 @@ def contract_methods() -> list[MethodDescriptor]:
 METHODS = {f"{method.containing_service.full_name}/{method.name}": method for method in contract_methods()}
 CLASSES = [
     cls
-    for _, cls in inspect.getmembers(services, inspect.isclass)
+    for package in PACKAGES
+    for _, cls in inspect.getmembers(importlib.import_module(f"hansei.client.services.{package}"), inspect.isclass)
     if issubclass(cls, ServiceClient) and cls is not ServiceClient
 ]
 DECLARED = {method.path: method for cls in CLASSES for method in collect_declared_methods(cls).values()}
@@ -42,7 +44,7 @@ def test_there_are_contracts() -> None:
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_the_client_has_every_rpc(path: str) -> None:
-    assert path in DECLARED, f"add {path} to sdk/hansei/client/services.py"
+    assert path in DECLARED, f"add {path} to sdk/hansei/client/services"
     method, ours = METHODS[path], DECLARED[path]
     assert ours.request.DESCRIPTOR.full_name == method.input_type.full_name
     assert ours.response.DESCRIPTOR.full_name == method.output_type.full_name
@@ -62,8 +64,14 @@ async def test_both_clients_have_every_service() -> None:
         assert {type(service).__name__ for service in _services_of(blocking)} == expected
 
 
-def _services_of(client: object) -> list[object]:
-    return [value for value in vars(client).values() if isinstance(value, ServiceClient)]
+def test_a_client_loads_a_service_once_when_it_is_used() -> None:
+    with Client("127.0.0.1:1") as client:
+        assert "playbooks" not in vars(client)
+        assert client.playbooks is client.playbooks
+
+
+def _services_of(client: AllServices[Any]) -> list[object]:
+    return [getattr(client, name) for name in AllServices.__annotations__]
 
 
 def _arity(is_stream: bool) -> str:

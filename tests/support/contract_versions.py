@@ -15,8 +15,10 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
-import hansei.client.services  # noqa: F401 - makes the whole contract known
 from chassis.policy import load_policies
+from hansei.client.services import load_contract
+
+load_contract()
 
 ADDED, ADDED_NUMBER = "from_the_future", 3000
 Change = Callable[[DescriptorProto, str], None]

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
-from opentelemetry.trace import Span, SpanKind
 
-from chassis import deadlines, status
+from chassis import deadlines
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
-from chassis.channels import build_channel_options, build_target
+from chassis.channel_options import build_channel_options, build_target
 from chassis.guard import AUTHORIZATION
 from chassis.policy import Policies
-from chassis.telemetry import MethodTelemetry, build_metadata
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from chassis.telemetry import MethodTelemetry
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
+
+class _Observation:
+    """The observation of a call in a program without tracing: it records nothing."""
+
+    def build_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the metadata that makes the span of the server a child of the caller's."""
+        return ()
+
+    def describe(self, request: object, response: object) -> None:
+        """Add what the call did with the memory of an agent."""
+
+    def end(self, code: str, seconds: float) -> None:
+        """Record the status and the duration of the call."""
+
+
+class _RecordedObservation(_Observation):
+    """The span and the metrics of a call."""
+
+    def __init__(self, telemetry: MethodTelemetry) -> None:
+        self._telemetry = telemetry
+        self._span: Span = telemetry.begin()
+
+    def build_metadata(self) -> tuple[tuple[str, str], ...]:
+        from chassis.telemetry import build_metadata
+
+        return build_metadata(self._span)
+
+    def describe(self, request: object, response: object) -> None:
+        self._telemetry.describe(self._span, request, response)
+
+    def end(self, code: str, seconds: float) -> None:
+        self._telemetry.end(self._span, code, seconds)
 
 
 class BlockingChannel(grpc.Channel):
@@ -34,6 +71,7 @@ class BlockingChannel(grpc.Channel):
         self._peer = peer
         self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
         self._policies = policies
+        self._telemetry: dict[str, MethodTelemetry] = {}
         options = build_channel_options(policies, MAX_MESSAGE_BYTES, follow_health=True)
         self._connection = (
             grpc.secure_channel(build_target(address), credentials, options=options)
@@ -58,22 +96,18 @@ class BlockingChannel(grpc.Channel):
         return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
     def _wrap_single(self, path: str, send: Any) -> Any:
-        telemetry = MethodTelemetry(path, SpanKind.CLIENT)
-
         def send_observed(request: Any) -> Any:
-            with self._observe(telemetry) as span:
-                response = send(request, **self._build_call_options(path, span))
-                telemetry.describe(span, request, response)
+            with self._observe(path) as observation:
+                response = send(request, **self._build_call_options(path, observation))
+                observation.describe(request, response)
                 return response
 
         return send_observed
 
     def _stream(self, path: str, send: Any) -> Any:
-        telemetry = MethodTelemetry(path, SpanKind.CLIENT)
-
         def iterate_responses(request: Any) -> Iterator[Any]:
-            with self._observe(telemetry) as span:
-                call = send(request, **self._build_call_options(path, span))
+            with self._observe(path) as observation:
+                call = send(request, **self._build_call_options(path, observation))
                 try:
                     yield from call
                 finally:
@@ -82,12 +116,14 @@ class BlockingChannel(grpc.Channel):
         return iterate_responses
 
     @contextmanager
-    def _observe(self, telemetry: MethodTelemetry) -> Iterator[Span]:
+    def _observe(self, path: str) -> Iterator[_Observation]:
         """Record the span and the metrics of a call, and raise the error that the server sent."""
-        span, start, code = telemetry.begin(), time.monotonic(), "OK"
+        observation, start, code = self._begin(path), time.monotonic(), "OK"
         try:
-            yield span
+            yield observation
         except grpc.RpcError as failure:
+            from chassis import status
+
             # A blocking call raises an error with the interface of AioRpcError: code, details, trailers.
             error = status.decode(cast(grpc.aio.AioRpcError, failure), self._peer)
             code = error.code
@@ -99,10 +135,26 @@ class BlockingChannel(grpc.Channel):
             code = "UNKNOWN"
             raise
         finally:
-            telemetry.end(span, code, time.monotonic() - start)
+            observation.end(code, time.monotonic() - start)
 
-    def _build_call_options(self, path: str, span: Span) -> dict[str, Any]:
-        metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *build_metadata(span), *self._metadata)
+    def _begin(self, path: str) -> _Observation:
+        """Begin the observation of a call, by the tracing of the program.
+
+        A program that has not imported OpenTelemetry can have no tracing, and its calls start faster without it.
+        """
+        if "opentelemetry" not in sys.modules:
+            return _Observation()
+        from opentelemetry.trace import SpanKind
+
+        from chassis.telemetry import MethodTelemetry
+
+        telemetry = self._telemetry.get(path)
+        if telemetry is None:
+            telemetry = self._telemetry[path] = MethodTelemetry(path, SpanKind.CLIENT)
+        return _RecordedObservation(telemetry)
+
+    def _build_call_options(self, path: str, observation: _Observation) -> dict[str, Any]:
+        metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *observation.build_metadata(), *self._metadata)
         policy = self._policies[path]
         # Within `deadlines.time_limit` a method that works with a model may take longer than by default.
         is_limited = policy.longest_seconds is not None and deadlines.get_remaining() is not None

@@ -7,18 +7,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
-from chassis.channels import Peers
 from chassis.policy import Policies, load_policies
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.channels import BlockingChannel
-from hansei.client.conversations import ConversationOptions, Messages, encode_conversation, read_conversation
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
 from hansei.client.errors import Unavailable
 from hansei.client.services import AllServices
 from hansei.client.serving import AsyncServing, SearchFallback, Serving
 from hansei.client.tls import TlsChoice, build_credentials
-from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
-from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse, LearnResponse
 from hansei.playbook.v1.playbook_service_pb2 import (
     PLAYBOOK_FORMAT_UNSPECIFIED,
     ApplyDeltasResponse,
@@ -27,12 +23,15 @@ from hansei.playbook.v1.playbook_service_pb2 import (
     ImportPlaybookResponse,
     PlaybookFormat,
 )
-from hansei.reflector.v1.trajectory_pb2 import Trajectory
-from hansei.search.v1.search_pb2 import SearchQuery
-from hansei.search.v1.search_service_pb2 import SearchResponse
 
+# A process uses few methods of a client, so the modules that only some of them need are imported there.
 if TYPE_CHECKING:
+    from hansei.client.conversations import ConversationOptions, Messages
     from hansei.client.guards import AsyncSessionGuard, SessionGuard
+    from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
+    from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse, LearnResponse
+    from hansei.reflector.v1.trajectory_pb2 import Trajectory
+    from hansei.search.v1.search_service_pb2 import SearchResponse
 
 DEFAULT_ADDRESS = "127.0.0.1:50050"
 ADDRESS_VARIABLE = "HANSEI_ADDR"
@@ -171,6 +170,8 @@ class Client(AllServices[BlockingMode]):
         A conversation is a list of `messages`, with tool calls and their results; it is learned once.
         """
         if trajectory is None:
+            from hansei.client.conversations import encode_conversation, read_conversation
+
             content = encode_conversation(messages, succeeded, options)
             record = read_conversation(self.reflector.parse_trajectories(content=content, dataset=dataset))
             trajectory, options = record.trajectory, record.learn_options
@@ -191,6 +192,8 @@ class Client(AllServices[BlockingMode]):
         `sections`: only bullets of these. `min_revision`: wait until the index holds this revision, as `learn` returned
         it. `allow_missing`: a dataset that does not exist gives no results; otherwise it raises `NotFound`.
         """
+        from hansei.search.v1.search_pb2 import SearchQuery
+
         query = SearchQuery(query_text=text, section_filter=sections, **options)
         return self.index.search(dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing)
 
@@ -286,6 +289,8 @@ class AsyncClient(AllServices[AsyncMode]):
         policies: Policies | None = None,
     ) -> None:
         """Set up the client; the arguments are those of `Client`."""
+        from chassis.channels import Peers
+
         address = choose_address(address)
         name = _get_peer_name(address)
         self._peers = Peers(
@@ -323,6 +328,8 @@ class AsyncClient(AllServices[AsyncMode]):
         A conversation is a list of `messages`, with tool calls and their results; it is learned once.
         """
         if trajectory is None:
+            from hansei.client.conversations import encode_conversation, read_conversation
+
             content = encode_conversation(messages, succeeded, options)
             record = read_conversation(await self.reflector.parse_trajectories(content=content, dataset=dataset))
             trajectory, options = record.trajectory, record.learn_options
@@ -339,6 +346,8 @@ class AsyncClient(AllServices[AsyncMode]):
         **options: Unpack[SearchOptions],
     ) -> SearchResponse:
         """Return the bullets of a dataset that match a text, best first; the arguments are those of `Client.search`."""
+        from hansei.search.v1.search_pb2 import SearchQuery
+
         query = SearchQuery(query_text=text, section_filter=sections, **options)
         return await self.index.search(
             dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing

@@ -19,7 +19,7 @@ from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.outages import AWAY, warn
-from hansei.client.services import GuardServiceClient
+from hansei.client.services.evidence import GuardServiceClient
 from hansei.evidence.v1 import guard_service_pb2 as pb
 
 Decision = Literal["allow", "advise", "ask", "deny"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.errors import Unavailable
 from hansei.client.outages import warn
-from hansei.client.recording import format_bullets
-from hansei.client.services import EvidenceServiceClient
-from hansei.evidence.v1.evidence_service_pb2 import RecallResponse, ReportOutcomeResponse
-from hansei.playbook.v1.playbook_pb2 import Bullet
-from hansei.search.v1.search_service_pb2 import SearchResponse
+
+if TYPE_CHECKING:
+    from hansei.client.services.evidence import EvidenceServiceClient
+    from hansei.evidence.v1.evidence_service_pb2 import RecallResponse, ReportOutcomeResponse
+    from hansei.playbook.v1.playbook_pb2 import Bullet
+    from hansei.search.v1.search_service_pb2 import SearchResponse
 
 FALLBACK_NOTE = "the evidence service is unavailable: a search returned the bullets, and nothing is measured"
 
@@ -28,6 +29,8 @@ class SearchFallback:
 
     def recall_response(self, error: Unavailable, response: SearchResponse) -> RecallResponse:
         """Return the results of a search as those of a recall that measures nothing."""
+        from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
+
         if not self._is_active:
             warn("evidence service is unavailable; recalls use search", error=error.message)
         self._is_active = True
@@ -57,6 +60,8 @@ class _SessionServing:
     @property
     def text(self) -> str:
         """Return the bullets as lines of a prompt, each after its id."""
+        from hansei.client.recording import format_bullets
+
         return format_bullets(self.bullets)
 
     def warn_of_missing_report(self) -> None:

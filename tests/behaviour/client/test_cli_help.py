@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -20,8 +21,8 @@ from tests.support.commands import runner
 
 ROOT = Path(__file__).parents[3]
 FILES_OF_EXAMPLES = ("trajectories.jsonl", "questions.json", "dashboard.json")
-MODULES_OF_A_CALL = 520
-"""A call of today loads about 480 modules; the whole command line was 900."""
+MODULES_OF_A_CALL = 430
+"""A call of today loads 330 to 390 modules; the whole command line was 900."""
 
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -34,7 +35,7 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield full, command
 
 
-def modules_after(*arguments: str) -> set[str]:
+def modules_after(*arguments: str, **environment: str) -> set[str]:
     """Return the modules that a command has loaded when it ends."""
     check = (
         "import sys; from hansei.client.cli import main\n"
@@ -42,7 +43,14 @@ def modules_after(*arguments: str) -> set[str]:
         "except SystemExit: pass\n"
         "print(*sys.modules, file=sys.__stderr__)"
     )
-    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
+    ran = subprocess.run(
+        [sys.executable, "-c", check],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
     return set(ran.stderr.splitlines()[-1].split())
 
 
@@ -86,10 +94,36 @@ def test_a_command_loads_no_other_command_and_its_help_loads_no_client() -> None
     assert not loaded & {"grpc", "rich", "google.protobuf", "asyncio", "opentelemetry"}
 
 
-def test_a_call_loads_only_what_it_needs() -> None:
-    loaded = modules_after("search", "x", "-d", "y", "--json", "--addr", f"127.0.0.1:{systems.free_port()}")
+CALLS = {
+    "search x -d missing --json": {"search"},
+    "playbook history -d missing": {"playbook"},
+    "keys list": {"gateway"},
+    "jobs list --json": {"gateway"},
+    "trials status missing": {"evidence"},
+    "plan list": {"planner"},
+    "rounds list": {"validator"},
+}
+"""Calls of a running hansei, each with the packages of the contract whose services it calls."""
+NEVER_LOADED = {
+    "chassis.channels",
+    "chassis.targets",
+    "chassis.telemetry",
+    "numpy",
+    "opentelemetry",
+    "pydantic_settings",
+}
+NEVER_LOADED |= {"services", "sqlalchemy", "structlog"}
+
+
+@pytest.mark.parametrize("system", ["one process"], indirect=True)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_loads_only_what_it_needs(system: systems.System, call: str) -> None:
+    loaded = modules_after(*call.split(), HANSEI_ADDR=system.address)
     assert "grpc" in loaded
-    assert not loaded & {"chassis.targets", "rich", "pydantic_settings", "structlog", "sqlalchemy", "numpy", "services"}
+    assert not loaded & NEVER_LOADED
+    assert ("rich" in loaded) <= ("--json" not in call)
+    services = {name.split(".")[3] for name in loaded if name.startswith("hansei.client.services.")}
+    assert services == CALLS[call]
     assert len(loaded) < MODULES_OF_A_CALL
 
 

@@ -13,7 +13,8 @@ import grpc
 import pytest
 
 from chassis import serve
-from chassis.channels import Peers, build_channel_options
+from chassis.channel_options import build_channel_options
+from chassis.channels import Peers
 from chassis.policy import load_policies
 from chassis.server import server
 from hansei.reflector.v1 import reflector_service_pb2 as pb

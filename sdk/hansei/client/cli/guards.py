@@ -180,5 +180,5 @@ def undo(
     ],
     author: Annotated[str, typer.Option(help="The author of the change.")] = "",
 ) -> object:
-    """Take back the newest decision about a guard. Evidence does not repeat a promotion that was taken back."""
+    """Undo the newest decision about a guard. Evidence does not repeat a promotion that was undone."""
     return client.guards.undo_decision(dataset=dataset, number=number, author=author)

@@ -41,8 +41,12 @@ def create(
     ],
     tenant: Tenant = "",
     days: Annotated[float | None, typer.Option(min=0, help="Days until the key expires. [default: never]")] = None,
-    calls_per_second: Annotated[float, typer.Option(min=0, help="A limit; 0: the limit of the gateway.")] = 0,
-    calls_per_day: Annotated[int, typer.Option(min=0, help="A limit; 0: the limit of the gateway.")] = 0,
+    calls_per_second: Annotated[
+        float, typer.Option(min=0, help="The maximum number of calls a second; 0: the limit of the gateway.")
+    ] = 0,
+    calls_per_day: Annotated[
+        int, typer.Option(min=0, help="The maximum number of calls a day; 0: the limit of the gateway.")
+    ] = 0,
 ) -> object:
     """Create a key and print it once; send it as `authorization: Bearer KEY`, or set HANSEI_TOKEN."""
     from google.protobuf.timestamp_pb2 import Timestamp

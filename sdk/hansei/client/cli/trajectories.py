@@ -35,9 +35,9 @@ Cited = Annotated[str, typer.Option(metavar="BULLET", help="Only trajectories wh
 Learned = Annotated[str, typer.Option(metavar="BULLET", help="Only trajectories from which this bullet was learned.")]
 Agent = Annotated[str, typer.Option(help="Only trajectories with steps of this agent.", show_default=False)]
 Since = Annotated[
-    datetime | None, typer.Option(formats=_TIMES, help="Only trajectories that ran at this time or later.")
+    datetime | None, typer.Option(formats=_TIMES, help="Only trajectories recorded at this time or later.")
 ]
-Until = Annotated[datetime | None, typer.Option(formats=_TIMES, help="Only trajectories that ran before this time.")]
+Until = Annotated[datetime | None, typer.Option(formats=_TIMES, help="Only trajectories recorded before this time.")]
 
 
 def _build_filters(

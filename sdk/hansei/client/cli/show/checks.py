@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
 from rich.text import Text
 
-from hansei.client.cli.service_checks import CheckResult
 from hansei.client.cli.show.words import BAD, GOOD, label_row
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hansei.client.cli.service_checks import CheckResult
 
 
 def render_check(result: CheckResult) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -24,10 +25,12 @@ from hansei.client.cli.show.words import (
     make_score_table,
     put_on_one_line,
 )
-from hansei.client.learning import LearnOutcome
-from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1 import playbook_pb2 as playbook
-from hansei.reflector.v1.trajectory_pb2 import Insight
+
+if TYPE_CHECKING:
+    from hansei.client.learning import LearnOutcome
+    from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+    from hansei.reflector.v1.trajectory_pb2 import Insight
 
 OFFLINE = "offline"
 NEEDS_MODEL = "learned by rules, from responses of tools and calls of several tasks; a model learns more"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -22,13 +23,15 @@ from hansei.client.cli.show.words import (
     put_on_one_line,
 )
 from hansei.planner.v1 import planner_pb2 as pb
-from hansei.planner.v1.planner_service_pb2 import (
-    AddInformationResponse,
-    ExecutionSummary,
-    GetThresholdsResponse,
-    SubmitFeedbackResponse,
-)
-from hansei.playbook.v1.usage_pb2 import ModelUsage
+
+if TYPE_CHECKING:
+    from hansei.planner.v1.planner_service_pb2 import (
+        AddInformationResponse,
+        ExecutionSummary,
+        GetThresholdsResponse,
+        SubmitFeedbackResponse,
+    )
+    from hansei.playbook.v1.usage_pb2 import ModelUsage
 
 STATUS_STYLE = {
     pb.EXECUTION_STATUS_SUCCESS: GOOD,

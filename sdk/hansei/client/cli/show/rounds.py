@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,9 +19,11 @@ from hansei.client.cli.show.words import (
     make_score_table,
     put_on_one_line,
 )
-from hansei.gateway.v1.rounds_service_pb2 import RoundsResult, RunRoundsResponse
-from hansei.validator.v1.evaluator_service_pb2 import EvaluateResponse, JudgeResponse
 from hansei.validator.v1.leaderboard_service_pb2 import GetRankingResponse, LeaderBoardEntry, LeaderboardSummary
+
+if TYPE_CHECKING:
+    from hansei.gateway.v1.rounds_service_pb2 import RoundsResult, RunRoundsResponse
+    from hansei.validator.v1.evaluator_service_pb2 import EvaluateResponse, JudgeResponse
 
 SHOWN_CHARS = 160
 

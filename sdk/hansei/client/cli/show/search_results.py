@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -16,10 +18,11 @@ from hansei.client.cli.show.words import (
     put_on_one_line,
 )
 from hansei.client.matches import describe_no_match
-from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
-from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
-from hansei.search.v1.search_pb2 import SearchResult
-from hansei.search.v1.search_service_pb2 import SearchResponse
+
+if TYPE_CHECKING:
+    from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
+    from hansei.search.v1.search_pb2 import SearchResult
+    from hansei.search.v1.search_service_pb2 import SearchResponse
 
 OFFLINE_MODEL = "offline"
 
@@ -75,4 +78,6 @@ def render_answer(response: AnswerResponse) -> RenderableType:
 
 def is_failure(response: AnswerResponse) -> bool:
     """Return whether the model gave no answer."""
+    from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
+
     return response.trajectory.status == TRAJECTORY_STATUS_FAILURE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -21,10 +21,12 @@ from hansei.client.cli.show.words import (
     label_row,
     put_on_one_line,
 )
-from hansei.evidence.v1.archive_pb2 import ArchivedTrajectory
-from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
-from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2
+
+if TYPE_CHECKING:
+    from hansei.evidence.v1.archive_pb2 import ArchivedTrajectory
+    from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
+    from hansei.playbook.v1.playbook_pb2 import Bullet
 
 QUERY_CHARS = 70
 STEP_CHARS = 160

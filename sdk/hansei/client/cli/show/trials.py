@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -21,12 +21,14 @@ from hansei.client.cli.show.words import (
     make_score_table,
 )
 from hansei.evidence.v1 import evidence_pb2 as epb
-from hansei.evidence.v1.evidence_service_pb2 import (
-    GetTrialsResponse,
-    StartTrialsResponse,
-    StopTrialsResponse,
-    UndoDecisionResponse,
-)
+
+if TYPE_CHECKING:
+    from hansei.evidence.v1.evidence_service_pb2 import (
+        GetTrialsResponse,
+        StartTrialsResponse,
+        StopTrialsResponse,
+        UndoDecisionResponse,
+    )
 
 STATE_STYLES = {
     epb.BULLET_STATE_TRIAL: CHANGED,

@@ -7,17 +7,18 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hansei.playbook.v1 import playbook_pb2 as playbook
-from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
+    from rich.console import RenderableType
+
+    from hansei.playbook.v1.usage_pb2 import ModelUsage
 
 ID = "cyan"
 GOOD = "green"

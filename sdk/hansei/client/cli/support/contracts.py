@@ -65,8 +65,9 @@ def _reflect(channel: grpc.Channel) -> tuple[list[str], list[FileDescriptorProto
 
 def _locate_installed_files(services: Iterable[str]) -> list[FileDescriptorProto]:
     """Return the installed files of services, with their dependencies."""
-    import hansei.client.services  # noqa: F401 - registers the contract
+    from hansei.client.services import load_contract
 
+    load_contract()
     pool, files = descriptor_pool.Default(), {}
     installed = {path.split("/")[1] for path in load_policies()}
     pending = [pool.FindServiceByName(name).file for name in services if name in installed]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis.channels import build_target
+from chassis.channel_options import build_target
 from chassis.deadlines import time_limit
 from chassis.errors import HanseiError
 from chassis.policy import load_policies
