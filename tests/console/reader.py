@@ -10,6 +10,15 @@ TIMEOUT_MS = 20_000
 expect.set_options(timeout=TIMEOUT_MS)
 
 VIOLATIONS = "addEventListener('securitypolicyviolation', (each) => console.error('policy', each.violatedDirective))"
+FOLLOW = """(address) => new Promise((follow) => {
+  const before = location.hash;
+  addEventListener("hashchange", () => setTimeout(() => follow(true)), { once: true });
+  location.hash = address;
+  if (location.hash === before) follow(false);
+})"""
+"""Go to an address within the page; resolves to true when its listeners have begun to show it, to false if it is the
+present one."""
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 class Reader:
@@ -26,12 +35,19 @@ class Reader:
 
     def open(self, address: str) -> None:
         """Go to an address such as `#/playbooks`, and wait for its contents."""
-        self.page.goto(f"{self._url}/console/{address}")
+        console = f"{self._url}/console/"
+        if not self.page.url.startswith(console):
+            self.page.goto(console + address)
+        # `goto` returns before the listeners of a new hash run, so the page before could be taken for the new one.
+        elif not self.page.evaluate(FOLLOW, address):
+            self.page.reload()
         self.wait_until_loaded()
 
     def wait_until_loaded(self) -> None:
-        """Wait until nothing loads any more."""
+        """Wait until nothing loads any more, also not what a page opens in its first frames."""
         expect(self.page.locator("#main")).not_to_be_empty()
+        expect(self.page.locator(".state-loading")).to_have_count(0)
+        self.page.evaluate(TWO_FRAMES)
         expect(self.page.locator(".state-loading")).to_have_count(0)
 
     def press(self, *keys: str) -> None:

@@ -9,9 +9,23 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.reader import Reader
+from tests.console.seeds import failed_push
 from tests.console.windows import Stack, reading
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+LONGEST_NAME = "longest-name-" + 115 * "x"
+PAGES_OF_A_DATASET = (
+    "#/overview?dataset={0}",
+    "#/playbooks/{0}",
+    "#/playbooks/{0}/history",
+    "#/review/{0}",
+    "#/search/{0}",
+    "#/learn/{0}",
+    "#/evidence/{0}",
+    "#/guards/{0}",
+    "#/trajectories/{0}",
+    "#/trajectories/{0}/{0}",
+)
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -136,8 +150,19 @@ def test_the_theme_is_kept(reader: Reader) -> None:
 
 
 def test_nothing_is_wider_than_a_phone(browser: Browser, stack: Stack) -> None:
+    """Names have no spaces and the greatest length: pages that list what others made show such names, too."""
+    stack.seeds.playbook(LONGEST_NAME, 4)
+    stack.seeds.archive(LONGEST_NAME, failed_push(LONGEST_NAME))
+    stack.seeds.rounds(LONGEST_NAME, teams=2, rounds=2, text=LONGEST_NAME)
+    execution = stack.seeds.execution(LONGEST_NAME)
+    pages = [page.format(LONGEST_NAME) for page in PAGES_OF_A_DATASET]
+    pages += [
+        f"#/executions/{execution}",
+        f"#/leaderboard/{LONGEST_NAME}",
+        f"#/leaderboard/rounds-1?with={LONGEST_NAME}",
+    ]
     with reading(browser, stack.url, **PHONE) as reader:
-        for address in addresses(stack):
+        for address in addresses(stack) + pages:
             reader.open(address)
             wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
             assert wide <= 0, address

@@ -38,7 +38,7 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stac
     proven = rows.filter(has_text="proven")
     expect(proven).to_contain_text("(0)")
     expect(proven).to_contain_text("+100")
-    chart = reader.page.get_by_role("img", name="Success with the playbook less success without it")
+    chart = reader.page.get_by_role("img", name="Success with the playbook minus success without it")
     expect(chart).to_have_accessible_name(re.compile(rf"points after {SESSIONS} sessions, 95 % interval .* to .*\."))
     line = chart.locator(".curve").get_attribute("points") or ""
     assert 40 < len(line.split()) <= SESSIONS
@@ -50,5 +50,5 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stac
     evidence = reader.page.get_by_role("region", name="Bullet")
     expect(evidence).to_contain_text(re.compile(r"With it\s*\d+ sessions, success 100 %"))
     expect(evidence).to_contain_text("+100 points")
-    expect(evidence.get_by_role("img", name="Success with the bullet less success without it")).to_be_visible()
+    expect(evidence.get_by_role("img", name="Success with the bullet minus success without it")).to_be_visible()
     assert faults(reader, None) == []

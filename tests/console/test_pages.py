@@ -179,7 +179,7 @@ def test_an_empty_search_names_the_remedy(reader: Reader) -> None:
 
 def test_a_question_becomes_a_plan_and_the_plan_runs(reader: Reader) -> None:
     reader.open("#/executions")
-    reader.page.get_by_label("Question").fill("What is known of invoices?")
+    reader.page.get_by_label("Task").fill("What is known of invoices?")
     reader.button("Plan").click()
     expect(reader.main.locator(".step")).to_have_count(2)
     reader.button("Run it").click()

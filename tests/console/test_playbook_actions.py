@@ -75,7 +75,7 @@ def test_the_policy_of_a_dataset_is_changed(reader: Reader, stack: Stack) -> Non
     stack.seeds.playbook("governed", 2)
     reader.open("#/playbooks/governed")
     dialog = open_menu(reader, "Policy…")
-    dialog.get_by_label("Review").select_option("Every change waits")
+    dialog.get_by_label("Review").select_option("Every change waits for review")
     dialog.get_by_label("Harmful votes that retire a bullet").fill("7")
     dialog.get_by_role("button", name="Save").click()
     expect(reader.page.locator("#toasts")).to_contain_text("The policy is saved.")

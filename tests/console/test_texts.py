@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from hansei.evidence.v1 import evidence_pb2
+from hansei.gateway.v1 import access_service_pb2, bulk_pb2
+from hansei.planner.v1 import planner_pb2
+from hansei.playbook.v1 import playbook_pb2, review_pb2
+from hansei.reflector.v1 import trajectory_pb2
 from tests.console.windows import Stack, reading
 
 SCRIPTS = Path(__file__).parents[2] / "gateway/console/page/js"
@@ -31,6 +36,29 @@ NO_TEXTS = {
     "graph.js": "paths of edges",
 }
 """Files with strings that look like texts, with the reason; their real texts are in the catalogues."""
+
+
+SHOWN_ENUMS = {
+    access_service_pb2.AccessScope: "ACCESS_SCOPE_",
+    bulk_pb2.JobState: "JOB_STATE_",
+    evidence_pb2.BulletState: "BULLET_STATE_",
+    planner_pb2.Action: "ACTION_",
+    planner_pb2.ExecutionStatus: "EXECUTION_STATUS_",
+    planner_pb2.InterventionAction: "INTERVENTION_ACTION_",
+    planner_pb2.InterventionLevel: "INTERVENTION_LEVEL_",
+    planner_pb2.ReplanStrategy: "REPLAN_STRATEGY_",
+    planner_pb2.ReplanTrigger: "REPLAN_TRIGGER_",
+    planner_pb2.StepStatus: "STEP_STATUS_",
+    playbook_pb2.BulletState: "BULLET_STATE_",
+    playbook_pb2.DeltaType: "DELTA_TYPE_",
+    playbook_pb2.RevisionKind: "REVISION_KIND_",
+    playbook_pb2.TargetMode: "TARGET_MODE_",
+    playbook_pb2.VoteTag: "VOTE_TAG_",
+    review_pb2.PendingState: "PENDING_STATE_",
+    trajectory_pb2.SignalStrength: "SIGNAL_STRENGTH_",
+    trajectory_pb2.TrajectoryStatus: "TRAJECTORY_STATUS_",
+}
+"""Values of the contract that pages show as words, with the beginning of their names."""
 
 
 def read_catalogue(language: str) -> dict[str, str]:
@@ -103,6 +131,18 @@ def test_nouns_that_are_counted_have_both_forms() -> None:
     for noun in nouns:
         for form in ("one", "other"):
             assert f"count.{noun.replace(' ', '_')}.{form}" in catalogue
+
+
+def test_every_value_of_the_contract_that_is_shown_has_a_word() -> None:
+    missing = [
+        f"{language}: word.{word}"
+        for language in LANGUAGES
+        for enum, prefix in SHOWN_ENUMS.items()
+        for value in enum.DESCRIPTOR.values
+        if (word := value.name.removeprefix(prefix).lower()) != "unspecified"
+        and f"word.{word}" not in read_catalogue(language)
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,9 @@ function chooseTop(value) {
 }
 
 function drawScale(top, y, format) {
-  return [0, 0.5, 1].map((part) => [
+  // There is no half of a thing that is counted.
+  const parts = format === formatCount && top % 2 ? [0, 1] : [0, 0.5, 1];
+  return parts.map((part) => [
     s("line", { class: part ? "grid" : "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * part), y2: y(top * part) }),
     s("text", { class: "tick end", x: LEFT - 8, y: y(top * part) + 4 }, format(top * part)),
   ]);

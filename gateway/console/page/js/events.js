@@ -18,7 +18,7 @@ const DESCRIPTIONS = {
   tool_returned: ({ step_id: id, success, error, execution_time_ms: ms }) =>
     t("events.step_tool_after", {
       id,
-      success: success ? "returned" : t("events.failed", { error: error ?? "" }),
+      success: success ? t("events.returned") : t("events.failed", { error: error ?? "" }),
       ms: formatMilliseconds(ms),
     }),
   step_finished: ({ result, confidence, level }) =>

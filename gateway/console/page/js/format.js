@@ -34,7 +34,7 @@ export function formatAge(timestamp) {
   if (!timestamp) return "";
   const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
   const [unit, size] = units.find(([, unitSeconds]) => Math.abs(seconds) >= unitSeconds) ?? ["second", 1];
-  return Math.abs(seconds) < 5 ? "now" : relative.format(Math.round(seconds / size), unit);
+  return Math.abs(seconds) < 5 ? t("format.now") : relative.format(Math.round(seconds / size), unit);
 }
 
 /** The whole time in the reader's zone. */

@@ -277,7 +277,7 @@ export function renderTokens(overview) {
       parts: [
         { kind: "cached", value: cached },
         { kind: "input", value: input - cached },
-        { kind: "output", value: output },
+        { kind: "generated", value: output },
       ],
     };
   });
@@ -289,7 +289,7 @@ export function renderTokens(overview) {
           renderLegend([
             ["cached", t("overview.cached_input")],
             ["input", t("overview.new_input")],
-            ["output", t("overview.output")],
+            ["generated", t("overview.output")],
           ]),
         ]
       : null,

@@ -7,7 +7,10 @@ import { renderChip, renderConfidence, renderKey, renderTime } from "./parts.js"
 import { showToast } from "./states.js";
 import { t } from "./texts.js";
 
-/** The question as a form; `respond(response)` sends the answer. */
+/**
+ * The question as a form; `respond(response)` sends the answer. The options of the question are not shown: they name the
+ * same actions as the buttons, in the language of the plan.
+ */
 export function renderQuestion(open, respond) {
   const {
     level,
@@ -15,7 +18,6 @@ export function renderQuestion(open, respond) {
     message,
     question: questionText,
     reason,
-    options,
     confidence_score: score,
     expires_at: expires,
   } = open;
@@ -37,17 +39,7 @@ export function renderQuestion(open, respond) {
     score === undefined ? null : h("p", null, renderConfidence(score)),
     renderInput(send),
     renderDecisions(open, send),
-    renderOptions(options, respond),
   );
-}
-
-/** Shows the answers that the planner proposes. */
-function renderOptions(options, respond) {
-  if (!options.length) return null;
-  const buttons = options.map((text) =>
-    h("button", { type: "button", onclick: () => respond({ selected_option: text }) }, text),
-  );
-  return h("div", { class: "offered" }, h("span", { class: "muted" }, t("question.offered")), buttons);
 }
 
 /** Shows a field for an answer in words. */

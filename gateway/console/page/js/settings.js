@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { readAbout } from "./endpoints.js";
 import { renderFacts } from "./parts.js";
 import { loadPart } from "./states.js";
-import { t } from "./texts.js";
+import { t, translateWord } from "./texts.js";
 
 /** Returns the facts about the gateway; `models` are the embedding models of the indexes, when they are read. */
 export function renderSettings(signal, models) {
@@ -22,7 +22,7 @@ function renderAbout({ version, llm_provider: provider, llm_model: model, data_d
   const isOffline = provider === "offline";
   return [
     renderFacts([
-      [t("settings.version"), version || "unknown"],
+      [t("settings.version"), version || translateWord("unknown")],
       [t("settings.chat_model"), isOffline ? t("settings.none_the_agents_work_by") : `${model} (${provider})`],
       [t("common.embedding_model"), models.join(", ") || t("settings.not_used_yet")],
       [t("settings.data"), folder ? h("span", { class: "mono" }, folder) : t("settings.known_to_the_operator_of")],

@@ -6,6 +6,8 @@ import { renderChip, renderDelta as deltaChip } from "./parts.js";
 import { formatLink } from "./router.js";
 import { t } from "./texts.js";
 
+/** The name under which rules reflect. */
+const OFFLINE = "offline";
 const STAGES = [
   ["LEARN_STAGE_LOADED", t("stages.read_the_playbook")],
   ["LEARN_STAGE_REFLECTED", t("stages.reflect_find_errors_and_their")],
@@ -50,6 +52,7 @@ export class Stages {
 
 /** Shows the result of the reflector: the blamed step, the insights and the votes. */
 function renderReflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
+  const isModel = model && model !== OFFLINE;
   const blame = attribution
     ? h(
         "p",
@@ -79,7 +82,7 @@ function renderReflection({ insights, attribution, bullet_evaluations: evaluatio
     blame,
     cards,
     tags.length ? h("ul", { class: "plain" }, tags) : null,
-    h("p", { class: "muted" }, t("stages.reflected_by", { model: model || "rules" })),
+    h("p", { class: "muted" }, isModel ? t("stages.reflected_by", { model }) : t("stages.reflected_by_rules")),
   ];
 }
 

@@ -1,9 +1,17 @@
-/** A list of any length: only its visible rows are in the document. */
+/** A list of any length: only its visible rows are in the document, and all of them while it is printed. */
 
 import { h } from "./dom.js";
 
 const OVERSCAN = 10;
 let lists = 0;
+const listOf = new WeakMap();
+
+addEventListener("beforeprint", () => drawLists(true));
+addEventListener("afterprint", () => drawLists(false));
+
+function drawLists(isPrinting) {
+  for (const element of document.querySelectorAll(".virtual")) listOf.get(element).drawForPrint(isPrinting);
+}
 
 /**
  * A listbox. `row(item)` returns the children of a row. `onSelect(item)` is called when a row is selected, `onOpen(item)`
@@ -34,6 +42,8 @@ export class VirtualList {
     this.element.addEventListener("scroll", () => this.scheduleDraw(), { passive: true });
     this.element.addEventListener("click", (event) => this.onClick(event));
     new ResizeObserver(() => this.measure()).observe(this.element);
+    this.isPrinting = false;
+    listOf.set(this.element, this);
   }
 
   /** Shows these items; the row with the same key (`key(item)`) stays chosen. */
@@ -43,6 +53,12 @@ export class VirtualList {
     this.selected = chosen === undefined ? -1 : items.findIndex((item) => key(item) === key(chosen));
     this.clear();
     this.measure();
+  }
+
+  /** Draws all rows, or again only the visible ones. */
+  drawForPrint(isPrinting) {
+    this.isPrinting = isPrinting;
+    this.refresh();
   }
 
   /** Draws the rows again after a change of their content. */
@@ -111,9 +127,7 @@ export class VirtualList {
   }
 
   draw() {
-    const { scrollTop, clientHeight } = this.element;
-    const from = Math.max(0, Math.floor(scrollTop / this.height) - OVERSCAN);
-    const to = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + OVERSCAN);
+    const [from, to] = this.isPrinting ? [0, this.items.length] : this.findVisible();
     for (const [index, row] of this.rows) {
       if (index < from || index >= to) {
         row.remove();
@@ -122,6 +136,14 @@ export class VirtualList {
     }
     for (let index = from; index < to; index += 1) if (!this.rows.has(index)) this.add(index);
     this.markSelected();
+  }
+
+  /** Returns the range of the rows that are in sight, and a few more. */
+  findVisible() {
+    const { scrollTop, clientHeight } = this.element;
+    const from = Math.max(0, Math.floor(scrollTop / this.height) - OVERSCAN);
+    const to = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + OVERSCAN);
+    return [from, to];
   }
 
   add(index) {

@@ -10,7 +10,7 @@ import { renderHead, renderKey, renderState, renderTime } from "../parts.js";
 import { openRoute, noteQuery } from "../router.js";
 import { runChange, renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
-import { t } from "../texts.js";
+import { t, translateWord } from "../texts.js";
 
 const PAGE = 200;
 const MOST = 1000;
@@ -36,7 +36,7 @@ class Executions {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.draft = h("div", null);
-    this.labels = h("div", { class: "labels muted", role: "note" });
+    this.labels = h("div", { class: "labels muted" });
     bindKeys(
       [
         { keys: "j", what: t("executions.next_execution"), run: () => this.list?.move(1) },
@@ -54,7 +54,7 @@ class Executions {
       class: "grow",
       required: true,
       placeholder: t("common.task"),
-      "aria-label": t("executions.question"),
+      "aria-label": t("common.task"),
       autocomplete: "off",
     });
     const form = h(
@@ -129,7 +129,8 @@ class Executions {
   }
 
   async read() {
-    fillElement(this.labels, (await readThresholds(this.signal)).tools.map(renderThreshold));
+    const { tools } = await readThresholds(this.signal);
+    fillElement(this.labels, tools.length ? renderThresholds(tools) : null);
     const status = this.status?.value ? `EXECUTION_STATUS_${this.status.value}` : "";
     const q = this.text?.value ?? this.query.q ?? "";
     noteQuery({ status: this.status?.value ?? "", q });
@@ -151,12 +152,15 @@ class Executions {
   }
 }
 
+const renderThresholds = (tools) =>
+  h("details", null, h("summary", null, t("executions.labels_of_steps")), tools.map(renderThreshold));
+
 /** What labels show about the results of one tool. */
 const renderThreshold = ({ tool, proven_threshold: proven, selected, labelled, waiting, missing, revocations }) =>
   h(
     "p",
     null,
-    `${tool}: ${proven == null ? t("executions.no_threshold_proven") : t("executions.proven_above", { proven: proven.toFixed(2) })}; `,
+    `${translateWord(tool)}: ${proven == null ? t("executions.no_threshold_proven") : t("executions.proven_above", { proven: proven.toFixed(2) })}; `,
     t("executions.of_selected_steps_labelled_waiting", { labelled, selected, waiting, missing }),
     formatPlural(Number(revocations), "revocation"),
   );

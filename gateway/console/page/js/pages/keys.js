@@ -10,6 +10,7 @@ import { loadPart, renderEmptyState, runChange } from "../states.js";
 import { t } from "../texts.js";
 
 const PAGE = 200;
+const REFUSALS = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
 const SCOPES = {
   ACCESS_SCOPE_READ: t("keys.read_search_playbooks_answers"),
   ACCESS_SCOPE_LEARN: t("keys.learn_trajectories_votes_outcomes"),
@@ -206,7 +207,7 @@ const renderRecord = ({ ended_at: ended, principal, tenant, method, names, code,
     h(
       "td",
       null,
-      renderState(code === "OK" ? "done" : "refused"),
+      renderState(code === "OK" ? "done" : REFUSALS.has(code) ? "refused" : "failed"),
       code === "OK" ? null : h("span", { class: "mono" }, ` ${code}`),
     ),
     h("td", { class: "mono muted" }, correlation),

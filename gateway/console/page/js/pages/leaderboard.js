@@ -329,7 +329,7 @@ const filterRounds = ({ team_id: id }, rounds) => rounds.filter(({ key }) => key
 function renderTeam(row, { id, rounds: all }, isPair) {
   const rounds = filterRounds(row, all);
   const best = rounds.find(({ final_submission: final }) => final);
-  const exitReason = best?.exit_reason ? renderChip(best.exit_reason.replaceAll("_", " ")) : null;
+  const exitReason = best?.exit_reason ? renderChip(translateWord(best.exit_reason)) : null;
   const execution = isPair ? h("span", { class: "mono muted" }, id) : null;
   return h(
     "section",

@@ -98,8 +98,12 @@ function renderParts(dataset, { overview, lift, bullets, revisions, effects }) {
   const history = h("a", { href: formatLink(["playbooks", dataset, "history"]) }, t("overview.all_revisions"));
   return [
     renderTotals(overview, lift, bullets),
-    h("div", { class: "panels" }, renderOutcomes(overview, lift), renderGrowth(revisions, history)),
-    h("div", { class: "panels" }, renderTopBullets(dataset, bullets, effects ?? []), renderErrors(overview)),
+    h(
+      "div",
+      { class: "panels" },
+      h("div", null, renderOutcomes(overview, lift), renderTopBullets(dataset, bullets, effects ?? [])),
+      h("div", null, renderGrowth(revisions, history), renderErrors(overview)),
+    ),
     renderTokens(overview),
     renderAgents(dataset, overview),
   ];

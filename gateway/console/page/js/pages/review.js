@@ -130,7 +130,7 @@ class Queue {
     return [
       h(
         "span",
-        { class: `pick ${picked ? "picked" : ""}`, "data-mark": true, title: picked ? "picked" : "pick" },
+        { class: `pick ${picked ? "picked" : ""}`, "data-mark": true, title: picked ? t("review.picked") : t("review.pick_this_change") },
         picked ? "✓" : "",
       ),
       deltaChip(proposal.delta.type),

@@ -180,11 +180,15 @@ class Search {
         "div",
         { class: "card-head" },
         h("span", { class: "muted number" }, rank),
-        h("a", { class: "mono", href: formatLink(["playbooks", this.dataset], { bullet: bullet.id }) }, bullet.id),
         renderChip(bullet.section),
+        h("span", { class: "mono muted" }, bullet.id),
         h("span", { class: "end" }, renderVotes(bullet), " ", renderConfidence(bullet.confidence_score)),
       ),
-      h("p", { class: "text" }, bullet.content),
+      h(
+        "p",
+        { class: "text" },
+        h("a", { href: formatLink(["playbooks", this.dataset], { bullet: bullet.id }) }, bullet.content),
+      ),
       renderBreakdown(result, Number(this.alpha.value)),
     );
   }
