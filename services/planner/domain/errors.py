@@ -110,7 +110,8 @@ class InvalidWebhookUrl(InvalidArgument):
     reason = "INVALID_WEBHOOK_URL"
 
     def __init__(self, url: str, rule: str) -> None:
-        super().__init__(f"url {shorten(url)!r} {rule}", violations=[Violation("url", rule)])
+        # A query often holds a secret of the receiver.
+        super().__init__(f"url {shorten(url.partition('?')[0])!r} {rule}", violations=[Violation("url", rule)])
 
 
 class TooManyWebhooks(FailedPrecondition):

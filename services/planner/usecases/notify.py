@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -98,9 +98,10 @@ class StateNotifier:
 
     async def _send(self, webhook: ExecutionWebhook, now: datetime, claimed_until: datetime) -> None:
         execution_id = webhook.execution_id
-        log = await self._store.read(execution_id)
+        log: Sequence[RecordedEvent] = ()
         sent, is_done = webhook.sent_sequence, True
         try:
+            log = await self._store.read(execution_id)
             for recorded in log:
                 if recorded.sequence > sent and changes_state(recorded.event):
                     message = build_state_message(execution_id, recorded)
@@ -116,7 +117,7 @@ class StateNotifier:
                 error=_describe(error),
             )
         has_ended = any(isinstance(recorded.event, ExecutionFinished) for recorded in log)
-        last = log[-1].sequence if is_done else sent
+        last = log[-1].sequence if is_done and log else sent
         await self._store.settle_webhook(webhook, last, claimed_until if is_done else None, has_ended=has_ended)
 
 

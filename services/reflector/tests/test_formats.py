@@ -145,6 +145,45 @@ class TestSweAgent:
         assert trajectory.query == "Fix the failing import in shop/cart.py."
 
 
+class TestMiniSweAgent:
+    """A file that mini-swe-agent 2.4 wrote with its offline model; `make test-frameworks` runs all its ways to call."""
+
+    def test_a_message_becomes_a_step_and_an_exit_code_an_error(self) -> None:
+        trajectory = read(load("mini_swe_agent.json"), "swe_agent").trajectory
+        assert outline(trajectory.steps) == [
+            ("system", "messages[0]"),
+            ("user", "messages[1]"),
+            ("assistant", "messages[2]"),
+            ("tool", "messages[3]"),
+            ("assistant", "messages[4]"),
+            ("tool", "messages[5]"),
+            ("assistant", "messages[6]"),
+        ]
+        assert trajectory.steps[3].content == "Error: fatal: unable to auto-detect email address\n\n(exit code 128)"
+        assert (trajectory.query, trajectory.generated_answer, trajectory.status) == (
+            "Commit the log.",
+            "the patch\n",
+            "success",
+        )
+        assert trajectory.usage is not None
+        assert trajectory.usage.cost_usd == 3
+
+    @pytest.mark.parametrize("status", ["LimitsExceeded", ""])
+    def test_an_agent_that_did_not_submit_has_failed(self, status: str) -> None:
+        file = load("mini_swe_agent.json")
+        file["info"] |= {"exit_status": status, "submission": ""}
+        trajectory = read(file, "swe_agent").trajectory
+        assert (trajectory.status, trajectory.error_message) == ("failure", status or None)
+        recorded = read(file | {"reward": 1.0}, "swe_agent")
+        assert (recorded.trajectory.status, recorded.trajectory.reward) == ("success", 1.0)
+
+    def test_an_unknown_version_is_named(self) -> None:
+        file = load("mini_swe_agent.json") | {"trajectory_format": "mini-swe-agent-3"}
+        assert refusal(file) == (
+            "trajectory.trajectory_format: 'mini-swe-agent-3' must be mini-swe-agent-1 or mini-swe-agent-1.1"
+        )
+
+
 class TestAnthropic:
     def test_results_that_come_in_one_message_become_steps_of_their_own(self) -> None:
         trajectory = read(load("anthropic.json"), "anthropic").trajectory

@@ -15,8 +15,10 @@ from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FILES = {file.stem: file for file in sorted((EXAMPLES / "formats").iterdir())} | {
-    "hansei": EXAMPLES / "trajectories/git-push-rebased.json"
+    "hansei": EXAMPLES / "trajectories/git-push-rebased.json",
+    "swe_agent of mini-swe-agent": Path(__file__).parent / "files/mini_swe_agent.json",
 }
+"""The files by the name of the format; a second shape of a format has more words in its name."""
 WRONG_VALUES: tuple[Any, ...] = (5, -1e300, "x", "", True, None, [], [5], {}, {"x": 5}, [[]])
 MAX_DEPTH = 8
 PLACES = ("line ", "trajectory", "trajectories[", "file", "trace ", "session ")
@@ -49,12 +51,12 @@ def replace_value(documents: list[Any], path: tuple[Any, ...], value: Any) -> by
 
 
 def test_each_format_has_an_example() -> None:
-    assert set(FILES) == set(FORMATS)
+    assert {name.partition(" ")[0] for name in FILES} == set(FORMATS)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_example_is_read_in_its_format(name: str) -> None:
-    assert read_trajectories(FILES[name].read_bytes(), "d").format == name
+    assert read_trajectories(FILES[name].read_bytes(), "d").format == name.partition(" ")[0]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -157,7 +157,7 @@ async def test_webhooks_are_replaced_listed_deleted_and_limited(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("url", "rule"),
     [
-        ("http://1.1.1.1/hook", "must begin with https://"),
+        ("http://1.1.1.1/hook?key=hidden", "must begin with https://"),
         ("https://127.0.0.1/hook", "with public addresses only, not 127.0.0.1"),
         ("https://localhost/hook", "with public addresses only"),
         ("https://2130706433/hook", "with public addresses only, not 127.0.0.1"),

@@ -22,6 +22,7 @@ from services.reflector.adapters.importers import (
     langchain,
     langfuse,
     langsmith,
+    mini_swe_agent,
     openai,
     openai_responses,
     otel,
@@ -128,6 +129,8 @@ def _add_id(recorded: RecordedTrajectory) -> RecordedTrajectory:
 def _detect_format(record: Record) -> Format:
     if atif.has_name(record):  # Of any version: the error then names the version.
         return "atif"
+    if mini_swe_agent.has_name(record):
+        return "swe_agent"
     reasons: dict[str, str] = {}
     for name, reader in _READERS.items():
         try:

@@ -2,13 +2,15 @@
 
 Source of the format: https://github.com/SWE-agent/SWE-agent, docs/usage/trajectories.md and sweagent/types.py (v0.7 to
 v1.1). A turn becomes a step of the agent and one of its shell. The file does not hold the results of tests: a
-submission counts as a self-reported success, unless `reward`, `status` or `test_report` was added to the file.
+submission counts as a self-reported success, unless `reward`, `status` or `test_report` was added to the file. Its
+successor, mini-swe-agent, has a reader of its own.
 """
 
 from __future__ import annotations
 
 import json
 
+from services.reflector.adapters.importers import mini_swe_agent
 from services.reflector.adapters.importers.json_records import Record, build_model, join_content
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.adapters.importers.usage import read_usage
@@ -22,7 +24,10 @@ _TURN = ("action", "observation")
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is no file of SWE-agent."""
+    """Raise MalformedTrajectory with the reason if the record is no file of SWE-agent or mini-swe-agent."""
+    if mini_swe_agent.has_name(record):
+        mini_swe_agent.check_format(record)
+        return
     for turn in record.require_records("trajectory")[:1]:
         for field in _TURN:
             if field not in turn.value:
@@ -30,7 +35,9 @@ def check_format(record: Record) -> None:
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
-    """Return the trajectory of one file. Raise MalformedTrajectory naming turn and field."""
+    """Return the trajectory of one file. Raise MalformedTrajectory naming turn or message and field."""
+    if mini_swe_agent.has_name(record):
+        return mini_swe_agent.read(record, dataset)
     collector = StepCollector(record.location)
     _add_task(collector, record)
     for turn in record.records("trajectory"):
