@@ -134,6 +134,7 @@ def test_an_evaluation_is_the_outcome(evaluation: dict[str, Any], is_success: bo
     recorded = trace.read()
     outcome = determine_outcome(recorded.trajectory, recorded.ground_truth, recorded.test_report)
     assert (outcome.is_success, outcome.signal) == (is_success, signal)
+    assert ("\nSource: the evaluation correct is " in recorded.test_report) is bool(evaluation)
 
 
 def test_a_trace_with_only_the_span_of_an_agent_has_its_question_and_answer() -> None:

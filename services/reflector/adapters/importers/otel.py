@@ -28,7 +28,7 @@ from services.reflector.adapters.importers.step_collector import (
     mark_as_error,
 )
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.outcome import determine_outcome
+from services.reflector.domain.outcome import REWARD_OF_SUCCESS, determine_outcome
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_BULLET_IDS, MAX_QUERY_CHARS, MAX_SERVINGS, Role, ToolCall
 from services.reflector.domain.usage import TrajectoryUsage
@@ -145,16 +145,18 @@ def _find_evaluation(spans: Sequence[Span]) -> dict[str, object]:
     """Return the reward and the test report of the last evaluation of a trace, as far as it has them."""
     for span in reversed(spans):
         for prefix in _EVALUATIONS:
-            name, label = (
-                span.text(f"{prefix}.name"),
-                span.text(f"{prefix}.score.label") or span.text(f"{prefix}.label"),
-            )
+            label = span.text(f"{prefix}.score.label") or span.text(f"{prefix}.label")
             score = span.attributes.get(f"{prefix}.score.value", span.attributes.get(f"{prefix}.score"))
             if not label and score is None:
                 continue
             reward = float(score) if isinstance(score, int | float) and 0 <= score <= 1 else None
-            report = f"{label}: evaluation {name}. {span.text(f'{prefix}.explanation')}".strip() if label else ""
-            return {"reward": reward, "test_report": report}
+            if not label and reward is None:
+                return {}
+            explanation = " ".join(span.text(f"{prefix}.explanation").split())[:1_000]
+            evaluation = f"the evaluation {span.text(f'{prefix}.name')} is {label if reward is None else f'{reward:g}'}"
+            verdict = label or ("Passed" if reward is not None and reward > REWARD_OF_SUCCESS else "Failed")
+            source = f"Source: {evaluation} ({explanation})." if explanation else f"Source: {evaluation}."
+            return {"reward": reward, "test_report": f"{verdict}.\n{source}"}
     return {}
 
 
