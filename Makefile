@@ -89,6 +89,7 @@ FRAMEWORKS := .frameworks
 CODEX_VERSION := 0.169.0
 # The inspector needs a newer Node.js than distributions have, so npm brings one.
 INSPECTOR_VERSION := 2.12.0
+CODEX = $$(find $(abspath $(FRAMEWORKS))/npm -path '*/bin/codex' -type f)
 PROGRAMS := $(abspath $(FRAMEWORKS))/npm/node_modules/.bin
 NODE_VERSION := 22.23.3
 EXTRAS := agent-framework claude-agent-sdk crewai google-adk langgraph openai-agents pydantic-ai smolagents
@@ -108,10 +109,10 @@ $(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock requirements/fra
 	touch $@
 
 test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scripted models: adapters, hooks, formats (needs npm)
-	HANSEI_CODEX="$$(find $(abspath $(FRAMEWORKS))/npm -path '*/bin/codex' -type f)" \
-	  $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
-	HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
-	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_claude.py
+	HANSEI_CODEX="$(CODEX)" $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
+	HANSEI_CODEX="$(CODEX)" \
+	  HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
+	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_agents.py
 	HANSEI_MCP_INSPECTOR="$(PROGRAMS)/node $(PROGRAMS)/mcp-inspector" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_mcp_inspector.py
 
