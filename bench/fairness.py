@@ -97,18 +97,20 @@ def flood(address: str, key: str, what: str, started: Event, ends: Event, learne
 
 
 @contextmanager
-def run_flood(address: str, key: str, what: str) -> Iterator[Any]:
-    """Run a flood in a process of its own; yield the queue that gets its durations."""
+def run_flood(address: str, key: str, what: str) -> Iterator[list[float]]:
+    """Run a flood in a process of its own; at the end the yielded list holds its durations in seconds."""
     context = multiprocessing.get_context("spawn")
     started, ends, durations = context.Event(), context.Event(), context.Queue()
     process = context.Process(target=flood, args=(address, key, what, started, ends, durations))
     process.start()
     started.wait(120)
+    found: list[float] = []
     try:
-        yield durations
+        yield found
     finally:
-        ends.set()
-        durations.get() if what != "learn" else None
+        if what != "learn":
+            ends.set()
+        found += durations.get(timeout=600)
         process.join(60)
 
 
@@ -143,10 +145,11 @@ def measure_searches() -> Iterator[dict[str, Any]]:
             search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731  called in this turn only
             time_calls(search)
             yield build_row("acme searches, evil does nothing", shares, time_calls(search))
-            with run_flood(address, keys["evil"], "search"):
+            with run_flood(address, keys["evil"], "search") as durations:
                 ends = time.perf_counter() + FLOOD_SECONDS
                 found = time_calls(search, lambda done: done < CALLS and time.perf_counter() < ends)  # noqa: B023
             yield build_row(f"acme searches, {CLIENTS} clients of evil search", shares, found)
+            yield build_row("those of evil", shares, [seconds * 1_000 for seconds in durations])
 
 
 def measure_learn() -> Iterator[dict[str, Any]]:
@@ -154,7 +157,8 @@ def measure_learn() -> Iterator[dict[str, Any]]:
     with two_tenants() as (address, keys, pid):
         for number in range(LEARN_ROUNDS):
             with run_flood(address, keys["evil"], "learn") as durations:
-                found = [seconds * 1_000 for seconds in durations.get(timeout=600)]
+                pass
+            found = [seconds * 1_000 for seconds in durations]
             yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", "", found, read_memory(pid))
 
 

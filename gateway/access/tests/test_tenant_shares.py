@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 
 import pytest
@@ -11,7 +12,9 @@ from chassis.errors import ResourceExhausted
 from gateway.access.domain.tenant_shares import (
     ACTIVE_SECONDS,
     LONGEST_LAG_SECONDS,
+    LONGEST_PAUSE_SECONDS,
     MAX_WAITING,
+    PAUSE_SECONDS,
     TenantShares,
 )
 
@@ -32,18 +35,26 @@ class Flood:
 
 
 async def settle() -> None:
+    """Wait until all calls run that may run."""
     for _ in range(10):
-        await asyncio.sleep(0)
+        await asyncio.sleep(2 * PAUSE_SECONDS)
+
+
+async def cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture
-def now() -> list[float]:
+def added() -> list[float]:
+    """The seconds by which the clock of `shares` is ahead."""
     return [0.0]
 
 
 @pytest.fixture
-def shares(now: list[float]) -> TenantShares:
-    return TenantShares(2, lambda: now[0])
+def shares(added: list[float]) -> TenantShares:
+    return TenantShares(2, lambda: time.monotonic() + added[0])
 
 
 async def touch(shares: TenantShares, tenant: str) -> None:
@@ -75,7 +86,8 @@ async def test_a_flood_runs_within_its_share_and_the_other_tenant_at_once(shares
 
 
 async def test_the_share_falls_while_calls_wait_for_the_processor_and_rises_again() -> None:
-    now, lag, running = 0.0, 0.0, 0
+    now = lag = 0.0
+    running = 0
     counts: list[int] = []
 
     def seconds() -> float:
@@ -90,18 +102,55 @@ async def test_the_share_falls_while_calls_wait_for_the_processor_and_rises_agai
         async with shares.enter("a"):
             running += 1
             counts.append(running)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.04)
             running -= 1
 
-    for lag, most in ((0.0, 8), (2 * LONGEST_LAG_SECONDS, 1), (0.0, 8)):  # noqa: B007  read by the clock
+    for lag, most in ((PAUSE_SECONDS / 4, 8), (2 * LONGEST_LAG_SECONDS, 1), (PAUSE_SECONDS / 4, 8)):  # noqa: B007  read by the clock
         await touch(shares, "b")
-        await asyncio.gather(*(call() for _ in range(60)))
+        await asyncio.gather(*(call() for _ in range(40)))
         assert max(counts[-8:]) == most
 
 
-async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, now: list[float]) -> None:
+async def test_a_call_beside_other_tenants_starts_after_a_pause_which_arrivals_prolong() -> None:
+    now = 0.0
+    shares = TenantShares(2, lambda: now)
     await touch(shares, "b")
-    now[0] += ACTIVE_SECONDS + 1
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2)]
+    await settle()
+    assert flood.running == 1
+    now = 0.9 * PAUSE_SECONDS
+    tasks.append(asyncio.create_task(flood.call()))
+    await asyncio.sleep(0)
+    now = 1.1 * PAUSE_SECONDS
+    await settle()
+    assert flood.running == 1
+    now = 2 * PAUSE_SECONDS
+    await settle()
+    assert flood.running == 2
+    await cancel(tasks)
+
+
+async def test_arrivals_prolong_a_pause_up_to_a_limit() -> None:
+    now = 0.0
+    shares = TenantShares(2, lambda: now)
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2)]
+    await settle()
+    while now < LONGEST_PAUSE_SECONDS:
+        assert flood.running == 1
+        now += PAUSE_SECONDS / 2
+        tasks.append(asyncio.create_task(flood.call()))
+        await asyncio.sleep(0)
+    await settle()
+    assert flood.running == 2
+    await cancel(tasks)
+
+
+async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, added: list[float]) -> None:
+    await touch(shares, "b")
+    added[0] += ACTIVE_SECONDS + 1
     flood = Flood(shares, "a")
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
@@ -114,7 +163,10 @@ async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares
 async def test_calls_beyond_those_that_may_wait_are_refused(shares: TenantShares) -> None:
     await touch(shares, "b")
     flood = Flood(shares, "a")
-    tasks = [asyncio.create_task(flood.call()) for _ in range(2 + MAX_WAITING)]
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2)]
+    while flood.running < 2:
+        await settle()
+    tasks += [asyncio.create_task(flood.call()) for _ in range(MAX_WAITING)]
     await settle()
     with pytest.raises(ResourceExhausted, match="calls of this tenant wait"):
         await flood.call()
