@@ -80,6 +80,7 @@ class EmbeddingSimilarity(Similarity):
         self._matrix = matrix
         self._lessons = lessons
         self._products: dict[str, Float32s] = {}
+        self._selected: tuple[Sequence[StoredBullet], NDArray[np.intp]] = ((), np.empty(0, np.intp))
         # Slices of this moment: other comparisons may append rows meanwhile.
         self._vectors, self._subjects, self._negations = matrix.vectors, matrix.subject_numbers, matrix.negations
 
@@ -93,7 +94,7 @@ class EmbeddingSimilarity(Similarity):
         cosines = self._compute_cosines(content) if bullets else None
         if cosines is None:
             return None, 0.0
-        scores = self._compute_scores(content, cosines)[self._stack_rows(bullets)]
+        scores = self._compute_scores(content, cosines)[self._select_rows(bullets)]
         best = int(scores.argmax())
         return (bullets[best], float(scores[best])) if scores[best] > 0.0 else (None, 0.0)
 
@@ -102,13 +103,17 @@ class EmbeddingSimilarity(Similarity):
         cosines = self._compute_cosines(content) if bullets else None
         if cosines is None:
             return []
-        ranked = np.argsort(-cosines[self._stack_rows(bullets)], kind="stable")
+        ranked = np.argsort(-cosines[self._select_rows(bullets)], kind="stable")
         return [bullets[index] for index in ranked[:limit].tolist()]
 
     def _compute_cosines(self, content: str) -> Float32s | None:
-        """Return the cosines of a lesson and all rows, shape (rows,), computed once; None for a text without vector."""
-        if content not in self._products and (vector := self._lessons.get(content)) is not None:
-            self._products[content] = self._vectors @ vector
+        """Return the cosines of a lesson and all rows, shape (rows,); None for a text without vector.
+
+        The first call computes those of all lessons in one product, since each product reads the whole matrix.
+        """
+        if not self._products and self._lessons:
+            products = np.stack(list(self._lessons.values())) @ self._vectors.T
+            self._products = dict(zip(self._lessons, products, strict=True))
         return self._products.get(content)
 
     def _compute_scores(self, content: str, cosines: Float32s) -> Float32s:
@@ -127,9 +132,14 @@ class EmbeddingSimilarity(Similarity):
             scores[(self._subjects != NO_SUBJECT) & (self._subjects != number)] = 0.0
         return scores
 
-    def _stack_rows(self, bullets: Sequence[StoredBullet]) -> NDArray[np.intp]:
-        rows = self._matrix.rows
-        return np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
+    def _select_rows(self, bullets: Sequence[StoredBullet]) -> NDArray[np.intp]:
+        """Return the rows of the bullets; all lessons of a reflection are compared with one sequence of bullets."""
+        selected, numbers = self._selected
+        if selected is not bullets or len(numbers) != len(bullets):
+            rows = self._matrix.rows
+            numbers = np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
+            self._selected = bullets, numbers
+        return numbers
 
     def _find_vector(self, text: str) -> Float32s | None:
         lesson = self._lessons.get(text)

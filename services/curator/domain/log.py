@@ -6,7 +6,7 @@ order. Ids may repeat (C-21) or be used again after a removal (C-71), slots neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -108,15 +108,22 @@ class Revision:
         return self.stamp.revision
 
 
-def fold(changes: Iterable[SlotChange], onto: dict[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:
-    """Return the bullets by slot, in playbook order, after applying `changes` in log order to `onto`."""
+def fold(changes: Iterable[SlotChange], onto: Mapping[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:
+    """Return the bullets by slot, in playbook order, after applying `changes` in log order to `onto`.
+
+    `onto` is in playbook order. New bullets have higher slots, so only a bullet that returns to its slot needs a sort.
+    """
     slots = dict(onto or {})
+    highest, is_ordered = next(reversed(slots), -1), True
     for change in changes:
         if change.after is None:
             slots.pop(change.slot, None)
-        else:
-            slots[change.slot] = change.after
-    return dict(sorted(slots.items()))
+            continue
+        if change.slot not in slots:
+            is_ordered = is_ordered and change.slot > highest
+            highest = max(highest, change.slot)
+        slots[change.slot] = change.after
+    return slots if is_ordered else dict(sorted(slots.items()))
 
 
 def merge_changes(changes: Iterable[SlotChange]) -> list[SlotChange]:

@@ -40,7 +40,7 @@ class Snapshot:
 
     def advance(self, revision: int, changes: Sequence[SlotChange]) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
-        slots = fold(changes, dict(self.slots))
+        slots = fold(changes, self.slots)
         times = {"created_at": self.created_at, "updated_at": self.updated_at}
         return Snapshot(
             self.dataset,

@@ -28,7 +28,7 @@ from libs.embedding.model import hash_content
 from services.curator.adapters.sql import schema
 from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionDropped, RevisionErased
 from services.curator.domain.evidence import Evidence
-from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet
+from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet, fold
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState, build_evidence_id
 from services.curator.domain.snapshot import Snapshot
@@ -175,7 +175,7 @@ def drop_revisions(connection: Connection, dataset: str, first_revision: int) ->
 def _advance_cached(connection: Connection, cached: Snapshot, revision: int) -> Iterable[StoredBullet]:
     """Return the bullets of a cached snapshot with the changes since."""
     changes = select_changes_between(connection, cached.dataset, cached.revision, revision)
-    return cached.advance(revision, changes).slots.values()
+    return fold(changes, cached.slots).values()
 
 
 def _fold(connection: Connection, dataset: str) -> Sequence[StoredBullet]:
