@@ -156,6 +156,7 @@ lock-wheels:  ## Pin the dependencies of each wheel for its tests, at the versio
 lock-images:  ## Pin the packages of each image, at the versions of dev.lock, and the tools of deploy-check and of tests
 	for service in $(SERVICES); do \
 	  $(COMPILE) --group $$service -c requirements/dev.lock -o requirements/$$service.lock; done
+	$(COMPILE) --group onnx -c requirements/dev.lock -o requirements/onnx.lock
 	echo 'cyclonedx-bom>=7.5' | $(COMPILE) - -o requirements/sbom.lock
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 	printf 'moto[s3]>=5.1\nflask>=3\nflask-cors>=5\n' | $(COMPILE) - -o requirements/s3-server.lock

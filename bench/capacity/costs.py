@@ -1,7 +1,7 @@
 """Measure what a call costs: processor time in each process that takes part, memory, disk, and bytes on the wire.
 
 Every service runs in a process of its own on one PostgreSQL, as on a cluster, with the rules instead of a chat model,
-and with the embedding model `hashing`, whose vectors cost next to nothing; the bundled model `minilm` is measured by
+and with the embedding model `hashing`, whose vectors cost next to nothing; the model `minilm-int8` is measured by
 itself (`Embed`), because its cost depends on the text alone. Calls go through the gateway. Processor time is that of
 the processes' own clocks, so that other work on the machine disturbs it little; that of an idle process is subtracted.
 """
@@ -332,11 +332,12 @@ class _Bench:
 
 
 async def _measure_embedding(data: Path) -> list[Cost]:
-    """Return the cost of embedding a text with the bundled model: a query, a bullet, and a long text."""
+    """Return the cost of embedding a text with `minilm-int8`: a query, a bullet, and a long text."""
     found = []
     peer = f"127.0.0.1:{systems.free_port()}"  # no curator: nothing is followed
     environment = {
-        "EMBEDDING_PROVIDER": "minilm",
+        "EMBEDDING_PROVIDER": "minilm-int8",
+        "HANSEI_EMBEDDING_MODEL_DIR": str(data / "models"),
         "CURATOR_ADDR": peer,
         "HANSEI_SEARCH_DATABASE_URL": str(data / "embed.db"),
         "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "3600",  # nothing is ranked, and compiling would be counted

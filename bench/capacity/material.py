@@ -92,9 +92,9 @@ def build_answer(size: Size, number: int) -> gateway.AnswerRequest:
 
 
 def build_check(size: Size, number: int) -> guard.CheckCallRequest:
-    """Return a tool call of the session that has reported as many calls as a trajectory has steps."""
+    """Return a tool call of the session that has reported as many calls as a trajectory has steps, and knows it."""
     call = guard.GuardedCall(tool=f"tool-{number % 7}", arguments=json.dumps({"id": f"A-{number}"}))
-    return guard.CheckCallRequest(dataset=size.dataset, session_id="guarded", call=call)
+    return guard.CheckCallRequest(dataset=size.dataset, session_id="guarded", call=call, min_events=size.steps)
 
 
 def build_report(size: Size, number: int, session_id: str = "guarded") -> guard.ReportCallRequest:
