@@ -2,12 +2,15 @@
 
 The four processes share one core, and the caller has another one, so that the rest of the machine matters little; the
 simulation has the same two cores, the same routing, and the same calls at the same times. Costs are those of single
-calls that were measured just before. Calls come as they were drawn (Poisson), whether or not others have ended.
+calls, and what the processes do without any call, both measured just before. Calls come as they were drawn (Poisson),
+whether or not others have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import os
 import random
 import statistics
@@ -17,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,9 @@ from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_
 PROCESSES, DATASETS, BULLETS = 4, 20, 1_000
 UTILISATIONS = (0.3, 0.6)
 CALLS_ALONE, CALLS = 60, 450
+IDLE_SECONDS = 5.0
+BACKGROUND_SECONDS = 0.01
+"""In the simulation one process after the other does its work of no call in turns of this period."""
 PRIORITY = -15
 TOLERANCE = 0.2
 STARTING = RetryPolicy(attempts=240, first_pause=0.5, factor=1, is_exact=True)
@@ -55,6 +62,8 @@ class CallCost:
     caller: float
     alone: float
     """The time of a call that is alone."""
+    idle: float
+    """The share of the servers' core that the processes use without calls."""
 
     @property
     def server(self) -> float:
@@ -171,6 +180,7 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     return {
         "machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"},
         "cost_ms": {name: getattr(cost, name) * 1e3 for name in ("loop", "embedding", "caller", "alone")},
+        "idle": cost.idle,
         "rows": rows,
         "within_tolerance": all(abs(deviation) <= TOLERANCE for deviation in deviations),
     }
@@ -178,6 +188,9 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
 
 async def _measure_cost(search: Searcher, pids: list[int]) -> CallCost:
     """Return the cost of single calls: with new queries, and with one whose vector is cached."""
+    used, began = _sum_cpu(pids), time.perf_counter()
+    await asyncio.sleep(IDLE_SECONDS)
+    idle = (_sum_cpu(pids) - used) / (time.perf_counter() - began)
     new, cached, caller, times = 0.0, 0.0, 0.0, 0.0
     rng = random.Random(3)
     for number in range(CALLS_ALONE):
@@ -191,7 +204,7 @@ async def _measure_cost(search: Searcher, pids: list[int]) -> CallCost:
         await search(dataset, query)
         cached += _sum_cpu(pids) - again
     count = CALLS_ALONE
-    return CallCost(cached / count, (new - cached) / count, caller / count, times / count)
+    return CallCost(cached / count, (new - cached) / count, caller / count, times / count, idle)
 
 
 def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
@@ -252,7 +265,14 @@ def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) 
     def prepare(arrival: Arrival) -> Action:
         return lambda: caller.run(cost.caller / 2, lambda: send(arrival))
 
-    clock.follow((arrival.when, prepare(arrival)) for arrival in arrivals)
+    def draw_background() -> Iterator[tuple[float, Action]]:
+        loops = itertools.cycle(loop for loop, _ in processes.values())
+        for number in range(int(arrivals[-1].when / BACKGROUND_SECONDS)):
+            loop = next(loops)
+            yield number * BACKGROUND_SECONDS, partial(loop.run, cost.idle * BACKGROUND_SECONDS, lambda: None)
+
+    calls = ((arrival.when, prepare(arrival)) for arrival in arrivals)
+    clock.follow(heapq.merge(calls, draw_background(), key=itemgetter(0)))
     clock.run()
     return CoreMeasurement(core.busy_seconds / clock.now, statistics.mean(times) - cost.server - cost.caller)
 
