@@ -21,7 +21,7 @@ RUN python3 -m venv /opt/hansei \
     && mkdir /data
 
 FROM ${BASE} AS allinone
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hansei" \
       org.opencontainers.image.description="Every service of hansei in one process: agents that learn from what they did." \
