@@ -61,11 +61,14 @@ class AccessSystem:
 
 @asynccontextmanager
 async def open_access(location: Path | str, **settings: Any) -> AsyncIterator[AccessSystem]:
-    """Yield access control that asks for credentials. `location` is a folder for its database, or where that is."""
+    """Yield access control that asks for credentials. `location` is a folder for its database, or where that is.
+
+    Without shares of tenants, because their pauses would not end while the clock stands.
+    """
     clock = Clock()
     url = parse_location(str(location / "gateway.db") if isinstance(location, Path) else location)
     made = build_access(
-        AccessSettings(**{"auth": "on", **settings}),
+        AccessSettings(**{"auth": "on", "auth_tenant_calls": 0, **settings}),
         url,
         load_contract(),
         {},
