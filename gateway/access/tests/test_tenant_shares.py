@@ -47,14 +47,14 @@ async def cancel(tasks: list[asyncio.Task[None]]) -> None:
 
 
 @pytest.fixture
-def added() -> list[float]:
+def seconds_ahead() -> list[float]:
     """The seconds by which the clock of `shares` is ahead."""
     return [0.0]
 
 
 @pytest.fixture
-def shares(added: list[float]) -> TenantShares:
-    return TenantShares(2, lambda: time.monotonic() + added[0])
+def shares(seconds_ahead: list[float]) -> TenantShares:
+    return TenantShares(2, lambda: time.monotonic() + seconds_ahead[0])
 
 
 async def touch(shares: TenantShares, tenant: str) -> None:
@@ -148,9 +148,9 @@ async def test_arrivals_prolong_a_pause_up_to_a_limit() -> None:
     await cancel(tasks)
 
 
-async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, added: list[float]) -> None:
+async def test_the_share_ends_when_the_other_tenant_is_gone(shares: TenantShares, seconds_ahead: list[float]) -> None:
     await touch(shares, "b")
-    added[0] += ACTIVE_SECONDS + 1
+    seconds_ahead[0] += ACTIVE_SECONDS + 1
     flood = Flood(shares, "a")
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
