@@ -160,6 +160,10 @@ class _Compiler:
                 return _compile_field(self.compile(operand, variables), name, is_test)
             case Index(operand, index):
                 return _compile_index(self.compile(operand, variables), self.compile(index, variables))
+            case FunctionCall("called", (Literal(str(tool)),), _, None):
+                return lambda evaluation: tool in evaluation.session.counts
+            case FunctionCall("succeeded", (Literal(str(tool)),), _, None):
+                return lambda evaluation: tool in evaluation.session.successes
             case FunctionCall():
                 return self._compile_function(node, variables)
             case Macro(operand, variable, condition, is_all):
@@ -178,6 +182,10 @@ class _Compiler:
                 operator, FunctionCall("count", (Field(Name("call"), "tool"),), _, None), Literal(int(value))
             ) if operator in COMPARISONS and "call" not in variables and is_number(value):
                 return _compile_call_count_comparison(operator, value)
+            case Binary(
+                operator, Field(Field(Name("call"), "args", False), name, False), Literal(int() | float() as value)
+            ) if operator in COMPARISONS and "call" not in variables and is_number(value):
+                return _compile_argument_limit(operator, name, value)
             case Binary(operator, left, Literal(int() | float() as value)) if operator in COMPARISONS and is_number(
                 value
             ):
@@ -287,15 +295,26 @@ def _compile_logic(operator: str, conditions: Sequence[Evaluate]) -> Evaluate:
                 return not other
             raise
         value = second(evaluation)
-        if value is decisive or value is other:
-            return value is True
-        return require_bool(value)
+        return value if value is decisive or value is other else require_bool(value)
+
+    return evaluate
+
+
+def _compile_argument_limit(operator: str, name: str, limit: int | float) -> Evaluate:
+    """Compile the comparison of an argument with a number in one function, the most frequent one."""
+    compare, general = COMPARISONS[operator], BINARY[operator]
+
+    def evaluate(evaluation: TargetEvaluation) -> bool:
+        value = evaluation.call.args[name]
+        if type(value) is int or type(value) is float:
+            return compare(value, limit)
+        return bool(general(evaluation, value, limit))
 
     return evaluate
 
 
 def _compile_limit(operator: str, left: Evaluate, limit: int | float) -> Evaluate:
-    """Compile the comparison with a number, the most frequent one."""
+    """Compile the comparison with a number."""
     compare, general = COMPARISONS[operator], BINARY[operator]
 
     def evaluate(evaluation: TargetEvaluation) -> bool:
@@ -323,7 +342,7 @@ def _compile_text_test(left: Evaluate, text: str) -> Evaluate:
 def _compile_call_count_comparison(operator: str, limit: int) -> Evaluate:
     """Compile the comparison of `count(call.tool)` with a number in one function, because most checks evaluate it."""
     compare = COMPARISONS[operator]
-    return lambda evaluation: compare(evaluation.session.counts.get(evaluation.call.tool, 0), limit)
+    return lambda evaluation: compare(evaluation.earlier, limit)
 
 
 def _compile_tool_fact(function: str, argument: Node, operand: Evaluate, variables: frozenset[str]) -> Evaluate:
