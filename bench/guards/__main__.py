@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
+from bench.guards.examples import count_calls
 from bench.report import machine
 from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
@@ -40,6 +42,7 @@ def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
     return {
         "targets": [target.source for target in targets],
         "guards": _count_firings(targets, later),
+        "guards, learned again after each trajectory": _measure_continued_learning(is_hard=is_hard),
         "by_kind": {
             kind: _count_firings(targets, [trajectory for trajectory in later if trajectory.id.startswith(kind)])
             for kind in KINDS
@@ -48,27 +51,53 @@ def measure_repeated_mistakes(*, is_hard: bool) -> dict[str, Any]:
     }
 
 
+def _measure_continued_learning(*, is_hard: bool) -> dict[str, Any]:
+    """Check the later trajectories of each variant in turn, with the targets that no earlier trajectory contradicts."""
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        trajectories = [
+            build_trajectory(kind, number, is_hard=is_hard, seed=seed)
+            for number in range(TASKS_OF_A_KIND)
+            for kind in KINDS
+        ]
+        for position in range(EARLIER * len(KINDS), len(trajectories)):
+            targets = [Target(repair.target) for repair in select_repairs(trajectories[:position])]
+            counts.update(_count_calls(targets, trajectories[position]))
+    return _describe_counts(counts)
+
+
 def _count_firings(targets: Sequence[Target], trajectories: Sequence[GuardTrajectory]) -> dict[str, Any]:
+    """Count the mistakes and the correct calls of trajectories, each with a firing before the call."""
+    counts: Counter[str] = Counter()
+    for trajectory in trajectories:
+        counts.update(_count_calls(targets, trajectory))
+    return _describe_counts(counts)
+
+
+def _count_calls(targets: Sequence[Target], trajectory: GuardTrajectory) -> Counter[str]:
     """Count the mistakes, calls that their tool refuses, and the correct calls, each with a firing before the call.
 
     A first failed call of the kind `version` is no repeated mistake that a target can know: its repetitions are.
     """
-    mistakes = stopped = correct = false_alarms = 0
-    for trajectory in trajectories:
-        replay = Replay(trajectory)
-        for call in replay:
-            fires = any(matches(target, call, replay) for target in targets)
-            if not call.error:
-                correct, false_alarms = correct + 1, false_alarms + fires
-            elif call.request.tool != "install" or replay.session.repeats[call.request.key]:
-                mistakes, stopped = mistakes + 1, stopped + fires
+    counts: Counter[str] = Counter()
+    replay = Replay(trajectory)
+    for call in replay:
+        fires = any(matches(target, call, replay) for target in targets)
+        if not call.error:
+            counts.update(correct=1, correct_with_firing=fires)
+        elif call.request.tool != "install" or replay.session.repeats[call.request.key]:
+            counts.update(mistakes=1, mistakes_with_firing=fires)
+    return counts
+
+
+def _describe_counts(counts: Counter[str]) -> dict[str, Any]:
     return {
-        "repeated_mistakes": mistakes,
-        "with_a_firing": stopped,
-        "interval": find_interval(stopped, mistakes),
-        "correct_calls": correct,
-        "correct_calls_with_a_firing": false_alarms,
-        "correct_interval": find_interval(false_alarms, correct),
+        "repeated_mistakes": counts["mistakes"],
+        "with_a_firing": counts["mistakes_with_firing"],
+        "interval": find_interval(counts["mistakes_with_firing"], counts["mistakes"]),
+        "correct_calls": counts["correct"],
+        "correct_calls_with_a_firing": counts["correct_with_firing"],
+        "correct_interval": find_interval(counts["correct_with_firing"], counts["correct"]),
     }
 
 
@@ -149,6 +178,7 @@ def main() -> None:
     results = {
         "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
         "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
+        "repeated_mistakes_in_the_examples": _describe_counts(count_calls()),
         "speed": measure_speed(),
         "hostile_target": measure_hostile_target(),
         "machine": machine(),

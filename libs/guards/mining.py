@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
@@ -13,9 +13,6 @@ from libs.guards.association import compute_p_values
 from libs.guards.exact_tests import find_upper_bound, select_discoveries
 from libs.guards.firings import FiringTable, Predicate
 from libs.guards.guard_trajectory import GuardTrajectory
-
-PARTS_DIVISION = -1
-"""The division into parts for the test of mined guards; evaluations use the divisions from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +24,17 @@ class MiningPolicy:
     largest_false_alarm_bound: float = 0.05
     """The limit of the 95 % upper confidence bound of the share of passing trajectories in which a guard fires."""
     largest_false_alarms: float = 0.02
-    """The limit of the share of passing trajectories in which any accepted guard fires."""
+    """The limit of the estimated share of passing trajectories in which any accepted guard fires."""
     largest_added_p_value: float = 0.01
     """The limit of the p-value of a guard on the trajectories in which no guard that was accepted before fires."""
-    parts: int = 5
-    """Random parts of the tasks; each is tested with guards that are mined from the others. 0: no such test."""
+
+    def allows(self, guards: int, alarms: int, passed: int) -> bool:
+        """Return whether guards that together fire in `alarms` of the `passed` trajectories may be accepted.
+
+        The estimate is the mean of the posterior with Jeffreys' prior for each guard: half a false alarm more than the
+        observed ones, because the trajectories that a guard was chosen on show too few of its false alarms.
+        """
+        return alarms + guards / 2 <= self.largest_false_alarms * (passed + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +70,11 @@ def mine_guards(
     1. Of the predicates that fire in the same trajectories, the simplest stands for all of them.
     2. Each is tested exactly, and the false discovery rate over all of them is controlled.
     3. Each discovery is backtested: the upper bound of its false alarms must be small.
-    4. Guards are accepted one by one, the one first that adds most failing trajectories for each false alarm, as long
-       as it adds significantly, and all together raise few false alarms.
-    5. So many of them are kept, the first ones, as raise few false alarms in trajectories that they were not mined
-       from: guards are mined again without each part of the tasks, and tested on that part.
+    4. Guards are accepted one by one, the one first that adds most failing trajectories for each false alarm, and of
+       equal ones the one with more conditions, as long as it adds significantly, and all together are estimated to
+       raise few false alarms.
     """
     limits = policy or MiningPolicy()
-    result = _mine_guards_of_rows(trajectories, table, rows, limits)
-    if not (limits.parts and result.guards):
-        return result
-    return replace(
-        result, guards=result.guards[: _count_reliable(trajectories, table, rows, len(result.guards), limits)]
-    )
-
-
-def assign_folds(trajectories: Sequence[GuardTrajectory], folds: int, division: int) -> list[int]:
-    """Return the fold of each trajectory; the trajectories of a task are in one fold, and outcomes play no part."""
-    tasks = sorted(
-        {(trajectory.domain, trajectory.task_id) for trajectory in trajectories},
-        key=lambda task: sha256(repr((division, *task)).encode()).digest(),
-    )
-    fold_of = {task: position % folds for position, task in enumerate(tasks)}
-    return [fold_of[trajectory.domain, trajectory.task_id] for trajectory in trajectories]
-
-
-def _mine_guards_of_rows(
-    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], limits: MiningPolicy
-) -> MiningResult:
     training = [trajectories[row] for row in rows]
     fires = table.fires[rows]
     columns = _select_patterns(table.predicates, fires)
@@ -112,22 +93,14 @@ def _mine_guards_of_rows(
     return MiningResult(tuple(guards), int(fires.any(axis=0).sum()), counted)
 
 
-def _count_reliable(
-    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], most: int, limits: MiningPolicy
-) -> int:
-    """Return how many of the first `most` guards keep their false alarms below the limit in held-out trajectories."""
-    part_of = dict(
-        zip(rows, assign_folds([trajectories[row] for row in rows], limits.parts, PARTS_DIVISION), strict=True)
+def assign_folds(trajectories: Sequence[GuardTrajectory], folds: int, division: int) -> list[int]:
+    """Return the fold of each trajectory; the trajectories of a task are in one fold, and outcomes play no part."""
+    tasks = sorted(
+        {(trajectory.domain, trajectory.task_id) for trajectory in trajectories},
+        key=lambda task: sha256(repr((division, *task)).encode()).digest(),
     )
-    fires, alarms = table.fires, np.zeros(most, dtype=np.int64)
-    for part in range(limits.parts):
-        mined = _mine_guards_of_rows(trajectories, table, [row for row in rows if part_of[row] != part], limits).guards
-        passed = [row for row in rows if part_of[row] == part and trajectories[row].is_success]
-        for count in range(1, most + 1):
-            columns = [guard.column for guard in mined[:count]]
-            alarms[count - 1] += int(fires[np.ix_(passed, columns)].any(axis=1).sum())
-    allowed = limits.largest_false_alarms * sum(trajectories[row].is_success for row in rows)
-    return int((alarms <= allowed).sum())
+    fold_of = {task: position % folds for position, task in enumerate(tasks)}
+    return [fold_of[trajectory.domain, trajectory.task_id] for trajectory in trajectories]
 
 
 def _select_patterns(predicates: Sequence[Predicate], fires: NDArray[np.bool_]) -> list[int]:
@@ -164,17 +137,18 @@ def _select_guards(
 ) -> list[MinedGuard]:
     accepted: list[MinedGuard] = []
     covered = np.zeros(len(trajectories), dtype=bool)
-    allowed = limits.largest_false_alarms * int((~failed).sum())
+    passed = int((~failed).sum())
     while True:
         remaining = [trajectory for trajectory, is_covered in zip(trajectories, covered, strict=True) if not is_covered]
-        best: tuple[tuple[float, float, int], MinedGuard] | None = None
+        best: tuple[tuple[float, float, int, int], MinedGuard] | None = None
         for guard in candidates:
             added = fires[:, guard.column] & ~covered
             added_failed, added_passed = int(added[failed].sum()), int(added[~failed].sum())
-            if not added_failed or int((covered | added)[~failed].sum()) > allowed:
+            alarms = int((covered | added)[~failed].sum())
+            if not added_failed or not limits.allows(len(accepted) + 1, alarms, passed):
                 continue
             p_value = float(compute_p_values(remaining, fires[~covered][:, [guard.column]])[0][0])
-            key = (-added_failed / (1 + added_passed), p_value, guard.column)
+            key = (-added_failed / (1 + added_passed), p_value, -guard.predicate.parts, guard.column)
             if p_value <= limits.largest_added_p_value and (best is None or key < best[0]):
                 best = key, guard
         if best is None:

@@ -43,9 +43,8 @@ def evaluate_sources(
             columns = [guard.column for guard in mine_guards(trajectories, table, training, policy).guards]
             mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
             rows, learned = list(testing), list(training)
-            nothing = np.zeros(len(learned), dtype=bool)
-            alone = select_written(is_written[learned], failed[learned], nothing, limits)
-            added = select_written(is_written[learned], failed[learned], mined[learned], limits)
+            alone = select_written(is_written[learned], failed[learned], table.fires[learned][:, []], limits)
+            added = select_written(is_written[learned], failed[learned], table.fires[learned][:, columns], limits)
             accepted.update(targets[column] for column in added)
             fires["mined"][repeat, rows] = mined[rows]
             fires["written"][repeat, rows] = is_written[rows][:, alone].any(axis=1)
@@ -66,15 +65,14 @@ def evaluate_sources(
 
 
 def select_written(
-    fires: NDArray[np.bool_], failed: NDArray[np.bool_], covered: NDArray[np.bool_], limits: MiningPolicy
+    fires: NDArray[np.bool_], failed: NDArray[np.bool_], mined: NDArray[np.bool_], limits: MiningPolicy
 ) -> list[int]:
     """Return the columns of the written targets that stand a backtest on these trajectories, the best first.
 
-    `covered` are the trajectories in which other guards fire already; the limit of all false alarms includes them. No
-    test of significance is needed: the targets were written without the outcomes, so none of them was chosen by chance.
+    `mined` has a column for each guard that is in use already; the limit of all false alarms includes them. No test of
+    significance is needed: the targets were written without the outcomes, so none of them was chosen by chance.
     """
-    passed = int((~failed).sum())
-    allowed = limits.largest_false_alarms * passed
+    passed, covered = int((~failed).sum()), np.asarray(mined.any(axis=1), dtype=bool)
     counts = [(int(fires[failed, c].sum()), int(fires[~failed, c].sum()), c) for c in range(fires.shape[1])]
     candidates = [
         (failing, passing, column)
@@ -84,7 +82,7 @@ def select_written(
     chosen: list[int] = []
     for _, _, column in sorted(candidates, key=lambda item: (-item[0] / (1 + item[1]), item[2])):
         together = covered | fires[:, column]
-        if int(together[~failed].sum()) <= allowed:
+        if limits.allows(mined.shape[1] + len(chosen) + 1, int(together[~failed].sum()), passed):
             covered = together
             chosen.append(column)
     return chosen

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chassis.targets.session import SessionHistory
 from chassis.targets.target import Target
@@ -14,7 +16,7 @@ from libs.guards.evaluation import evaluate_guards
 from libs.guards.firings import NEVER, FiringTable, Predicate, build_firing_table
 from libs.guards.grammar import quote
 from libs.guards.guard_trajectory import GuardTrajectory
-from libs.guards.mining import PARTS_DIVISION, MiningPolicy, assign_folds, mine_guards
+from libs.guards.mining import MiningPolicy, mine_guards
 from libs.guards.tests.trajectories import build_trajectory, call
 
 
@@ -109,16 +111,26 @@ def test_texts_are_quoted_for_cel() -> None:
         assert Target(f"call.args.x == {quote(text)}").matches(call(0, "t", x=text).request, SessionHistory())
 
 
-def test_guards_that_other_tasks_contradict_are_not_kept() -> None:
-    """Without each part, a predicate looks best that fires in the passing trajectories of that part."""
-    trajectories = [GuardTrajectory(f"r{task}", f"t{task}", task >= 27, ()) for task in range(150)]
-    parts = assign_folds(trajectories, MiningPolicy().parts, PARTS_DIVISION)
-    fires = np.zeros((150, 6), dtype=bool)
-    fires[:12, 5] = True
-    for part in range(5):
-        fires[:, part] = [trajectory.is_success == (parts[row] == part) for row, trajectory in enumerate(trajectories)]
-    predicates = tuple(Predicate(f"call.args.n == {column}", "test", "", 1) for column in range(6))
-    table = FiringTable(predicates, np.where(fires, 0, NEVER).astype(np.int32))
-    without_parts = mine_guards(trajectories, table, range(150), MiningPolicy(parts=0))
-    assert [guard.column for guard in without_parts.guards] == [5]
-    assert mine_guards(trajectories, table, range(150)).guards == ()
+def _build_table(fires: NDArray[np.bool_], parts: Sequence[int]) -> FiringTable:
+    predicates = tuple(Predicate(f"call.args.n == {n}", "test", "", count) for n, count in enumerate(parts))
+    return FiringTable(predicates, np.where(fires, 0, NEVER).astype(np.int32))
+
+
+def test_each_guard_costs_half_a_false_alarm_more_than_it_raised() -> None:
+    """With 111 passing trajectories the limit is 2.24 false alarms; a third guard with one of them makes 2.5."""
+    trajectories = [GuardTrajectory(f"r{task}", f"t{task}", task >= 30, ()) for task in range(141)]
+    fires = np.zeros((141, 3), dtype=bool)
+    fires[:12, 0] = fires[12:22, 1] = fires[22:30, 2] = fires[40, 0] = True
+    table = _build_table(fires, (1, 1, 1))
+    guards = mine_guards(trajectories, table, range(141)).guards
+    assert [guard.column for guard in guards] == [1, 2]
+    assert len(mine_guards(trajectories, table, range(141), MiningPolicy(largest_false_alarms=0.03)).guards) == 3
+
+
+def test_of_equal_guards_the_one_with_more_conditions_is_first() -> None:
+    trajectories = [GuardTrajectory(f"r{task}", f"t{task}", task >= 20, ()) for task in range(120)]
+    fires = np.zeros((120, 2), dtype=bool)
+    fires[:10, 0] = fires[5:15, 1] = True
+    for parts in ((1, 3), (3, 1)):
+        guards = mine_guards(trajectories, _build_table(fires, parts), range(120)).guards
+        assert guards[0].column == parts.index(3)

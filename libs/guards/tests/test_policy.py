@@ -48,17 +48,16 @@ def test_a_policy_is_what_all_tasks_were_given() -> None:
 
 
 def test_written_targets_count_with_mined_guards_against_one_limit_of_false_alarms() -> None:
-    failed = np.array([True] * 4 + [False] * 100)
-    fires = np.zeros((104, 3), dtype=bool)
+    failed = np.array([True] * 4 + [False] * 200)
+    fires = np.zeros((204, 3), dtype=bool)
     fires[0:2, 0] = True
     fires[2:4, 1], fires[4:6, 1] = True, True
     fires[:, 2] = True
-    nothing = np.zeros(104, dtype=bool)
     limits = MiningPolicy(largest_false_alarm_bound=0.1)
-    assert select_written(fires, failed, nothing, limits) == [0, 1]
-    covered = nothing.copy()
-    covered[100] = True
-    assert select_written(fires, failed, covered, limits) == [0]
+    assert select_written(fires, failed, np.zeros((204, 0), dtype=bool), limits) == [0, 1]
+    mined = np.zeros((204, 1), dtype=bool)
+    mined[100] = True
+    assert select_written(fires, failed, mined, limits) == [0]
 
 
 def test_a_written_target_needs_no_significance_and_a_mined_one_does() -> None:
