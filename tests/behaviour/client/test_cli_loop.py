@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from hansei.client import Client, learning
+from hansei.client.cli.sources import MAX_DECOMPRESSED_BYTES
 from hansei.client.learning import LearnOutcome
 from hansei.client.trajectories import TrajectoryRecord
 from tests.support import systems
 from tests.support.commands import Hansei, bullets, copy_trajectories, dataset, hansei, runner
 
 __all__ = ["dataset", "hansei"]  # fixtures
+
+EXAMPLES = Path(__file__).parents[3] / "examples/formats"
 
 
 def test_lessons_learned_from_a_file_are_found_and_used_in_answers(
@@ -147,6 +151,29 @@ def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, datas
     assert {line["trajectory_id"] for line in outcome.lines} == {"git-push-forced", "git-push-rebased"}
     assert f"{file}:2: Error: " in outcome.err
     assert "0 of 2 trajectories were not learned, 1 could not be read" in outcome.err
+
+
+def test_compressed_sessions_are_learned_once_and_broken_ones_are_named(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    """Codex compresses its old sessions."""
+    session = (EXAMPLES / "codex.jsonl").read_bytes()
+    first, second = (session.replace(b"01a1", digits) for digits in (b"01a1", b"02b2"))
+    (tmp_path / "rollout-1.jsonl").write_bytes(first)
+    (tmp_path / "rollout-1.jsonl.zst").write_bytes(zstandard.compress(first))
+    frames = [zstandard.compress(line) for line in second.splitlines(keepends=True)]
+    (tmp_path / "rollout-2.jsonl.zst").write_bytes(b"".join(frames))
+    (tmp_path / "rollout-3.jsonl.zst").write_bytes(zstandard.compress(session)[:-20])
+    (tmp_path / "rollout-4.jsonl.zst").write_bytes(session)
+    (tmp_path / "rollout-5.jsonl.zst").write_bytes(zstandard.compress(bytes(MAX_DECOMPRESSED_BYTES + 1)))
+    (tmp_path / "notes.zst").write_bytes(b"no session")
+    outcome = hansei("learn", tmp_path, "--dataset", dataset, "--json")
+    assert outcome.code == 5
+    sources = sorted(Path(line["source"]).name for line in outcome.lines)
+    assert sources == ["rollout-1.jsonl", "rollout-2.jsonl.zst"]
+    for name, problem in (("3", "cut off"), ("4", "is not compressed by Zstandard"), ("5", "is too large")):
+        assert re.search(rf"rollout-{name}.jsonl.zst: Error: .*{problem}", outcome.err)
+    assert "0 of 2 trajectories were not learned, 3 could not be read" in outcome.err
 
 
 @pytest.mark.parametrize("content", ["", "not json", '{"neither": "known"}', "[1, 2]", "\x00\x01"])

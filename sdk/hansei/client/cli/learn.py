@@ -23,7 +23,7 @@ from hansei.client.cli.options import (
     connect,
     fail,
 )
-from hansei.client.cli.sources import read_source
+from hansei.client.cli.sources import COMPRESSED, UnreadableSource, read_content
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 commands = CommandGroup()
 
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj"}
-"""The suffixes of the files that are read from a folder; a file that is named may have any."""
+"""The suffixes of the files that are read from a folder, also before `.zst`; a file that is named may have any."""
 
 
 @commands.command()
@@ -148,7 +148,7 @@ def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
     """Yield the name of every file, `-` for stdin. A path that does not exist ends the command."""
     for path in paths:
         if path != STDIO and Path(path).is_dir():
-            files = sorted(file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            files = sorted(file for file in Path(path).rglob("*") if _is_read(file) and file.is_file())
             if not files:
                 fail(f"{path} has no file with one of the suffixes {', '.join(sorted(SUFFIXES))}", Exit.USAGE)
             yield from map(str, files)
@@ -156,6 +156,14 @@ def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
             yield path
         else:
             fail(f"{path} does not exist", Exit.USAGE)
+
+
+def _is_read(file: Path) -> bool:
+    """Return whether a file of a folder is read: by its suffix, and not beside the same file without compression."""
+    if file.suffix != COMPRESSED:
+        return file.suffix in SUFFIXES
+    plain = file.with_suffix("")
+    return plain.suffix in SUFFIXES and not plain.exists()
 
 
 def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[list[TrajectoryRecord], int]:
@@ -172,7 +180,14 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
     mask = SecretMask(os.environ, ())
     with progress_bar("reading", len(files), create_console(stderr=True)) as set_completed:
         for number, file in enumerate(files):
-            source, content = "stdin" if file == STDIO else file, mask_content(mask, read_source(file))
+            source = "stdin" if file == STDIO else file
+            set_completed(number)
+            try:
+                content = mask_content(mask, read_content(file))
+            except UnreadableSource as error:
+                unreadable += 1
+                say(f"{source}: Error: {error}")
+                continue
             for part in read_trajectories(client, source, content, dataset):
                 if isinstance(part, TrajectoryRecord):
                     records.append(replace(part, file=file))

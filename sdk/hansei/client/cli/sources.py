@@ -7,14 +7,59 @@ from pathlib import Path
 
 from hansei.client.cli.options import STDIO, Exit, fail
 
+COMPRESSED = ".zst"
+"""The suffix of files that Zstandard compressed, such as old sessions of Codex."""
+MAX_DECOMPRESSED_BYTES = 64_000_000
+"""The size of the largest file that is read; a compressed one may be far larger than it looks."""
+_COMPRESSED_PART = 1024
+"""Bytes that are decompressed at once; a block of 4 bytes may hold 128 kB."""
+
+
+class UnreadableSource(Exception):
+    """A compressed file cannot be decompressed."""
+
 
 def read_source(file: str) -> bytes:
-    """Return the content of a file, or of stdin for `-`. Ends the command if the file does not exist."""
+    """Return the content of a file, decompressed, or of stdin for `-`. Ends the command if it cannot be read."""
+    try:
+        return read_content(file)
+    except UnreadableSource as error:
+        fail(f"{file} {error}", Exit.USAGE)
+
+
+def read_content(file: str) -> bytes:
+    """Return the content of a file, decompressed, or of stdin for `-`. Ends the command if the file does not exist.
+
+    Raises UnreadableSource.
+    """
     if file == STDIO:
         return sys.stdin.buffer.read()
     if not Path(file).is_file():
         fail(f"{file} does not exist", Exit.USAGE)
+    if file.endswith(COMPRESSED):
+        return _decompress(Path(file))
     return Path(file).read_bytes()
+
+
+def _decompress(path: Path) -> bytes:
+    import zstandard  # few commands read compressed files
+
+    content = bytearray()
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_COMPRESSED_PART):
+                while part:
+                    frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
+                    content += frame.decompress(part)
+                    part = frame.unused_data if frame.eof else b""
+                if len(content) > MAX_DECOMPRESSED_BYTES:
+                    raise UnreadableSource(f"is too large, at most {MAX_DECOMPRESSED_BYTES} bytes are decompressed")
+    except zstandard.ZstdError as error:
+        raise UnreadableSource(f"is not compressed by Zstandard: {error}") from error
+    if not frame.eof:
+        raise UnreadableSource("is cut off: its last frame does not end")
+    return bytes(content)
 
 
 def read_source_text(file: str) -> str:
