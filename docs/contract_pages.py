@@ -27,6 +27,8 @@ from google.protobuf.descriptor_pb2 import (
     MethodDescriptorProto,
 )
 
+from gateway.contract import format_comment
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference/contracts"
 _FILE_MESSAGE, _FILE_ENUM, FILE_SERVICE, METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
@@ -71,7 +73,7 @@ def load_sources() -> tuple[PageSource, ...]:
 
 def _collect_comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     return {
-        tuple(location.path): " ".join(location.leading_comments.split())
+        tuple(location.path): format_comment(location.leading_comments)
         for location in file.source_code_info.location
         if location.leading_comments
     }

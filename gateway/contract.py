@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ from chassis.policy import CONTRACT_ROOT, MethodPolicy, Policies, load_policies
 GATEWAY = "gateway"
 LIST = "services.json"
 SOURCES = "sources.binpb"
+_CLAUSES = re.compile(r" ?\([A-Z]-\d+(?:(?:, | to )[A-Z]-\d+)*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,18 @@ def load_contract() -> Contract:
 def load_comments() -> Mapping[str, str]:
     """Return the comments of the protos by the full names of declarations; they are read once a process."""
     return {
-        _name_at(file, location.path): " ".join(location.leading_comments.split())
+        _name_at(file, location.path): format_comment(location.leading_comments)
         for root in importlib.import_module(CONTRACT_ROOT).__path__
         for path in Path(root).glob(f"*/v*/{SOURCES}")
         for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
         for location in file.source_code_info.location
         if location.leading_comments and len(location.path) % 2 == 0
     }
+
+
+def format_comment(comment: str) -> str:
+    """Return a comment on one line, without the ids of clauses of the specification, which users do not know."""
+    return _CLAUSES.sub("", " ".join(comment.split()))
 
 
 def _name_at(file: descriptor_pb2.FileDescriptorProto, path: Sequence[int]) -> str:

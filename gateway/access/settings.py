@@ -18,7 +18,7 @@ class AccessSettings(Settings):
     set, else off; then the gateway serves loopback addresses only."""
 
     gateway_api_token: SecretStr = create_plain_field(SecretStr(""))
-    """A token with all rights; callers send it as `authorization: Bearer <token>` (G-30). Empty: no such token."""
+    """A token with all rights; callers send it as `authorization: Bearer <token>`. Empty: no such token."""
 
     auth_fresh_seconds: float = Field(5.0, gt=0)
     """Seconds after which this gateway refuses a key that was revoked at another gateway."""

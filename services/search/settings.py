@@ -26,7 +26,7 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     """Database of embeddings and document collections: a file name for SQLite, or a PostgreSQL URL."""
 
     search_alpha: float = create_plain_field(0.5, ge=0, le=1)
-    """Weight of the vector score against BM25, 0 to 1 (S-38)."""
+    """Weight of the vector score against BM25, 0 to 1."""
 
     search_alpha_scaling: bool = create_plain_field(True)
     """Scale the default weight by the quality of the embedding model: `hashing` by 0.4, `minilm`, which knows only
@@ -35,7 +35,7 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
 
     search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = create_plain_field("mixed")
     """Tokeniser: `mixed` for English and Japanese, `whitespace` the reference, `ja_bigram` with pairs of Japanese
-    characters (S-27), `sudachi` like `mixed` with a dictionary of Japanese words; it needs the extra `sudachi`."""
+    characters, `sudachi` like `mixed` with a dictionary of Japanese words; it needs the extra `sudachi`."""
 
     search_bm25: Literal["", "okapi", "lucene"] = create_plain_field("")
     """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: the better one

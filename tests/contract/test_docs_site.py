@@ -85,6 +85,11 @@ def test_the_references_have_every_command_and_every_class(site: Path) -> None:
     assert "<code>POST /v1/playbooks/{dataset}/trajectories</code>" in paths
 
 
+def test_references_name_no_clause_of_the_specification(site: Path) -> None:
+    texts = [page.read_text(encoding="utf-8") for page in (site / "reference").glob("**/*.html")]
+    assert [found for text in texts for found in re.findall(r"\([A-Z]-\d+[^)]*\)", text)] == []
+
+
 def test_browsers_fetch_nothing_from_elsewhere(site: Path) -> None:
     for page in pages(site):
         text = page.read_text(encoding="utf-8")

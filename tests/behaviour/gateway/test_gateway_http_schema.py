@@ -5,6 +5,8 @@ Bounded: few generated requests an operation, the same each time; with credentia
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +50,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def document(url: str) -> Any:
     return httpx.get(f"{url}/openapi.json", headers=BEARING, timeout=SECONDS).raise_for_status().json()
+
+
+def test_no_text_names_a_clause_of_the_specification(document: Any) -> None:
+    assert re.findall(r"\([A-Z]-\d+", json.dumps(document)) == []
 
 
 def test_any_request_gets_a_documented_response(url: str, document: Any) -> None:
