@@ -68,6 +68,8 @@ def test_learning_one_trajectory_shows_its_stages(reader: Reader) -> None:
     stages = reader.main.locator(".stages > .done")
     expect(stages).to_have_count(3)
     expect(stages.nth(1)).to_contain_text("1 insight")
+    source = stages.nth(1).locator(".card").get_by_role("link", name=re.compile("^step .* of "))
+    expect(source.first).to_have_attribute("href", re.compile(r"^#/trajectories/learned/.+\?step=\d+$"))
     expect(stages.nth(2)).to_contain_text("fatal: unable to auto-detect email address")
     arrived = reader.page.get_by_role("region", name="Feed").locator(".arrived")
     expect(arrived).to_contain_text("revision 1")

@@ -38,6 +38,7 @@ def test_a_bullet_shows_its_history(reader: Reader, stack: Stack) -> None:
     expect(story).to_have_count(3)
     expect(story.nth(0).locator("ins")).to_contain_text("Shorter")
     expect(story.nth(1)).to_contain_text("1 helpful vote")
+    expect(story.nth(1).get_by_role("link", name=re.compile("^run-"))).to_be_visible()
     expect(story.nth(2)).to_contain_text("added")
 
 

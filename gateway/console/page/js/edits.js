@@ -6,6 +6,8 @@ import { openRoute, reopenRoute } from "./router.js";
 import { runChange } from "./states.js";
 import { t } from "./texts.js";
 
+/** The beginning of the ids under which people vote: their votes belong to no trajectory. */
+export const PERSON = "console-";
 const why = { name: "reason", label: t("common.why"), kind: "text" };
 const createLessonField = (value) => ({
   name: "content",
@@ -56,7 +58,7 @@ export async function voteOnBullet(dataset, { id }, tag) {
     confirm: t("edits.vote"),
   });
   if (!answer) return;
-  const vote = { bullet_id: id, tag, trajectory_id: `console-${crypto.randomUUID()}`, reason: answer.reason };
+  const vote = { bullet_id: id, tag, trajectory_id: PERSON + crypto.randomUUID(), reason: answer.reason };
   const done = await runChange(
     () => castVote(dataset, vote, answer.reason),
     ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),

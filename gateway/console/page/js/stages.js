@@ -4,6 +4,7 @@ import { fillElement, h } from "./dom.js";
 import { formatPlural, formatEnum } from "./format.js";
 import { renderChip, renderDelta as deltaChip } from "./parts.js";
 import { formatLink } from "./router.js";
+import { renderSourceLinks } from "./steps.js";
 import { t } from "./texts.js";
 
 /** The name under which rules reflect. */
@@ -44,28 +45,42 @@ export class Stages {
   }
 
   describe(stage, response) {
-    if (stage === "LEARN_STAGE_REFLECTED") return renderReflection(response.reflection);
+    if (stage === "LEARN_STAGE_REFLECTED") return renderReflection(this.dataset, response.reflection);
     if (stage === "LEARN_STAGE_CURATED") return renderCuration(this.dataset, response.curation);
     return null;
   }
 }
 
 /** Shows the result of the reflector: the blamed step, the insights and the votes. */
-function renderReflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
+function renderReflection(
+  dataset,
+  { insights, attribution, bullet_evaluations: evaluations, model, trajectory_id: trajectory },
+) {
   const isModel = model && model !== OFFLINE;
+  const renderSource = (steps) =>
+    trajectory && steps.length ? renderSourceLinks(dataset, [{ trajectory_id: trajectory, steps }]) : null;
   const blame = attribution
-    ? h(
-        "p",
-        { class: "text" },
-        t("stages.went_wrong_at_step", {
-          step: attribution.step,
-          agent: attribution.agent ? ` (${attribution.agent})` : "",
-          reason: attribution.reason,
-        }),
-      )
+    ? [
+        h(
+          "p",
+          { class: "text" },
+          t("stages.went_wrong_at_step", {
+            step: attribution.step,
+            agent: attribution.agent ? ` (${attribution.agent})` : "",
+            reason: attribution.reason,
+          }),
+        ),
+        renderSource([attribution.step]),
+      ]
     : null;
   const cards = insights.map((content) =>
-    h("article", { class: "card" }, h("p", { class: "text lead" }, content.key_insight), renderInsight(content)),
+    h(
+      "article",
+      { class: "card" },
+      h("p", { class: "text lead" }, content.key_insight),
+      renderInsight(content),
+      renderSource(content.steps),
+    ),
   );
   const tags = evaluations.map(({ bullet_id: id, tag, reason }) =>
     h(

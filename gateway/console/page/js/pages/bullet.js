@@ -3,7 +3,7 @@
 import { fetchAll } from "../api.js";
 import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
-import { editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
+import { PERSON, editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
 import {
   describeCurve,
   drawCurve,
@@ -24,6 +24,7 @@ import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 10_000;
+const MOST_VOTERS = 20;
 
 /** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
 export function renderBullet(dataset, bullet, signal, close, current) {
@@ -223,6 +224,7 @@ function renderRevision(dataset, revision, present) {
     changes.map((change) => [renderChange(change), renderRestoreButton(dataset, change, present)]),
     reasons.map((reason) => h("p", { class: "muted text" }, reason)),
     cast.length ? h("p", { class: "muted" }, renderVotesCast(cast)) : null,
+    renderVoters(dataset, cast),
   );
 }
 
@@ -247,6 +249,17 @@ function renderChange({ before, after }) {
   if (after.sources.length > before.sources.length)
     return h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }));
   return null;
+}
+
+/** Links to the trajectories that voted; a vote of a person has none. */
+function renderVoters(dataset, cast) {
+  const ids = [...new Set(cast.map(({ vote }) => vote.trajectory_id))].filter((id) => id && !id.startsWith(PERSON));
+  return ids.length
+    ? renderSourceLinks(
+        dataset,
+        ids.slice(0, MOST_VOTERS).map((id) => ({ trajectory_id: id, steps: [] })),
+      )
+    : null;
 }
 
 function renderVotesCast(cast) {
