@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from chassis.logging import get_logger
+from chassis.server.lifecycle import choose_reachable_address
 from chassis.server.progress import CallsInProgress
 from chassis.settings import BadSetting
 
@@ -103,8 +104,9 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Return the URL of the server; empty before the start."""
-        return f"{'https' if self._server.config.ssl else 'http'}://{self.address}" if self.address else ""
+        """Return the URL at which this machine reaches the server; empty before the start."""
+        scheme = "https" if self._server.config.ssl else "http"
+        return f"{scheme}://{choose_reachable_address(self.address)}" if self.address else ""
 
     async def start(self) -> None:
         """Bind the address and serve. Raises BadSetting if the address is unavailable."""

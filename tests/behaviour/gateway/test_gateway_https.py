@@ -91,6 +91,15 @@ async def test_an_unclean_end_of_a_server_is_reported(
     assert "http server failed to close" in capsys.readouterr().err
 
 
+async def test_the_url_of_a_server_on_all_interfaces_is_one_that_a_browser_opens() -> None:
+    server = HttpServer(hello, "0.0.0.0:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS")
+    await server.start()
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(server.url)).status_code == 200
+    await server.close()
+    assert server.url.startswith("http://127.0.0.1:")
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: slow"])
 async def test_a_connection_without_a_whole_request_is_closed(sent: bytes) -> None:
     server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS", header_seconds=0.05)
