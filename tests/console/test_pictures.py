@@ -16,14 +16,15 @@ PICTURES = Path(__file__).parents[2] / "docs/pictures"
 DATASET = "orders"
 TARGET = "call.tool == 'refund' && !succeeded('get_order')"
 DAYS = 14
-LARGEST = 130_000
+LARGEST = 180_000
 """Bytes of a picture: a page of the docs stays small."""
+WIDTH = 1200
 PAGES = {
-    "overview": f"#/overview?dataset={DATASET}",
-    "evidence": f"#/evidence/{DATASET}",
-    "guards": f"#/guards/{DATASET}?bullet={{guard}}",
+    "overview": (f"#/overview?dataset={DATASET}", 1320),
+    "evidence": (f"#/evidence/{DATASET}", 760),
+    "guards": (f"#/guards/{DATASET}?bullet={{guard}}", 760),
 }
-SIZE = {"width": 1200, "height": 760}
+"""The address and the height of each picture."""
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,21 @@ def visitor(browser: Browser, stack: Stack) -> Iterator[tuple[Reader, str]]:
     guard = str(done["operations"][0]["bullet_id"])
     for number in range(4 * DAYS):
         stack.seeds.archive(DATASET, refund(number, guard))
-    with reading(browser, stack.url, viewport=SIZE, color_scheme="light", reduced_motion="reduce") as reader:
+    with reading(browser, stack.url, color_scheme="light", reduced_motion="reduce") as reader:
         yield reader, guard
 
 
 def refund(number: int, guard: str) -> dict[str, object]:
-    """A trajectory that fails if it refunds without a look at the order; those of later days are served the lesson."""
+    """A trajectory that fails if it refunds without a look at the order; those of later days are served the lesson.
+
+    Each states its tokens, and each second one its cost.
+    """
     day, served = number // 4 + 1, number >= 2 * DAYS
     is_careful = served or number % 3 > 0
     calls = [("get_order", '{"total": 30}'), ("refund", '{"status": "done"}')]
     if not is_careful:
         calls = [("refund", "error: the order is not refundable")]
+    usage = {"input_tokens": 2_400 + 90 * (number % 9), "cached_input_tokens": 1_100, "output_tokens": 310}
     steps: list[dict[str, object]] = []
     for position, (tool, result) in enumerate(calls):
         call = {"id": str(position), "name": tool, "arguments": '{"order": "A-1"}'}
@@ -59,6 +64,7 @@ def refund(number: int, guard: str) -> dict[str, object]:
         "reward": float(is_careful),
         "used_bullet_ids": [guard] if served else [],
         "created_at": f"2026-11-{day:02d}T10:00:00Z",
+        "usage": {**usage, **({} if number % 2 else {"cost_usd": 0.002 + 0.0002 * (number % 7)})},
         "steps": steps,
     }
 
@@ -66,7 +72,9 @@ def refund(number: int, guard: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_picture_shows_its_page(visitor: tuple[Reader, str], name: str, tmp_path: Path) -> None:
     reader, guard = visitor
-    reader.open(PAGES[name].format(guard=guard))
+    address, height = PAGES[name]
+    reader.page.set_viewport_size({"width": WIDTH, "height": height})
+    reader.open(address.format(guard=guard))
     if name == "guards":
         reader.sees("passed trajectories")
     picture = tmp_path / f"{name}.png"
