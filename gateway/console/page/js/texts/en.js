@@ -559,7 +559,7 @@ export default {
   "learn.learn_from_trajectories": "Learn from {length} trajectories",
   "learn.learn_into": "Learn into {dataset}",
   "learn.paste_trajectories_of_an_agent":
-    "Paste trajectories of an agent, or drop files here, in their original format: transcripts of coding agents, messages of OpenAI, Anthropic or LangChain, traces, or any other of twenty formats. The list below names them.",
+    "Paste trajectories of an agent, or drop files here, in their original format: transcripts of coding agents, messages of OpenAI, Anthropic or LangChain, traces, or any other format of the list below.",
   "learn.some_of_this_cannot_be": "Some of this cannot be read.",
   "learn.there_is_no_trajectory_yet": "There is no trajectory yet.",
   "learn.type_a_trajectory": "type a trajectory",

@@ -553,7 +553,7 @@ export default {
   "learn.learn_from_trajectories": "{length} 件の軌跡から学習",
   "learn.learn_into": "{dataset} に学習",
   "learn.paste_trajectories_of_an_agent":
-    "エージェントの軌跡を元の形式のまま貼り付けるか、ファイルをここに落としてください。コーディングエージェントの記録、OpenAI、Anthropic、LangChain のメッセージ、トレースなど 20 の形式に対応します。下の一覧に形式の名前があります。",
+    "エージェントの軌跡を元の形式のまま貼り付けるか、ファイルをここに落としてください。コーディングエージェントの記録、OpenAI、Anthropic、LangChain のメッセージ、トレースなど、下の一覧にある形式に対応します。",
   "learn.some_of_this_cannot_be": "読み取れない部分があります。",
   "learn.there_is_no_trajectory_yet": "軌跡がまだありません。",
   "learn.type_a_trajectory": "軌跡を入力",
