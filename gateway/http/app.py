@@ -90,7 +90,7 @@ def create_app(
 
     @app.get(HEALTH, tags=["health"], operation_id="Health_Check", summary="Check that the gateway responds")
     async def health_of_gateway() -> dict[str, str]:
-        """Return ok, also when the services behind the gateway do not respond (G-18)."""
+        """Return ok, also when the services behind the gateway do not respond."""  # G-18
         return {"status": "ok"}
 
     @app.get(
