@@ -3,19 +3,25 @@
 `python -m bench.search.routing [processes [datasets [bullets]]]`. One curator has all playbooks. Callers of one process
 ask by Zipf's law, each time for the newest revision that was committed to the dataset, while a writer commits. The
 shares are those of the processes' own metrics. `cpu_us` is the processor time that routing adds to a call.
+
+One playbook is committed and indexed; its rows in the curator's database and the snapshot of its index are copied for
+the other datasets. The copies of the snapshot are links to one file in the folders of both owners, which have them
+after a rolling update; what they map from it is in memory once. If less than `FREE_BYTES` of memory are available while
+the playbooks are loaded, the others are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import sys
 import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,12 +33,15 @@ from bench.loop import WORDS
 from bench.search import results
 from chassis.channels import Peers, build_key_reader
 from chassis.errors import HanseiError
-from chassis.replicas import Replicas
+from chassis.replicas import Replicas, rank_names
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from tests.support import systems
 
-PROCESSES, DATASETS, BULLETS = 8, 2_000, 20
+PROCESSES, DATASETS, BULLETS = 8, 2_000, 1_000
+MEMORY_MB = 16_384
+"""Limit of the indexes of a process: no index is evicted."""
+FREE_BYTES = 5 * 2**30
 CALLERS, WRITES_PER_SECOND, WARM_UP_SECONDS, PHASE_SECONDS = 8, 5.0, 30.0, 15.0
 PATH = "/hansei.search.v1.SearchService/Search"
 METRIC = re.compile(r"^hansei_search_index_(memory_bytes|playbooks|lookups_total)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -55,6 +64,7 @@ class Traffic:
     revisions: dict[int, int] = field(default_factory=dict)
     calls: int = 0
     failed: list[str] = field(default_factory=list)
+    failed_writes: list[str] = field(default_factory=list)
     older: int = 0
     stopping: bool = False
 
@@ -92,7 +102,10 @@ class Traffic:
     async def write_without_end(self) -> None:
         rng = np.random.default_rng(0)
         while not self.stopping:
-            await self.commit(int(rng.integers(self.datasets)), 1)
+            try:
+                await self.commit(int(rng.integers(self.datasets)), 1)
+            except HanseiError as error:
+                self.failed_writes.append(f"{error.reason}: {error.message}")
             await asyncio.sleep(1 / WRITES_PER_SECOND)
 
     @asynccontextmanager
@@ -124,7 +137,13 @@ async def _measure(processes: int, datasets: int, bullets: int) -> dict[str, Any
         scraped = {name: f"127.0.0.1:{systems.free_port()}" for name in names}
         curator = f"127.0.0.1:{systems.free_port()}"
         addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-        common = {"HANSEI_LOG_LEVEL": "ERROR", "CURATOR_ADDR": curator, "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "3600"}
+        common = {
+            "HANSEI_LOG_LEVEL": "ERROR",
+            "CURATOR_ADDR": curator,
+            "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "3600",
+            "HANSEI_SEARCH_MEMORY_MB": str(MEMORY_MB),
+            "PLAYBOOK_DATA_DIR": str(data / "playbooks"),
+        }
         programs = {"curator": systems.create_program("services.curator", curator, data, common)} | {
             name: systems.create_program(
                 "services.search",
@@ -140,31 +159,73 @@ async def _measure(processes: int, datasets: int, bullets: int) -> dict[str, Any
             for name in names
         }
         planned = systems.System("routing", addresses, data, programs)
+        await _fill(planned, curator, addresses, datasets, bullets)
         with systems.run_system(planned):
-            target = f"ipv4:{','.join(addresses.values())}"
-            peers = Peers({"curator": curator, "search": target}, routed=True)
-            channel = peers.channel("search")
-            traffic = Traffic(
-                search_service_pb2_grpc.SearchServiceStub(channel),
-                playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator")),
-                datasets,
-            )
-            await _for_each(range(datasets), lambda number: traffic.commit(number, bullets))
-            print("playbooks committed", flush=True)
+            peers, traffic = _connect(curator, addresses.values(), datasets)
             row = await _observe(traffic, planned, names, scraped)
-            cpu = await _measure_routing(target)
+            cpu = await _measure_routing(f"ipv4:{','.join(addresses.values())}")
             await peers.close()
-        return {"processes": processes, "datasets": datasets, "bullets": bullets, **row, **cpu}
+        return {"processes": processes, "bullets": bullets, **row, **cpu}
+
+
+def _connect(curator: str, addresses: Iterable[str], datasets: int) -> tuple[Peers, Traffic]:
+    peers = Peers({"curator": curator, "search": f"ipv4:{','.join(addresses)}"}, routed=True)
+    search = search_service_pb2_grpc.SearchServiceStub(peers.channel("search"))
+    playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    return peers, Traffic(search, playbooks, datasets, dict.fromkeys(range(datasets), 1))
+
+
+async def _fill(
+    system: systems.System, curator: str, addresses: Mapping[str, str], datasets: int, bullets: int
+) -> None:
+    """Commit and index one playbook, and copy it."""
+    first = next(iter(addresses))
+    with systems.run_system(system, ("curator", first)):
+        peers, traffic = _connect(curator, [addresses[first]], datasets)
+        await traffic.commit(0, bullets)
+        await traffic.ask(0)
+        await peers.close()
+    _copy_rows(system.data / "playbooks/playbooks.db", datasets)
+    snapshots = system.data / "snapshots"
+    (snapshots / first / "d0.index").rename(snapshots / "d0.index")
+    names = {address: name for name, address in addresses.items()}
+    for name in addresses:
+        (snapshots / name).mkdir(exist_ok=True)
+    for number in range(datasets):
+        for owner in rank_names(f"d{number}", names)[:2]:
+            (snapshots / names[owner] / f"d{number}.index").hardlink_to(snapshots / "d0.index")
+    print("playbook copied", flush=True)
+
+
+def _copy_rows(file: Path, datasets: int) -> None:
+    """Copy the rows of the first dataset to the others."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(
+            "CREATE TEMP TABLE copied AS WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n"
+            f" WHERE number < {datasets - 1}) SELECT 'd' || number AS name FROM n"
+        )
+        for table in ("dataset", "revision", "change", "bullet"):
+            names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            key = "name" if table == "dataset" else "dataset"
+            selected = ", ".join("copied.name" if name == key else f"t.{name}" for name in names)
+            rows = f"SELECT {selected} FROM copied, {table} t WHERE t.{key} = 'd0'"
+            connection.execute(f"INSERT INTO {table} ({', '.join(names)}) {rows}")
 
 
 async def _observe(
     traffic: Traffic, system: systems.System, names: list[str], scraped: dict[str, str]
 ) -> dict[str, Any]:
-    await _for_each(range(traffic.datasets), traffic.ask)
-    print("each playbook asked once", flush=True)
+    loaded = 0
+    while loaded < traffic.datasets and _read_available_bytes() > FREE_BYTES:
+        goal = min(loaded + 50, traffic.datasets)
+        await _for_each(range(loaded, goal), traffic.ask)
+        loaded = goal
+        print(f"{loaded:,} playbooks loaded, {_read_available_bytes() / 1e9:.1f} GB available", flush=True)
+    traffic.datasets = loaded
     first = _scrape(scraped.values())
     bytes_of_one = sum(first["memory"]) / sum(first["playbooks"])
-    row: dict[str, Any] = {}
+    row: dict[str, Any] = {"datasets": loaded, "playbook_mb": bytes_of_one / 1e6}
+    row["resident_mb"] = max(_read_resident_bytes(system, name) for name in names) / 1e6
     leaving = names[-1]
     staying = [scraped[name] for name in names[:-1]]
     async with traffic.running():
@@ -186,9 +247,10 @@ async def _observe(
         await asyncio.sleep(PHASE_SECONDS)
         returned = sum(_scrape([scraped[leaving]])["miss"])
         row["reloaded_when_returning"] = (sum(_scrape(staying)["miss"]) - before + returned) / traffic.datasets
-    for failure in traffic.failed[:5]:
+    for failure in (*traffic.failed[:5], *traffic.failed_writes[:5]):
         print(failure, flush=True)
-    return row | {"calls": traffic.calls, "failed": len(traffic.failed), "older_than_asked": traffic.older}
+    failed = {"failed": len(traffic.failed), "failed_writes": len(traffic.failed_writes)}
+    return row | {"calls": traffic.calls, **failed, "older_than_asked": traffic.older}
 
 
 def _scrape(addresses: Any) -> dict[str, list[float]]:
@@ -201,6 +263,20 @@ def _scrape(addresses: Any) -> dict[str, list[float]]:
             kind = ("hit" if "hit" in labels else "miss") if name == "lookups_total" else name.partition("_")[0]
             found[kind].append(float(value))
     return found
+
+
+def _read_available_bytes() -> int:
+    return _read_kilobytes("/proc/meminfo", "MemAvailable") * 1024
+
+
+def _read_resident_bytes(system: systems.System, name: str) -> int:
+    """Return the memory of a process that it shares with no file."""
+    return _read_kilobytes(f"/proc/{system.processes[name].pid}/status", "RssAnon") * 1024
+
+
+def _read_kilobytes(file: str, field: str) -> int:
+    (line,) = [line for line in Path(file).read_text().splitlines() if line.startswith(f"{field}:")]
+    return int(line.split()[1])
 
 
 async def _measure_routing(target: str) -> dict[str, float]:
