@@ -2,8 +2,8 @@
 
 The four processes share one core, and the caller has another one, so that the rest of the machine matters little; the
 simulation has the same two cores, the same routing, and the same calls at the same times. Costs are those of single
-calls, and what the processes do without any call, both measured just before. Calls come as they were drawn (Poisson),
-whether or not others have ended.
+calls, and what the processes do without any call, both measured before and after. Calls come as they were drawn
+(Poisson), whether or not others have ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.capacity.cluster import EMBEDDING_THREADS, QUANTUM_SECONDS, Link
+from bench.capacity.cluster import EMBEDDING_THREADS, QUANTUM_SECONDS, Link, compute_spread, draw_seconds
 from bench.capacity.events import Action, Core, SimulatedClock, Threads
 from bench.capacity.material import build_words
 from bench.load import cpu_seconds
@@ -64,6 +64,8 @@ class CallCost:
     """The time of a call that is alone."""
     idle: float
     """The share of the servers' core that the processes use without calls."""
+    spread: float
+    """The standard deviation of the search process's seconds, as a share of their mean."""
 
     @property
     def server(self) -> float:
@@ -82,10 +84,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class CoreMeasurement:
-    """The utilisation of the servers' core, and the mean seconds that a call took longer than alone."""
+    """The utilisation of the servers' core, and the mean seconds that a call took."""
 
     utilisation: float
-    waiting: float
+    time: float
 
 
 def check() -> dict[str, Any]:
@@ -154,13 +156,15 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     for number in range(DATASETS):  # connections become ready
         await search(f"d{number}", "word1")
         await asyncio.sleep(0.02)
-    cost = await _measure_cost(search, pids)
-    rows = []
+    rows, costs = [], [await _measure_cost(search, pids, 0.0)]
     for utilisation in UTILISATIONS:
+        cost = costs[-1]
         arrivals = draw_arrivals(utilisation / cost.server, CALLS, random.Random(f"{utilisation}"))
         foreign = _read_core_seconds()
-        real, seconds, used = await _observe(search, pids, arrivals, cost)
+        real, seconds, used = await _observe(search, pids, arrivals)
         foreign = _read_core_seconds() - foreign - used
+        costs.append(await _measure_cost(search, pids, utilisation))
+        cost = _average(costs[-2:])  # the speed of a processor that is shared changes within minutes
         simulated = simulate(arrivals, addresses, cost)
         rows.append(
             {
@@ -169,42 +173,49 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
                 "utilisation": real.utilisation,
                 "utilisation_simulated": simulated.utilisation,
                 "utilisation_deviation": simulated.utilisation / real.utilisation - 1,
-                "waiting_ms": real.waiting * 1e3,
-                "waiting_ms_simulated": simulated.waiting * 1e3,
-                "waiting_deviation": simulated.waiting / real.waiting - 1,
+                "waiting_ms": (real.time - cost.alone) * 1e3,
+                "waiting_ms_simulated": (simulated.time - cost.server - cost.caller) * 1e3,
+                "waiting_deviation": (simulated.time - cost.server - cost.caller) / (real.time - cost.alone) - 1,
                 "other_work_on_core": max(0.0, foreign / seconds),
             }
         )
     await peers.close()
+    cost = _average(costs)
     deviations = [row[f"{what}_deviation"] for row in rows for what in ("utilisation", "waiting")]
     return {
         "machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"},
         "cost_ms": {name: getattr(cost, name) * 1e3 for name in ("loop", "embedding", "caller", "alone")},
         "idle": cost.idle,
+        "spread": cost.spread,
         "rows": rows,
         "within_tolerance": all(abs(deviation) <= TOLERANCE for deviation in deviations),
     }
 
 
-async def _measure_cost(search: Searcher, pids: list[int]) -> CallCost:
-    """Return the cost of single calls: with new queries, and with one whose vector is cached."""
+def _average(costs: Sequence[CallCost]) -> CallCost:
+    return CallCost(*(statistics.mean(values) for values in zip(*map(astuple, costs), strict=True)))
+
+
+async def _measure_cost(search: Searcher, pids: list[int], seed: float) -> CallCost:
+    """Return the cost of single calls: with queries that are new for each seed, and with one whose vector is cached."""
     used, began = _sum_cpu(pids), time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
     idle = (_sum_cpu(pids) - used) / (time.perf_counter() - began)
-    new, cached, caller, times = 0.0, 0.0, 0.0, 0.0
+    new, cached, caller, times = [], 0.0, 0.0, 0.0
     rng = random.Random(3)
     for number in range(CALLS_ALONE):
         dataset = f"d{rng.randrange(DATASETS)}"
-        query = build_words(6, ("alone", number))
+        query = build_words(6, ("alone", seed, number))
         used, own, began = _sum_cpu(pids), time.process_time(), time.perf_counter()
         await search(dataset, query)
         times += time.perf_counter() - began
         caller += time.process_time() - own
-        new += (again := _sum_cpu(pids)) - used
+        new.append((again := _sum_cpu(pids)) - used)
         await search(dataset, query)
         cached += _sum_cpu(pids) - again
     count = CALLS_ALONE
-    return CallCost(cached / count, (new - cached) / count, caller / count, times / count, idle)
+    loop, server = cached / count, statistics.mean(new)
+    return CallCost(loop, server - loop, caller / count, times / count, idle, compute_spread(new))
 
 
 def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
@@ -219,7 +230,7 @@ def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
 
 
 async def _observe(
-    search: Searcher, pids: list[int], arrivals: Sequence[Arrival], cost: CallCost
+    search: Searcher, pids: list[int], arrivals: Sequence[Arrival]
 ) -> tuple[CoreMeasurement, float, float]:
     """Return what the processes did with these calls, and the seconds of all and of the processes."""
     times: list[float] = []
@@ -235,7 +246,7 @@ async def _observe(
             group.create_task(call(arrival))
     seconds = time.perf_counter() - began
     used = _sum_cpu(pids) - used
-    return CoreMeasurement(used / seconds, statistics.mean(times) - cost.alone), seconds, used
+    return CoreMeasurement(used / seconds, statistics.mean(times)), seconds, used
 
 
 def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) -> CoreMeasurement:
@@ -244,6 +255,7 @@ def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) 
     core, caller = Core(clock, QUANTUM_SECONDS), Threads(Core(clock))
     processes = {name: (Threads(core, is_urgent=True), Threads(core, EMBEDDING_THREADS)) for name in names}
     times: list[float] = []
+    rng = random.Random(5)
 
     connect: Any = lambda _: Link(lambda: True)  # noqa: E731
     replicas = Replicas("search", f"ipv4:{','.join(names)}", connect)
@@ -258,7 +270,8 @@ def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) 
             times.append(clock.now - arrival.when)
 
         def embed() -> None:
-            pool.run(cost.embedding, lambda: loop.run(cost.loop / 2, lambda: caller.run(cost.caller / 2, end)))
+            seconds = draw_seconds(rng, cost.embedding, cost.spread)
+            pool.run(seconds, lambda: loop.run(cost.loop / 2, lambda: caller.run(cost.caller / 2, end)))
 
         loop.run(cost.loop / 2, embed)
 
@@ -274,7 +287,7 @@ def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) 
     calls = ((arrival.when, prepare(arrival)) for arrival in arrivals)
     clock.follow(heapq.merge(calls, draw_background(), key=itemgetter(0)))
     clock.run()
-    return CoreMeasurement(core.busy_seconds / clock.now, statistics.mean(times) - cost.server - cost.caller)
+    return CoreMeasurement(core.busy_seconds / clock.now, statistics.mean(times))
 
 
 def _sum_cpu(pids: Sequence[int]) -> float:

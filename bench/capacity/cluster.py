@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +136,13 @@ def draw_seconds(rng: random.Random, mean: float, spread: float) -> float:
     if mean <= 0 or spread < 0.02:
         return max(0.0, mean)
     return rng.gammavariate(1 / spread**2, mean * spread**2)
+
+
+def compute_spread(values: Sequence[float]) -> float:
+    """Return the standard deviation as a share of the mean, without the largest value, which other work disturbed."""
+    usual = sorted(values)[:-1]
+    mean = statistics.mean(usual)
+    return statistics.stdev(usual) / mean if mean > 0 else 0.0
 
 
 class Pod:

@@ -22,6 +22,7 @@ from typing import Any
 import grpc
 
 from bench.capacity import material
+from bench.capacity.cluster import compute_spread
 from bench.capacity.material import SIZES, Size
 from bench.capacity.processes import ProcessMeter
 from bench.load import cpu_seconds
@@ -321,7 +322,7 @@ class _Bench:
             method,
             size.name,
             cpu_ms={name: value * 1e3 for name, value in used.items() if value >= LEAST_CPU_SECONDS},
-            spread={name: _compute_spread([used_alone[name] for used_alone in alone]) for name in used},
+            spread={name: compute_spread([used_alone[name] for used_alone in alone]) for name in used},
             loop_share={name: min(1.0, share / max(1e-9, after[name] - before[name])) for name, share in loops.items()},
             alone_ms=statistics.median(times) * 1e3 / parts,
             request_bytes=_average_bytes(exchanged, 0) // parts,
@@ -363,7 +364,7 @@ async def _measure_embedding(data: Path) -> list[Cost]:
                         f"Embed, {words} words",
                         size.name,
                         {"search": statistics.mean(used) * 1e3},
-                        {"search": _compute_spread(used)},
+                        {"search": compute_spread(used)},
                         {},
                         statistics.median(times) * 1e3,
                         request.ByteSize(),
@@ -386,13 +387,6 @@ def _measure_flush(folder: Path) -> float:
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - began)
     return statistics.median(times) * 1e3
-
-
-def _compute_spread(values: list[float]) -> float:
-    """Return the standard deviation as a share of the mean, without the largest value, which other work disturbed."""
-    usual = sorted(values)[:-1]
-    mean = statistics.mean(usual)
-    return statistics.stdev(usual) / mean if mean > 0 else 0.0
 
 
 def _average_bytes(exchanged: list[Exchange], position: int) -> int:

@@ -67,9 +67,8 @@ def find_goals(
     """Return the goals; one that calls miss although they hardly wait is raised, because no pod can help."""
     many = {service: max(4, ABUNDANCE * needed.pods) for service, needed in demand.items()}
     cluster = simulate(costs, workload, options, many, seed)
-    return {
-        method: max(goal, SLACK * cluster.statistics[method].compute_quantile(0.99)) for method, goal in GOALS.items()
-    }
+    reached = {method: cluster.statistics[method].compute_quantile(0.99) for method in GOALS}
+    return {method: goal if reached[method] <= goal else SLACK * reached[method] for method, goal in GOALS.items()}
 
 
 def find_pods(
