@@ -114,7 +114,7 @@ async def read_request(binding: Binding, request: Request) -> Any:
 def _build_path_error(binding: Binding, error: InvalidArgument) -> HanseiError:
     """Return NotFound for an execution id in the path that no execution can have; else the error."""
     broken_rules = {violation.field for violation in error.violations if violation.rule}
-    if broken_rules == {EXECUTION_ID} and binding.variables == (EXECUTION_ID,):
+    if broken_rules == {EXECUTION_ID} and EXECUTION_ID in binding.variables:
         return NotFound("the execution does not exist", reason="EXECUTION_NOT_FOUND", violations=error.violations)
     return error
 

@@ -45,6 +45,7 @@ VALUES = {
     "number": "3",
     "key_id": "0123456789abcdef",
     "job_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c01",
+    "webhook_id": "mine",
 }
 """Fields that fit into a path, or belong into a query."""
 

@@ -42,10 +42,15 @@ class WireResponse:
 
 
 async def read_request(reader: asyncio.StreamReader) -> WireRequest | None:
-    """The next request of a connection; None when the client has closed it."""
+    """The next request of a connection; None when the client has closed it, or when it speaks HTTP/2.
+
+    A gRPC client of another test, whose server had this port before, connects again until it is closed.
+    """
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    if head.startswith(b"PRI * HTTP/2.0"):
         return None
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, path, _ = first.split(" ", 2)
