@@ -37,17 +37,30 @@ Booleans = NDArray[np.bool_]
 class ConfoundedWorld:
     """Tasks of difficulty 0 to 1 that succeed at `easiest` less their difficulty; difficult tasks are served more.
 
-    Twelve bullets: three add `effect` to the rate of success, three cost it, six change nothing.
+    `helping` bullets add `effect` to the rate of success, as many cost it, `idle` ones change nothing. With
+    `has_own_outcomes` the outcome of a bullet is its own mistake, made or avoided, not the success of the session.
     """
 
     name: str
     easiest: float
     effect: float
+    helping: int = 3
+    idle: int = 6
+    least_eligible: float = 0.15
+    """The share of the easiest tasks for which a bullet is eligible; it grows by .6 to the most difficult ones."""
+    has_own_outcomes: bool = False
 
     @property
     def effects(self) -> Floats:
         """Return the effects of the bullets."""
-        return np.array([self.effect] * 3 + [-self.effect] * 3 + [0.0] * 6)
+        return np.array([self.effect] * self.helping + [-self.effect] * self.helping + [0.0] * self.idle)
+
+    def compute_rates(self, difficulty: Floats, served: Booleans) -> Floats:
+        """Return the rates of success, shape (datasets, 1), or (datasets, bullets) for outcomes of their own."""
+        changes = served * self.effects
+        change = changes if self.has_own_outcomes else changes.sum(axis=1, keepdims=True)
+        rates: Floats = np.clip(self.easiest - difficulty + change, 0.02, 0.98)
+        return rates
 
 
 WORLDS = (
@@ -55,6 +68,8 @@ WORLDS = (
     ConfoundedWorld("half of the tasks succeed", 0.9, 0.2),
     ConfoundedWorld("most tasks fail", 0.6, 0.2),
     ConfoundedWorld("half of the tasks succeed, strong effects", 0.9, 0.35),
+    ConfoundedWorld("success, thirty bullets, often eligible", 1.0, 0.2, 3, 24, 0.4),
+    ConfoundedWorld("own mistakes, thirty bullets", 1.2, 0.35, 3, 24, has_own_outcomes=True),
 )
 
 
@@ -203,10 +218,10 @@ def simulate(world: ConfoundedWorld, rule: Votes | Welch | Trials, datasets: int
     succeeded = 0.0
     for session in range(1, SESSIONS + 1):
         difficulty = random.random((datasets, 1))
-        eligible = random.random((datasets, len(effects))) < 0.15 + 0.6 * difficulty
+        eligible = random.random((datasets, len(effects))) < world.least_eligible + 0.6 * difficulty
         served = rule.choose(eligible, random)
-        rate = np.clip(world.easiest - difficulty + (served * effects).sum(axis=1, keepdims=True), 0.02, 0.98)
-        outcome = (random.random((datasets, 1)) < rate).astype(float)
+        rates = world.compute_rates(difficulty, served)
+        outcome = (random.random(rates.shape) < rates).astype(float)
         succeeded += float(outcome.mean())
         rule.record_session(eligible, served, outcome, session)
     return rule.is_retired(), succeeded / SESSIONS
