@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,10 @@ FOLDERS = {
 }
 SERVICES = sorted(name for name in yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"])
 
+CORE_OF_ADAPTERS = {"__init__", "agent_memory", "chat_messages"}
+ADAPTERS = sorted(
+    path for path in (ROOT / "sdk/hansei/client/adapters").glob("*.py") if path.stem not in CORE_OF_ADAPTERS
+)
 MIGRATIONS = sorted(path.parent for path in ROOT.glob("[gs]*/**/migrations/versions"))
 
 
@@ -98,3 +103,11 @@ def test_no_service_calls_one_that_calls_it() -> None:
     assert find_cycle(calls) == []
     # The calls before the curator embedded texts itself.
     assert set(find_cycle({**calls, "curator": ["search"]})) == {"curator", "search"}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda path: str(path.stem))
+def test_an_adapter_of_a_framework_is_short(adapter: Path) -> None:
+    # What several adapters do belongs in their core (docs/adr/188).
+    source = adapter.read_text(encoding="utf-8")
+    code = source.splitlines()[ast.parse(source).body[0].end_lineno :]
+    assert sum(bool(line.strip()) for line in code) <= 50

@@ -10,24 +10,16 @@ Requires the extra `agent-framework`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hansei.client.adapters.agent_memory import AgentMemory
-from hansei.client.adapters.chat_messages import build_call, build_result, build_text
+from hansei.client.adapters.chat_messages import ChatTranscript
 from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 
 with import_from_extra("agent-framework", "agent_framework"):
-    from agent_framework import (
-        AgentResponse,
-        ContextProvider,
-        FunctionInvocationContext,
-        FunctionMiddleware,
-        Message,
-        SessionContext,
-    )
+    from agent_framework import AgentResponse, ContextProvider, FunctionInvocationContext, SessionContext
 
 
 class PlaybookProvider(ContextProvider):
@@ -40,46 +32,28 @@ class PlaybookProvider(ContextProvider):
     async def before_run(self, *, agent: Any, session: Any, context: SessionContext, state: dict[str, Any]) -> None:
         """Add the lessons to the instructions of a run, and the check to its tools."""
         task = next((message.text for message in context.input_messages if message.role == "user"), "")
-        text = await asyncio.to_thread(self._memory.recall, task)
-        if text:
+        if text := await self._memory.recall_async(task):
             context.extend_instructions(self.source_id, text)
-        context.extend_middleware(self.source_id, _CallCheck(self._memory))
+        context.extend_middleware(self.source_id, self._check_call)
 
-
-class _CallCheck(FunctionMiddleware):
-    def __init__(self, memory: AgentMemory) -> None:
-        self._memory = memory
-
-    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Make an allowed call; a refused one has the lesson as its result."""
-        arguments = context.arguments
-        values = arguments if isinstance(arguments, dict) else dict(arguments)
-        verdict = await asyncio.to_thread(self._memory.check, context.function.name, values)
+    async def _check_call(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        verdict = await self._memory.check_async(context.function.name, dict(context.arguments))
         if verdict.is_allowed:
             await call_next()
         else:
-            context.result = f"Error: {verdict.text}"
+            context.result = verdict.refusal
 
 
 def report(memory: AgentMemory, task: str, response: AgentResponse[Any], *, succeeded: bool) -> LearnResponse | None:
     """Report the outcome of a task, and learn from the messages of its response."""
-    names: dict[str, str] = {}
-    messages = [build_text("user", task)]
+    transcript = ChatTranscript()
+    transcript.add_text("user", task)
     for message in response.messages:
-        messages.extend(_convert(message, names))
-    return memory.report({"messages": messages}, succeeded=succeeded)
-
-
-def _convert(message: Message, names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the texts, calls and results of a message; `names` are the tools of the calls so far."""
-    for content in message.contents:
-        call_id = content.call_id or ""
-        if content.type == "text" and content.text:
-            yield build_text(str(message.role), content.text)
-        elif content.type == "function_call":
-            names[call_id] = content.name or ""
-            yield build_call(call_id, names[call_id], content.arguments or {})
-        elif content.type == "function_result":
-            error = content.exception
-            result = content.result if error is None else f"{error}"
-            yield build_result(call_id, names.get(call_id, ""), result, has_failed=error is not None)
+        for content in message.contents:
+            if content.type == "text":
+                transcript.add_text(str(message.role), content.text)
+            elif content.type == "function_call":
+                transcript.add_call(content.call_id, content.name, content.arguments or {})
+            elif content.type == "function_result":
+                transcript.add_result(content.call_id, content.result, content.exception)
+    return memory.report({"messages": transcript.messages}, succeeded=succeeded)

@@ -8,6 +8,7 @@ memory.report({"messages": messages}, succeeded=True)
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -33,6 +34,11 @@ class ToolVerdict:
 
     is_allowed: bool = True
     text: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """Return the result of a refused call, for frameworks that show errors of tools as text."""
+        return f"Error: {self.text}"
 
 
 ToolCheck = Callable[[str, str, Mapping[str, Any]], ToolVerdict]
@@ -94,6 +100,14 @@ class AgentMemory:
         with skip_outage(self._on_error, self.dataset):
             return self._tool_check(self.session_id, tool, arguments)
         return ToolVerdict()
+
+    async def recall_async(self, task: str) -> str:
+        """Return the lessons for a task like `recall`, without blocking the event loop."""
+        return await asyncio.to_thread(self.recall, task)
+
+    async def check_async(self, tool: str, arguments: Mapping[str, Any]) -> ToolVerdict:
+        """Return the verdict on a tool call like `check`, without blocking the event loop."""
+        return await asyncio.to_thread(self.check, tool, arguments)
 
     def report(self, document: object, *, succeeded: bool, reward: float | None = None) -> LearnResponse | None:
         """Report how the task ended, and learn from its trajectory: a document in any format that the reflector reads.

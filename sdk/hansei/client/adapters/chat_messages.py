@@ -3,24 +3,60 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from hansei.client.recording import format_error
+from hansei.client.recording import describe_error, format_error
 
-
-def build_text(role: str, text: str) -> dict[str, Any]:
-    """Return a message of a person, of the system or of the agent."""
-    return {"role": role, "content": text}
-
-
-def build_call(call_id: str, name: str, arguments: object) -> dict[str, Any]:
-    """Return the message of an agent that calls a tool; `arguments` are JSON, or a value that is encoded."""
-    encoded = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return {"role": "assistant", "tool_calls": [{"id": call_id, "function": {"name": name, "arguments": encoded}}]}
+if TYPE_CHECKING:
+    from hansei.client.adapters.agent_memory import AgentMemory
 
 
-def build_result(call_id: str, name: str, result: object, *, has_failed: bool = False) -> dict[str, Any]:
-    """Return the message with the result of a tool call."""
-    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
-    content = format_error(text) if has_failed else text
-    return {"role": "tool", "tool_call_id": call_id, "name": name, "content": content}
+class ChatTranscript:
+    """The messages of one task in their order, `messages`, as a document for `AgentMemory.report` has them."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._tools: dict[str, str] = {}
+
+    def add_text(self, role: str, text: str | None) -> None:
+        """Add a message of a person or of the agent, unless it is empty."""
+        if text:
+            self.messages.append({"role": role, "content": text})
+
+    def add_call(self, call_id: str | None, tool: str | None, arguments: object) -> None:
+        """Add a tool call of the agent; `arguments` are JSON, or a value that is encoded."""
+        call_id = call_id or ""
+        self._tools[call_id] = tool or ""
+        function = {"name": self._tools[call_id], "arguments": _encode(arguments)}
+        self.messages.append({"role": "assistant", "tool_calls": [{"id": call_id, "function": function}]})
+
+    def add_result(self, call_id: str | None, result: object, error: object = None) -> None:
+        """Add the result of a tool call, or the error with which it ended."""
+        call_id = call_id or ""
+        if error is None:
+            content = _encode(result)
+        else:
+            content = format_error(describe_error(error) if isinstance(error, BaseException) else _encode(error))
+        name = self._tools.get(call_id, "")
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": content})
+
+    def run_tool(
+        self, memory: AgentMemory, tool: str, arguments: Mapping[str, Any], run: Callable[[], object]
+    ) -> object:
+        """Run a tool if the memory allows the call, and add the call with its result: of a refused one, the lesson."""
+        call_id = str(uuid.uuid4())
+        self.add_call(call_id, tool, arguments)
+        try:
+            verdict = memory.check(tool, arguments)
+            result = run() if verdict.is_allowed else verdict.refusal
+        except Exception as error:
+            self.add_result(call_id, None, error)
+            raise
+        self.add_result(call_id, result)
+        return result
+
+
+def _encode(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

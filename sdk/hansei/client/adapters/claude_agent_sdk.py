@@ -10,7 +10,6 @@ Requires the extra `claude-agent-sdk`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -49,14 +48,14 @@ class ClaudeMemory:
 
     async def _add_lessons(self, event: Any, tool_use_id: str | None, context: Any) -> Any:
         self._transcript = event["transcript_path"]
-        text = await asyncio.to_thread(self._memory.recall, event["prompt"])
+        text = await self._memory.recall_async(event["prompt"])
         if not text:
             return {}
         return {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": text}}
 
     async def _check_call(self, event: Any, tool_use_id: str | None, context: Any) -> Any:
         """Return an empty reply for an allowed call: "allow" would skip the permission prompt of Claude Code."""
-        verdict = await asyncio.to_thread(self._memory.check, event["tool_name"], event["tool_input"])
+        verdict = await self._memory.check_async(event["tool_name"], event["tool_input"])
         if verdict.is_allowed:
             return {}
         denial = {"permissionDecision": "deny", "permissionDecisionReason": verdict.text}

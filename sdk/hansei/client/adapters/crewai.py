@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from hansei.client.adapters.agent_memory import AgentMemory
-from hansei.client.adapters.chat_messages import build_call, build_result, build_text
+from hansei.client.adapters.chat_messages import ChatTranscript
 from hansei.client.extras import import_from_extra
-from hansei.client.recording import describe_error
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 
 with import_from_extra("crewai", "crewai"):
@@ -31,7 +30,7 @@ class CrewMemory:
 
     def __init__(self, memory: AgentMemory) -> None:
         self._memory = memory
-        self._messages: list[dict[str, Any]] = []
+        self._calls = ChatTranscript()
 
     def __enter__(self) -> Self:
         """Add lessons to the model calls of this process until the block ends; hooks of CrewAI are global."""
@@ -47,13 +46,15 @@ class CrewMemory:
 
     def report(self, output: CrewOutput, *, succeeded: bool) -> LearnResponse | None:
         """Report the outcome of a task, and learn from its tasks, its tool calls and its answer."""
-        tasks = [build_text("user", task.description) for task in output.tasks_output]
-        answer = build_text("assistant", output.raw)
-        return self._memory.report({"messages": [*tasks, *self._messages, answer]}, succeeded=succeeded)
+        transcript = ChatTranscript()
+        for task in output.tasks_output:
+            transcript.add_text("user", task.description)
+        transcript.messages += self._calls.messages
+        transcript.add_text("assistant", output.raw)
+        return self._memory.report({"messages": transcript.messages}, succeeded=succeeded)
 
     def _add_lessons(self, context: LLMCallHookContext) -> None:
-        task = context.task.description if context.task else ""
-        text = self._memory.recall(task)
+        text = self._memory.recall(context.task.description if context.task else "")
         first = context.messages[0] if context.messages else None
         if text and first is not None and text not in str(first["content"]):
             first["content"] = f"{first['content']}\n\n{text}"
@@ -63,20 +64,8 @@ class CrewMemory:
         run = tool._run  # CrewAI calls this method; `run` is for other callers.
 
         def checked_run(*values: Any, **arguments: Any) -> Any:
-            call_id = f"call-{len(self._messages)}"
             named = {**dict(zip(tool.args_schema.model_fields, values, strict=False)), **arguments}
-            self._messages.append(build_call(call_id, tool.name, named))
-            verdict = self._memory.check(tool.name, named)
-            if not verdict.is_allowed:
-                self._messages.append(build_result(call_id, tool.name, verdict.text, has_failed=True))
-                return f"Error: {verdict.text}"
-            try:
-                result = run(*values, **arguments)
-            except Exception as error:
-                self._messages.append(build_result(call_id, tool.name, describe_error(error), has_failed=True))
-                raise
-            self._messages.append(build_result(call_id, tool.name, result))
-            return result
+            return self._calls.run_tool(self._memory, tool.name, named, lambda: run(*values, **arguments))
 
         object.__setattr__(guarded, "_run", checked_run)
         return guarded

@@ -10,7 +10,6 @@ Requires the extra `openai-agents`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +29,7 @@ def build_run_config(memory: AgentMemory, config: RunConfig | None = None) -> Ru
 
     async def add_lessons(call: CallModelData[Any]) -> ModelInputData:
         data = call.model_data
-        text = await asyncio.to_thread(memory.recall, _find_task(data.input))
+        text = await memory.recall_async(_find_task(data.input))
         parts = [part for part in (data.instructions, text) if part]
         return ModelInputData(input=data.input, instructions="\n\n".join(parts) or None)
 
@@ -42,10 +41,10 @@ def guard_tools(memory: AgentMemory, tools: Sequence[FunctionTool]) -> list[Any]
 
     async def check(data: Any) -> ToolGuardrailFunctionOutput:
         arguments = json.loads(data.context.tool_arguments or "{}")
-        verdict = await asyncio.to_thread(memory.check, data.context.tool_name, arguments)
+        verdict = await memory.check_async(data.context.tool_name, arguments)
         if verdict.is_allowed:
             return ToolGuardrailFunctionOutput.allow()
-        return ToolGuardrailFunctionOutput.reject_content(f"Error: {verdict.text}")
+        return ToolGuardrailFunctionOutput.reject_content(verdict.refusal)
 
     guardrail: ToolInputGuardrail[Any] = ToolInputGuardrail(guardrail_function=check, name="hansei")
     return [replace(tool, tool_input_guardrails=[*(tool.tool_input_guardrails or []), guardrail]) for tool in tools]

@@ -10,7 +10,6 @@ Requires the extra `pydantic-ai`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -37,8 +36,7 @@ class PlaybookCapability(AbstractCapability[Any]):
         """Return the function that recalls the lessons for the prompt of a run."""
 
         async def recall(context: RunContext[Any]) -> str:
-            task = context.prompt if isinstance(context.prompt, str) else ""
-            return await asyncio.to_thread(self._memory.recall, task)
+            return await self._memory.recall_async(context.prompt if isinstance(context.prompt, str) else "")
 
         return recall
 
@@ -46,9 +44,9 @@ class PlaybookCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any
     ) -> Any:
         """Return the arguments of an allowed call; a refused one has the lesson as its result."""
-        verdict = await asyncio.to_thread(self._memory.check, call.tool_name, args)
+        verdict = await self._memory.check_async(call.tool_name, args)
         if not verdict.is_allowed:
-            raise SkipToolExecution(f"Error: {verdict.text}")
+            raise SkipToolExecution(verdict.refusal)
         return args
 
 
