@@ -89,20 +89,27 @@ def test_help_needs_nothing_that_is_slow_to_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [(["query", "--dataset", "d"], False), (["query", "--top-k", "3"], True), (["query", "--top-k", "x"], True)],
+    ("arguments", "expected", "code"),
+    [
+        (["search", "query", "--dataset", "d", "--top-k", "3"], False, 3),
+        (["playbook", "export", "--format", "text", "--revision", "3", "--glob", "*.py"], False, 2),
+        (["search", "query", "--top-k", "0"], True, 2),
+        (["search", "query", "--top-k", "x"], True, 2),
+        (["playbook", "export", "--format", "xml"], True, 2),
+    ],
 )
-def test_a_command_loads_a_validator_only_for_a_value_that_needs_one(arguments: list[str], expected: bool) -> None:
+def test_a_command_loads_a_validator_only_for_a_value_that_needs_one(
+    arguments: list[str], expected: bool, code: int
+) -> None:
     check = (
         "import sys; from hansei.client.cli import main\n"
-        f"try: main(['search', *{arguments!r}, '--addr', '127.0.0.1:1'])\n"
+        f"try: main([*{arguments!r}, '--addr', '127.0.0.1:1'])\n"
         "finally: print('pydantic' in sys.modules)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", check], env=environment(), capture_output=True, text=True, check=False, timeout=60
     )
-    assert ran.stdout.strip() == str(expected), ran.stderr
-    assert ran.returncode == (2 if "x" in arguments else 3)
+    assert (ran.stdout.strip(), ran.returncode) == (str(expected), code), ran.stderr
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])

@@ -1,9 +1,12 @@
-"""Plain values of the command line, which need no conversion."""
+"""Plain values of the command line, which need no conversion by pydantic."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from enum import Enum
+from typing import Any, get_args, get_origin
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBERS = (bool, int, float)
 
 
@@ -13,24 +16,39 @@ class _LazyConversion:
     def __init__(self, parameter: Any) -> None:
         self._build_conversion = parameter.get_runtime_param
         self._annotation = parameter.type_descriptor.annotation
-        self._has_parser = parameter.type_descriptor.parameter_info.parser is not None
+        self._info = parameter.type_descriptor.parameter_info
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the converted value. Raises typer.BadParameter."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
-        if not self._has_parser and type(value) is self._annotation:
-            is_default = self._annotation in _NUMBERS and value == param.default
-            if is_default or self._annotation is str:
-                return value
-        return self._build_conversion().coerce(value, param=param, ctx=ctx)
+        plain = None if self._info.parser is not None else self._convert_plain(value, param.default)
+        return self._build_conversion().coerce(value, param=param, ctx=ctx) if plain is None else plain
+
+    def _convert_plain(self, value: Any, default: Any) -> Any:
+        """Return the converted value, or None if pydantic has to convert or to refuse it."""
+        wanted = self._annotation
+        if get_origin(wanted) is list:
+            is_plain = get_args(wanted) == (str,) and all(type(item) is str for item in value)
+            return list(value) if is_plain else None
+        if wanted is str:
+            return value if type(value) is str else None
+        if wanted is int and type(value) is str and _INTEGER.fullmatch(value):
+            return int(value) if self._is_in_range(int(value)) else None
+        if isinstance(wanted, type) and issubclass(wanted, Enum):
+            return next((member for member in wanted if value in (member, member.value)), None)
+        return value if wanted in _NUMBERS and type(value) is wanted and value == default else None
+
+    def _is_in_range(self, number: int) -> bool:
+        least, most = self._info.min, self._info.max
+        return (least is None or least <= number) and (most is None or number <= most)
 
 
 class LazyConversions:
     """A command that converts only values that need it: building a conversion loads pydantic, which takes long.
 
-    A missing value, a text for a text, and a number that is the default stay as they are. Versions of typer without
-    `get_runtime_param` convert all values.
+    Texts, lists of texts, integers in their range, members of enumerations and defaults are plain. Versions of typer
+    without `get_runtime_param` convert all values.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
