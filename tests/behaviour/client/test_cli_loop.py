@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -121,6 +125,44 @@ def test_an_interrupted_command_reports_its_progress(
     outcome = hansei("learn", *files)
     assert outcome.code == 130
     assert "interrupted: 1 of 2 trajectories are done; repeat the command to continue" in outcome.err
+
+
+def test_a_tree_is_learned_incrementally_with_a_progress_bar(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    """A terminal shows the bar; of a tree that has grown, only the new file is learned."""
+    tree = tmp_path / "projects"
+    for folder, trajectory in (("shop", "git-push-rebased"), ("shop/subagents", "git-push-forced")):
+        (tree / folder).mkdir(parents=True)
+        copy_trajectories(tree / folder, dataset, trajectory)
+    first = run_in_terminal("learn", str(tree))
+    assert "reading" in first
+    assert re.search(r"learning .* 0/2 .*learning .* 2/2 ", first, re.DOTALL), first
+
+    copy_trajectories(tree, dataset, "git-commit-identity")
+    second = run_in_terminal("learn", str(tree))
+    assert "2 files did not change since they were learned" in second
+    assert re.search(r"learning .* 1/1 ", second), second
+
+    piped = hansei("learn", tree, "--again")
+    assert "/3 " not in piped.out + piped.err
+
+
+def run_in_terminal(*arguments: str) -> str:
+    """Run `hansei` with a pseudo-terminal, and return what it shows without control sequences. It must succeed."""
+    command = [sys.executable, "-c", "from hansei.client.cli import main; main()", *arguments]
+    terminal, side = pty.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env={**os.environ, "TERM": "xterm"})
+        os.close(side)
+        shown = b""
+        try:
+            while part := screen.read(65536):
+                shown += part
+        except OSError:
+            pass  # Linux ends the output of a terminal by this error, when no process has it any more.
+        code = process.wait(timeout=60)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert code == 0, text
+    return text
 
 
 def test_a_file_that_is_no_playbook_is_not_imported(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
