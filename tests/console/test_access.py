@@ -57,9 +57,9 @@ def addresses(stack: Stack) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_axe_finds_no_fault(browser: Browser, stack: Stack, theme: str) -> None:
-    with reading(browser, stack.url, color_scheme=theme, reduced_motion="reduce") as reader:
+@pytest.mark.parametrize(("theme", "locale"), [("dark", "en-GB"), ("light", "en-GB"), ("light", "ja-JP")])
+def test_axe_finds_no_fault(browser: Browser, stack: Stack, theme: str, locale: str) -> None:
+    with reading(browser, stack.url, color_scheme=theme, locale=locale, reduced_motion="reduce") as reader:
         found = [fault for address in addresses(stack) for fault in faults(reader, address)]
         reader.expect_only_refusals("404")
     assert found == []
@@ -80,6 +80,7 @@ def faults(reader: Reader, address: str | None) -> list[str]:
     """Return the violations of any level that axe finds on a page."""
     if address is not None:
         reader.open(address)
+        expect(reader.page.get_by_role("heading", level=1)).to_be_visible()
     if not reader.page.evaluate("'axe' in window"):
         reader.page.evaluate(AXE)
     found = reader.page.evaluate("axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
