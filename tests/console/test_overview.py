@@ -78,7 +78,7 @@ def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Sta
     expect(agents).to_contain_text("pusher")
     expect(agents.get_by_role("row", name="pusher")).to_contain_text(re.compile("4,800.*50 %.*\\$0.50.*13 %"))
     tokens = reader.page.get_by_role("region", name="Tokens by day").first
-    expect(tokens).to_contain_text("4,800 tokens: 4,000 of input (1,600 cached) and 800 of output.")
+    expect(tokens).to_contain_text("4,800 tokens: 4,000 for input (1,600 cached) and 800 for output.")
     expect(tokens).to_contain_text("4 of 8 trajectories state them.")
     expect(tokens).to_contain_text("Cost: $0.50. 1 of 8 trajectories state it.")
     expect(tokens.get_by_role("img", name=re.compile("^Tokens by day"))).to_be_visible()

@@ -99,7 +99,7 @@ def test_a_trajectory_shows_its_steps_calls_errors_and_bullets(reader: Reader, d
     expect(step(reader, 3).locator(".state-bad")).to_have_text("error")
     facts = reader.main.locator(".facts")
     expect(facts).to_contain_text("test report")
-    expect(facts).to_contain_text("1,000 of input (– cached), 200 of output")
+    expect(facts).to_contain_text("1,000 for input (– cached), 200 for output")
     expect(facts).to_contain_text("$0.0034")
     expect(facts).to_contain_text("step 3 git push: error: failed to push some refs")
     assert faults(reader, None) == []

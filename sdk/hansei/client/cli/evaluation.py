@@ -118,7 +118,7 @@ def guards(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure mined guards: failing trajectories in which one fires, and passing trajectories in which one does.
+    """Measure mined guards: the shares of failing and of passing trajectories in which a guard fires.
 
     TRAIN and FILE have trajectories with outcomes, in any format. No model is used. Without --test, the trajectories
     of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks. Only --archive

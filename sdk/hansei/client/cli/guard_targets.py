@@ -61,10 +61,10 @@ def from_policy(
     addr: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a model write targets from the policy that the agent of recorded trajectories was given.
+    """Write targets with a model, from the policy that recorded trajectories state.
 
-    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome does not
-    rest on the agent's own word alone.
+    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome is not
+    self-reported.
 
     The policy consists of the instructions of the trajectories, and of the results that are the same in several tasks.
     Each target is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.

@@ -59,7 +59,7 @@ def backtest(
     """Test a target on recorded trajectories: show the failing trajectories in which it fires, and its false alarms.
 
     FILE has trajectories in any format; no server is needed for it. With --archive, they are the archived
-    trajectories of a dataset whose outcome does not rest on the agent's own word alone.
+    trajectories of a dataset whose outcome is not self-reported.
     """
     if (file is None) == (not archive):
         fail("name a FILE or --archive DATASET", Exit.USAGE)
@@ -89,7 +89,7 @@ def mine_guards_of_dataset(
     """Mine guards from the archived trajectories of DATASET, without a model, each with its backtest.
 
     Predicates over tool calls are kept if they separate failed from passed trajectories, with control of the false
-    discovery rate over all that were tried. Trajectories whose outcome rests on the agent's own word are left out.
+    discovery rate over all that were tried. Trajectories with a self-reported outcome are left out.
     """
     from hansei.client.cli.mined_guards import add_guards, mine_archive
 
@@ -142,7 +142,7 @@ def set_target(
     ] = None,
     reason: Annotated[str, typer.Option(help="The reason, for the history.")] = "",
 ) -> object:
-    """Set the target of a bullet, or the mode of its guard. It is a revision, as any edit."""
+    """Set the target of a bullet, or the mode of its guard. The change is a revision, like any edit."""
     from hansei.client.edits import accept
     from hansei.evidence.v1.guard_service_pb2 import Guard
     from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_UPDATE, Delta, Target, TargetMode
@@ -167,7 +167,7 @@ def set_target(
 
 @command(app, "guards.render_decisions", reads=True, list_name="decisions", empty="Evidence has changed no mode yet.")
 def decisions(client: Client, dataset: Dataset) -> object:
-    """List the modes that evidence has changed, and why, the newest first."""
+    """List the changes of modes by evidence, with their reasons, newest first."""
     return list(iterate_items(client.guards.list_decisions, "decisions", dataset=dataset, page_size=1000))
 
 

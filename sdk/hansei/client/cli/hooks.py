@@ -108,7 +108,7 @@ def show_hook_help(
     url: Annotated[str, typer.Option("--url", help="The HTTP address of the gateway.")] = DEFAULT_URL,
     addr: Annotated[str, typer.Option("--addr", help="The gRPC address of the gateway, for learning.")] = "",
 ) -> None:
-    """Answer one hook of an agent: its input from stdin, its output to stdout. Agents run this command.
+    """Process one hook event of an agent, from stdin to stdout. Agents run this command.
 
     If the gateway does not respond within 0.2 seconds (HANSEI_HOOK_SECONDS), the agent continues, and one line says so.
     """

@@ -73,7 +73,7 @@ def list_archived(
     deleted: Annotated[bool, typer.Option("--deleted", help="List tombstones instead of trajectories.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of trajectories.")] = 100,
 ) -> object:
-    """List trajectories, the last stored first."""
+    """List trajectories, most recently stored first."""
     from itertools import islice
 
     from hansei.client.archive import list_trajectories

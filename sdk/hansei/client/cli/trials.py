@@ -60,7 +60,7 @@ def start(
 
 @command(app, "trials.stop")
 def stop(client: Client, dataset: Dataset) -> object:
-    """Stop trials: every session gets the bullets of a search. Measurements and decisions are kept."""
+    """Stop trials: no bullet is withheld from a session any longer. Measurements and decisions are kept."""
     return client.evidence.stop_trials(dataset=dataset)
 
 

@@ -27,7 +27,7 @@ export default {
   "bullet.keywords": "Keywords",
   "bullet.no_history": "No history",
   "bullet.no_revision_in_the_log": "No revision in the log changed this bullet.",
-  "bullet.not_measured_no_session_of": "Not measured: no session of a trial was served it. ",
+  "bullet.not_measured_no_session_of": "Not measured: it was served to no session of a trial. ",
   "bullet.now": "Now ",
   "bullet.of_required": "{evidence} of {required_evidence} required",
   "bullet.open_the_guard": "Guard…",
@@ -263,7 +263,7 @@ export default {
   "evidence.a_bullet_on_trial_is":
     "A bullet on trial is withheld from a quarter of the sessions, and the whole playbook from another quarter.",
   "evidence.a_trial_withholds_bullets_from":
-    "A trial withholds bullets from some sessions at random and compares how sessions end with them and without them. Agents ask with Recall and report their outcomes.",
+    "A trial withholds bullets from some sessions at random and compares how sessions end with them and without them. Agents get their lessons from Recall and report their outcomes.",
   "evidence.difference_points": "difference {difference} points",
   "evidence.effects": "Effects",
   "evidence.every_session_gets_all_bullets":
@@ -283,7 +283,7 @@ export default {
   "evidence.stop_trials": "Stop trials…",
   "evidence.stop_trials_of": "Stop trials of {dataset}?",
   "evidence.success_with_the_playbook_less": "Success with the playbook minus success without it",
-  "evidence.the_bullet_goes_back_on": "The bullet goes back on trial, and is measured from the start.",
+  "evidence.the_bullet_goes_back_on": "The bullet returns to the trial and is measured again from the start.",
   "evidence.the_bullet_is_added_to": "The bullet is added to the playbook again, and measured from the start.",
   "evidence.the_bullet_is_on_trial": "The bullet is on trial again.",
   "evidence.the_whole_playbook": "The whole playbook",
@@ -488,7 +488,7 @@ export default {
   "keys.audit_log": "Audit log",
   "keys.call": "Call",
   "keys.calls_that_change_something_are":
-    "Calls that change something are recorded here when the gateway requires credentials.",
+    "Audit records of changes appear here when the gateway requires credentials.",
   "keys.calls_with_this_key_are": "Calls with this key are refused within seconds. This cannot be undone.",
   "keys.copy_the_text_now_it": "Copy the text now: it is not shown again.",
   "keys.correlation_id": "Correlation id",
@@ -578,7 +578,7 @@ export default {
   "overview.95_interval_to": "95 % interval {lower} to {upper}, {trajectories}",
   "overview.95_interval_to_points_measured": "95 % interval {lower} to {upper} points, measured in trials",
   "overview.a_repeated_error_has_the":
-    "A repeated error has the tool and the message of an error in an earlier trajectory. The estimate is no measured effect: chance did not decide which trajectories had the playbook.",
+    "A repeated error has the tool and the message of an error in an earlier trajectory. The estimate is not a measured effect, because the playbook was not withheld at random.",
   "overview.all_revisions": "All revisions",
   "overview.bullets_by_revision": "Bullets by revision: {text}",
   "overview.bullets_that_helped_and_harmed": "Bullets that helped and harmed most",
@@ -620,7 +620,7 @@ export default {
   "overview.tokens_by_day_chart": "Tokens by day: {text}",
   "overview.tokens_known": "Tokens known",
   "overview.tokens_stated_by":
-    "{tokens} tokens: {input} of input ({cached} cached) and {output} of output. {stated} of {all} trajectories state them.",
+    "{tokens} tokens: {input} for input ({cached} cached) and {output} for output. {stated} of {all} trajectories state them.",
   "overview.trajectories_and_success_by_day": "Trajectories and success by day",
   "overview.trajectories_by_day": "Trajectories by day: {overview}.",
   "overview.trajectories_with_and_without_bullets":
@@ -710,7 +710,7 @@ export default {
   "search.all": "all",
   "search.and_the_highest_similarity_is": ", and the highest similarity, {highest}, is below {limit}",
   "search.combined": "Combined",
-  "search.every_result_shows_its_scores": "Every result shows its scores by vectors and by words. Press / to type.",
+  "search.every_result_shows_its_scores": "Every result shows its vector score and its BM25 score. Press / to enter a query.",
   "search.matched": "Matched",
   "search.minimum_confidence": "Minimum confidence",
   "search.next_result": "next result",
@@ -782,7 +782,7 @@ export default {
   "steps.step_of": "step {step} of {id}",
   "steps.steps": "steps",
   "trace.all_that_is_stored_under":
-    "All that is stored under its id is erased. What was learned from it stays in the playbook. This cannot be undone.",
+    "The archive erases this trajectory. The lessons learned from it stay in the playbook. This cannot be undone.",
   "trace.all_trajectories": "All trajectories",
   "trace.back_to_the_trajectories": "back to the trajectories",
   "trace.broke_off_with": "Stopped with the error",
@@ -795,7 +795,7 @@ export default {
   "trace.errors": "Errors",
   "trace.for_the_call_of": "for the call of ",
   "trace.ground_truth": "Ground truth",
-  "trace.input_cached_output": "{input} of input ({cached} cached), {output} of output",
+  "trace.input_cached_output": "{input} for input ({cached} cached), {output} for output",
   "trace.learned_from_this_step": "Learned from this step",
   "trace.next_error": "next error",
   "trace.next_step": "next step",

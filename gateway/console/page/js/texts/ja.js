@@ -262,7 +262,7 @@ export default {
   "evidence.a_bullet_on_trial_is":
     "試行中の教訓はセッションの 4 分の 1 で提供されず、プレイブック全体も別の 4 分の 1 で提供されません。",
   "evidence.a_trial_withholds_bullets_from":
-    "試行では、無作為に選んだセッションに教訓を提供せず、提供したセッションと結果を比べます。エージェントは Recall で尋ね、結果を報告します。",
+    "試行では、無作為に選んだセッションに教訓を提供せず、提供したセッションと結果を比べます。エージェントは Recall で教訓を取得し、結果を報告します。",
   "evidence.difference_points": "差 {difference} ポイント",
   "evidence.effects": "効果",
   "evidence.every_session_gets_all_bullets": "すべてのセッションに再び全教訓が提供されます。測定と判定は残ります。",
@@ -482,7 +482,7 @@ export default {
   "keys.api_keys": "API キー",
   "keys.audit_log": "監査記録",
   "keys.call": "呼び出し",
-  "keys.calls_that_change_something_are": "ゲートウェイが認証を求める場合、変更を伴う呼び出しがここに記録されます。",
+  "keys.calls_that_change_something_are": "ゲートウェイが認証を求める場合、変更の監査記録がここに表示されます。",
   "keys.calls_with_this_key_are": "このキーの呼び出しは数秒以内に拒否されます。元に戻せません。",
   "keys.copy_the_text_now_it": "今コピーしてください。二度と表示されません。",
   "keys.correlation_id": "相関 ID",
@@ -572,7 +572,7 @@ export default {
   "overview.95_interval_to": "95 % 区間 {lower} から {upper}、{trajectories}",
   "overview.95_interval_to_points_measured": "95 % 区間 {lower} から {upper} ポイント、試行で測定",
   "overview.a_repeated_error_has_the":
-    "繰り返した誤りとは、以前の軌跡の誤りとツールもメッセージも同じ誤りです。この推定は測定した効果ではありません。プレイブックのある軌跡は、無作為に選ばれていません。",
+    "繰り返した誤りとは、以前の軌跡の誤りとツールもメッセージも同じ誤りです。この推定は測定した効果ではありません。プレイブックの提供を無作為に控えたわけではないからです。",
   "overview.all_revisions": "すべての版",
   "overview.bullets_by_revision": "版ごとの教訓の数：{text}",
   "overview.bullets_that_helped_and_harmed": "最も役立った教訓と害になった教訓",
@@ -702,7 +702,7 @@ export default {
   "search.all": "すべて",
   "search.and_the_highest_similarity_is": "、最高の類似度 {highest} も {limit} 未満です",
   "search.combined": "総合",
-  "search.every_result_shows_its_scores": "結果ごとに、ベクトルと単語によるスコアを示します。/ キーで入力できます。",
+  "search.every_result_shows_its_scores": "結果ごとに、ベクトルスコアと BM25 スコアを示します。/ キーで入力できます。",
   "search.matched": "一致",
   "search.minimum_confidence": "最低の信頼度",
   "search.next_result": "次の結果",
@@ -775,7 +775,7 @@ export default {
   "steps.step_of": "{id} のステップ {step}",
   "steps.steps": "ステップ",
   "trace.all_that_is_stored_under":
-    "この ID で保存されたものをすべて消去します。学習した内容はプレイブックに残ります。元に戻せません。",
+    "この軌跡をアーカイブから消去します。学習した教訓はプレイブックに残ります。元に戻せません。",
   "trace.all_trajectories": "すべての軌跡",
   "trace.back_to_the_trajectories": "軌跡の一覧へ戻る",
   "trace.broke_off_with": "停止時のエラー",

@@ -47,7 +47,7 @@ def start(response: StartTrialsResponse) -> RenderableType:
 
 def stop(response: StopTrialsResponse) -> RenderableType:
     """Show that trials have stopped."""
-    return Text("Trials have stopped: every session gets the bullets of a search. Measurements are kept.")
+    return Text("Trials have stopped: no bullet is withheld from a session any longer. Measurements are kept.")
 
 
 def undo(response: UndoDecisionResponse) -> RenderableType:
