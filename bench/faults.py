@@ -1,16 +1,19 @@
 """The figures of docs/operations/faults.md: `python -m bench.faults` breaks one thing after the other, and counts.
 
 The scenarios are the tests of `tests/resilience/test_faults_*.py` at their full size, the database away for 30 s; a
-scenario that loses acknowledged data, or does not recover, fails the run. Takes a few minutes; some need root.
+scenario that loses acknowledged data, or does not recover, fails the run. Takes twenty minutes; some need root.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from tests.resilience.load import FIGURES
 from tests.support.campaigns import VARIABLE as CAMPAIGNS
 from tests.support.systems import ROOT
 
+KILLS = re.compile(r"kills \d+ to (\d+) of all services")
+"""The name of a part of the kills; a table has one line for all of them."""
 COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reason", "recovered after")
 
 
@@ -34,6 +39,24 @@ def row(figure: dict[str, Any]) -> str:
     return line(figure["fault"], figure["acknowledged"], figure["lost"], figure["twice"], refused, after)
 
 
+def join_kills(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the figures with those of all kills as one: sums, and the longest recovery."""
+    parts = [figure for figure in figures if KILLS.fullmatch(figure["fault"])]
+    if not parts:
+        return list(figures)
+    refused: Counter[str] = Counter()
+    for part in parts:
+        refused.update(part["refused"])
+    kills = max(int(match[1]) for part in parts if (match := KILLS.fullmatch(part["fault"])))
+    joined = {
+        "fault": f"{kills} kills, all services by turns",
+        **{column: sum(part[column] for part in parts) for column in ("acknowledged", "lost", "twice")},
+        "refused": dict(refused),
+        "recovery_seconds": max(part["recovery_seconds"] for part in parts),
+    }
+    return [figure for figure in figures if figure not in parts] + [joined]
+
+
 def main() -> None:
     """Run the scenarios; print the table. Exits as the tests do."""
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +65,7 @@ def main() -> None:
         environment = {**os.environ, FIGURES: str(figures_file), CAMPAIGNS: "full"}
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT, env=environment, check=False)
         figures = [json.loads(figure_line) for figure_line in figures_file.read_text(encoding="utf-8").splitlines()]
-    print("\n".join([line(*COLUMNS), line(*["---"] * len(COLUMNS)), *map(row, figures)]))
+    print("\n".join([line(*COLUMNS), line(*["---"] * len(COLUMNS)), *map(row, join_kills(figures))]))
     print(f"\nload of the machine over the last minute: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     sys.exit(done.returncode)
 
