@@ -123,7 +123,7 @@ async def _ask(client: LLMClient, policy: RecordedPolicy, reader: TargetReader) 
 def describe_backtest(source: str, trajectories: Sequence[GuardTrajectory]) -> dict[str, Any]:
     """Return the counts of the backtest of a target."""
     result = backtest(Target(source), trajectories)
-    counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
+    counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarms", "false_alarm_bound")
     return {name: getattr(result, name) for name in counts}
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from chassis.targets.target import Target
 from libs.guards.exact_tests import find_interval, find_upper_bound
 from libs.guards.firings import find_firings
-from libs.guards.guard_trajectory import GuardTrajectory
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """The first call of a trajectory that a target matches: its step, and its number among the calls, from 0."""
+    """The call by which a trajectory counts as one with a firing: its step, and its number among the calls, from 0.
+
+    It is the first call that the target matches; of a passing trajectory, the first of them that did not fail.
+    """
 
     trajectory_id: str
     task_id: str
@@ -24,6 +27,13 @@ class Firing:
     is_late: bool
     """The step is after the first wrong write, which people know."""
     content_hash: str = ""
+    is_mistake: bool = False
+    """Every call that the target matches failed."""
+
+    @property
+    def is_false_alarm(self) -> bool:
+        """Return whether the trajectory passed, and the mistake did not follow the firing (ADR 195)."""
+        return self.is_success and not self.is_mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +59,14 @@ class Backtest:
         return sum(1 for firing in self.firings if firing.is_success)
 
     @property
+    def false_alarms(self) -> int:
+        """Return the number of passed trajectories in which the target fires at a call that did not fail."""
+        return sum(1 for firing in self.firings if firing.is_false_alarm)
+
+    @property
     def false_alarm_bound(self) -> float:
-        """Return the 95 % upper confidence bound of the share of passed trajectories in which the target fires."""
-        return find_upper_bound(self.passed_firing, self.passed)
+        """Return the 95 % upper confidence bound of the share of passed trajectories with a false alarm."""
+        return find_upper_bound(self.false_alarms, self.passed)
 
     @property
     def coverage_interval(self) -> tuple[float, float]:
@@ -60,7 +75,7 @@ class Backtest:
 
     def describe(self) -> dict[str, Any]:
         """Return the counts, the bound and the firings as a document."""
-        counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarm_bound")
+        counts = ("failed", "failed_firing", "passed", "passed_firing", "false_alarms", "false_alarm_bound")
         return {
             **{name: getattr(self, name) for name in counts},
             "firings": [asdict(firing) for firing in self.firings],
@@ -76,17 +91,20 @@ def backtest(target: Target, trajectories: Iterable[GuardTrajectory]) -> Backtes
         passed += trajectory.is_success
         calls = find_firings(target, trajectory)
         if calls:
-            index, step = calls[0]
-            is_late = trajectory.wrong_step is not None and step > trajectory.wrong_step
-            firings.append(
-                Firing(
-                    trajectory.id,
-                    trajectory.task_id,
-                    step,
-                    index,
-                    trajectory.is_success,
-                    is_late,
-                    trajectory.content_hash,
-                )
-            )
+            firings.append(_build_firing(trajectory, calls))
     return Backtest(failed, passed, tuple(firings))
+
+
+def _build_firing(trajectory: GuardTrajectory, calls: Sequence[tuple[int, TrajectoryCall]]) -> Firing:
+    alarms = [(index, call) for index, call in calls if not call.error]
+    index, call = alarms[0] if alarms and trajectory.is_success else calls[0]
+    return Firing(
+        trajectory.id,
+        trajectory.task_id,
+        call.step,
+        index,
+        trajectory.is_success,
+        trajectory.wrong_step is not None and call.step > trajectory.wrong_step,
+        trajectory.content_hash,
+        is_mistake=not alarms,
+    )

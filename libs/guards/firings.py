@@ -19,7 +19,7 @@ from libs.guards.grammar import (
     propose_flags,
     propose_generic,
 )
-from libs.guards.guard_trajectory import GuardTrajectory, Replay, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
 
 NEVER = np.iinfo(np.int32).max
 
@@ -47,13 +47,13 @@ class FiringTable:
         return np.not_equal(self.first, NEVER)
 
 
-def find_firings(target: Target, trajectory: GuardTrajectory) -> list[tuple[int, int]]:
-    """Return the number and the step of each call of a trajectory that a target matches.
+def find_firings(target: Target, trajectory: GuardTrajectory) -> list[tuple[int, TrajectoryCall]]:
+    """Return each call of a trajectory that a target matches, with its number.
 
     A target that cannot be evaluated for a call does not match it.
     """
     replay = Replay(trajectory)
-    return [(number, call.step) for number, call in enumerate(replay) if matches(target, call, replay)]
+    return [(number, call) for number, call in enumerate(replay) if matches(target, call, replay)]
 
 
 def build_firing_table(trajectories: Sequence[GuardTrajectory]) -> FiringTable:

@@ -99,6 +99,24 @@ def test_a_firing_after_the_first_wrong_write_is_late() -> None:
     assert (result.failed, result.failed_firing, result.firings[0].is_late) == (1, 0, True)
 
 
+def test_a_repaired_failure_of_a_passing_trajectory_is_no_false_alarm() -> None:
+    unread, read = call(1, "edit", "Error: read the file first"), call(2, "read")
+    repaired = build_trajectory("repaired", unread, read, call(3, "edit"))
+    alarming = build_trajectory("alarming", unread, call(2, "edit"))
+    result = backtest(Target("call.tool == 'edit' && !succeeded('read')"), [repaired, alarming])
+    assert (result.passed, result.passed_firing, result.false_alarms) == (2, 2, 1)
+    # The false alarm is shown by its call, not by the failed one before it.
+    assert [(firing.step, firing.is_false_alarm) for firing in result.firings] == [(1, False), (2, True)]
+
+
+def test_a_guard_of_repaired_failures_can_leave_shadow() -> None:
+    repaired = [
+        build_trajectory(str(number), call(1, "edit", "Error: read first"), call(2, "read"), call(3, "edit"))
+        for number in range(150)
+    ]
+    assert backtest(Target("call.tool == 'edit' && !succeeded('read')"), repaired).false_alarm_bound <= 0.02
+
+
 def test_every_proposed_predicate_is_a_target() -> None:
     odd = call(1, 'send "mail"\'s', text="it's\n\\n", count=2.5, flag=True, items=[1], none=None)
     table = build_firing_table([build_trajectory("r", odd, odd)])

@@ -224,17 +224,20 @@ async def test_a_target_is_tested_on_recorded_trajectories(curator: str, tmp_pat
             await guards.BacktestTarget(pb.BacktestTargetRequest(expression="called(", trajectories=trajectories))
 
 
-def record_trajectories(passed: int, *, false_alarms: int = 0) -> list[pb.GuardTrajectory]:
-    """Return a failing trajectory in which COMMIT fires, and passing trajectories of which some have a firing, too."""
+def record_trajectories(passed: int, *, false_alarms: int = 0, repaired: int = 0) -> list[pb.GuardTrajectory]:
+    """Return a failing trajectory in which COMMIT fires, and passing ones: with false alarms, repaired, and others."""
 
-    def record(name: str, *tools: str, succeeded: bool) -> pb.GuardTrajectory:
+    def record(name: str, *tools: str, succeeded: bool, failed: bool = False) -> pb.GuardTrajectory:
         calls = [pb.RecordedToolCall(call=pb.GuardedCall(tool=tool)) for tool in tools]
+        calls[0].failed = failed
         return pb.GuardTrajectory(id=name, succeeded=succeeded, calls=calls)
 
+    repair = ("git_commit", "git_config", "git_commit")
     return [
         record("f", "git_commit", succeeded=False),
         *(record(f"p{n}", "git_commit", succeeded=True) for n in range(false_alarms)),
-        *(record(f"q{n}", "git_config", "git_commit", succeeded=True) for n in range(passed - false_alarms)),
+        *(record(f"r{n}", *repair, succeeded=True, failed=True) for n in range(repaired)),
+        *(record(f"q{n}", "git_config", "git_commit", succeeded=True) for n in range(passed - false_alarms - repaired)),
     ]
 
 
@@ -244,6 +247,7 @@ def record_trajectories(passed: int, *, false_alarms: int = 0) -> list[pb.GuardT
         (record_trajectories(100), "SHADOW", pb.GUARD_DECISION_ALLOW),
         (record_trajectories(160), "ADVISE", pb.GUARD_DECISION_ADVISE),
         (record_trajectories(160, false_alarms=2), "SHADOW", pb.GUARD_DECISION_ALLOW),
+        (record_trajectories(160, repaired=100), "ADVISE", pb.GUARD_DECISION_ADVISE),
         (record_trajectories(320), "ASK", pb.GUARD_DECISION_ASK),
     ],
 )

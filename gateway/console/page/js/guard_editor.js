@@ -140,7 +140,7 @@ export class GuardEditor {
     return [
       renderFacts([
         [t("guards.failing"), share(page.failed_with_firing, formatPlural(failed, "failed trajectory"))],
-        [t("guards.passing"), share(page.passed_with_firing, formatPlural(passed, "passed trajectory"))],
+        [t("guards.passing"), share(page.false_alarms, formatPlural(passed, "passed trajectory"))],
         [
           t("guards.false_alarm_bound"),
           passed
@@ -158,7 +158,9 @@ export class GuardEditor {
   }
 
   renderFirings(title, firings, succeeded) {
-    const found = firings.filter((firing) => Boolean(firing.succeeded) === succeeded);
+    const found = firings.filter(
+      (firing) => Boolean(firing.succeeded) === succeeded && !(succeeded && firing.mistake_followed),
+    );
     if (!found.length) return null;
     const rest = found.length - SHOWN;
     const lines = found.slice(0, SHOWN).map(({ trajectory_id: id, step, content_hash: content }) =>

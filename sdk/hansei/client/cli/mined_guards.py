@@ -29,6 +29,7 @@ def backtest_archive(client: Client, target: str, dataset: str) -> dict[str, Any
         "failed_firing": result.failed_with_firing,
         "passed": result.passed_trajectories,
         "passed_firing": result.passed_with_firing,
+        "false_alarms": result.false_alarms,
         "skipped": result.skipped_trajectories,
         "false_alarm_bound": result.false_alarm_bound,
         "firings": [
@@ -38,6 +39,7 @@ def backtest_archive(client: Client, target: str, dataset: str) -> dict[str, Any
                 "step": firing.step,
                 "call_index": firing.call_index,
                 "is_success": firing.succeeded,
+                "is_mistake": firing.mistake_followed,
             }
             for firing in result.firings
         ],

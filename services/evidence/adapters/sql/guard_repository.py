@@ -148,6 +148,7 @@ class GuardRepository:
         """Store the counts of the last backtest of a target."""
         counts = {"failed": backtest.failed, "failed_firing": backtest.failed_firing}
         counts |= {"passed": backtest.passed, "passed_firing": backtest.passed_firing}
+        counts["false_alarms"] = backtest.false_alarms
         row = {
             "dataset": dataset,
             "target_digest": digest_text(target),

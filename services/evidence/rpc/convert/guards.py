@@ -145,6 +145,7 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
         failed_with_firing=result.failed_firing,
         passed_trajectories=result.passed,
         passed_with_firing=result.passed_firing,
+        false_alarms=result.false_alarms,
         false_alarm_bound=result.false_alarm_bound,
         firings=[
             pb.GuardFiring(
@@ -153,6 +154,7 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
                 succeeded=firing.is_success,
                 step=firing.step,
                 content_hash=firing.content_hash,
+                mistake_followed=firing.is_mistake,
             )
             for firing in result.firings
         ],
@@ -167,6 +169,7 @@ def list_counts(response: pb.BacktestTargetResponse) -> tuple[int, ...]:
         response.passed_trajectories,
         response.passed_with_firing,
         response.skipped_trajectories,
+        response.false_alarms,
     )
 
 
@@ -181,8 +184,9 @@ def encode_backtest_page(page: BacktestPage, earlier: Sequence[int]) -> pb.Backt
         response.passed_trajectories,
         response.passed_with_firing,
         response.skipped_trajectories,
+        response.false_alarms,
     ) = counts
-    response.false_alarm_bound = find_upper_bound(response.passed_with_firing, response.passed_trajectories)
+    response.false_alarm_bound = find_upper_bound(response.false_alarms, response.passed_trajectories)
     return response
 
 

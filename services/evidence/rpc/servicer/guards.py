@@ -116,7 +116,7 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
         target = _compile(request.expression)
         if not request.HasField("archive"):
             return convert.encode_backtest(await _test_trajectories(target, request.trajectories))
-        before, *earlier = decode_page_token(request, *[int] * 6) or (None, 0, 0, 0, 0, 0)
+        before, *earlier = decode_page_token(request, *[int] * 7) or (None, 0, 0, 0, 0, 0, 0)
         page = await self._archive.test_page(
             target, request.archive.dataset, before, request.page_size or BACKTEST_PAGE_SIZE
         )

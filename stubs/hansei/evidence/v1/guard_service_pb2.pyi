@@ -817,7 +817,9 @@ Global___BacktestTargetRequest: _TypeAlias = BacktestTargetRequest  # noqa: Y015
 
 @_typing.final
 class GuardFiring(_message.Message):
-    """The first call of a trajectory that a target matches."""
+    """The call by which a trajectory counts as one with a firing: the first call that the target matches; of a passing
+    trajectory, the first of them that did not fail.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -826,16 +828,19 @@ class GuardFiring(_message.Message):
     SUCCEEDED_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    MISTAKE_FOLLOWED_FIELD_NUMBER: _builtins.int
     trajectory_id: _builtins.str
     """The trajectory."""
     call_index: _builtins.int
     """The 0-based number of the call in its trajectory."""
     succeeded: _builtins.bool
-    """True if the trajectory succeeded: then the firing is a false alarm."""
+    """True if the trajectory succeeded: then the firing is a false alarm, unless `mistake_followed`."""
     step: _builtins.int
     """The 0-based index of the step with the call; of a trajectory of the request, the same as `call_index`."""
     content_hash: _builtins.str
     """Hash of the content of an archived trajectory, as GetTrajectory takes it; empty for a trajectory of the request."""
+    mistake_followed: _builtins.bool
+    """True if every call that the target matches failed: the agent made the mistake and repaired it."""
     def __init__(
         self,
         *,
@@ -844,10 +849,11 @@ class GuardFiring(_message.Message):
         succeeded: _builtins.bool = ...,
         step: _builtins.int = ...,
         content_hash: _builtins.str = ...,
+        mistake_followed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "content_hash", b"content_hash", "step", b"step", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_index", b"call_index", "content_hash", b"content_hash", "mistake_followed", b"mistake_followed", "step", b"step", "succeeded", b"succeeded", "trajectory_id", b"trajectory_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -867,6 +873,7 @@ class BacktestTargetResponse(_message.Message):
     FIRINGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SKIPPED_TRAJECTORIES_FIELD_NUMBER: _builtins.int
+    FALSE_ALARMS_FIELD_NUMBER: _builtins.int
     failed_trajectories: _builtins.int
     """The failed trajectories."""
     failed_with_firing: _builtins.int
@@ -876,11 +883,13 @@ class BacktestTargetResponse(_message.Message):
     passed_with_firing: _builtins.int
     """The passing trajectories in which the target matches a call."""
     false_alarm_bound: _builtins.float
-    """The 95 % upper confidence bound of the share of passing trajectories in which the target matches a call."""
+    """The 95 % upper confidence bound of the share of passing trajectories with a false alarm."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     skipped_trajectories: _builtins.int
     """The archived trajectories whose outcome is unknown or rests on the agent's own word alone; they are not tested."""
+    false_alarms: _builtins.int
+    """The passing trajectories in which the target matches a call that did not fail."""
     @_builtins.property
     def firings(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardFiring]:
         """The firings; of an archive, those of this page."""
@@ -896,10 +905,11 @@ class BacktestTargetResponse(_message.Message):
         firings: _abc.Iterable[Global___GuardFiring] | None = ...,
         next_page_token: _builtins.str = ...,
         skipped_trajectories: _builtins.int = ...,
+        false_alarms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "firings", b"firings", "next_page_token", b"next_page_token", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing", "skipped_trajectories", b"skipped_trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_trajectories", b"failed_trajectories", "failed_with_firing", b"failed_with_firing", "false_alarm_bound", b"false_alarm_bound", "false_alarms", b"false_alarms", "firings", b"firings", "next_page_token", b"next_page_token", "passed_trajectories", b"passed_trajectories", "passed_with_firing", b"passed_with_firing", "skipped_trajectories", b"skipped_trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

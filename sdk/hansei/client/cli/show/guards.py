@@ -72,7 +72,7 @@ def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
     failing = f"{result.failed_with_firing} of {result.failed_trajectories} failing"
     passing = f"{result.passed_with_firing} of {result.passed_trajectories} passing"
     return Text(
-        f"fires in {failing} and {passing} trajectories;"
+        f"fires in {failing} and {passing} trajectories, of which {count_noun(result.false_alarms, 'false alarm')};"
         f" upper bound of the false alarms: {result.false_alarm_bound:.3f} (95 %);"
         f" highest mode without a pin: {format_enum_name(TargetMode, response.highest_mode)}"
     )
@@ -80,12 +80,12 @@ def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
 
 def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
     """Show the targets that a model wrote, each with its lesson and its backtest, and those that were refused."""
-    table = make_score_table("target", "failing", "passing", "bound")
+    table = make_score_table("target", "failing", "false alarms", "bound")
     for item in result["targets"]:
         table.add_row(
             f"{item['target']}\n{item['lesson']}",
             f"{item['failed_firing']} of {item['failed']}",
-            f"{item['passed_firing']} of {item['passed']}",
+            f"{item['false_alarms']} of {item['passed']}",
             f"{item['false_alarm_bound']:.3f}",
         )
     refused = (Text(f"refused: {item['target']}: {item['rule']}", BAD) for item in result["refused"])
@@ -98,7 +98,8 @@ def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableT
     table = make_score_table("trajectories", "with a firing", "of")
     table.add_row("failing", str(result["failed_firing"]), str(result["failed"]))
     table.add_row("passing", str(result["passed_firing"]), str(result["passed"]))
-    notes = [f"upper bound of the false alarms: {result['false_alarm_bound']:.3f} (95 %)"]
+    alarms = f"false alarms, passing trajectories with a firing at a call that did not fail: {result['false_alarms']}"
+    notes = [f"{alarms}; upper bound: {result['false_alarm_bound']:.3f} (95 %)"]
     if result.get("skipped"):
         notes.append(f"left out, as only the agent says how it ended: {count_noun(result['skipped'], 'trajectory')}")
     return Group(table, *(Text(note, FAINT) for note in notes), *_list_firings(result["firings"], archive))
@@ -127,8 +128,8 @@ def _list_firings(firings: Sequence[Mapping[str, Any]], archive: str) -> list[Te
     command = f"hansei trajectories show {archive} " if archive else ""
     lines = []
     for firing in firings[:MAX_LISTED_FIRINGS]:
-        is_alarm = firing["is_success"]
-        label = "false alarm" if is_alarm else "failing"
+        is_alarm = firing["is_success"] and not firing["is_mistake"]
+        label = "false alarm" if is_alarm else "repaired" if firing["is_success"] else "failing"
         lines.append(
             Text(f"{label}: {command}{firing['trajectory_id']}, step {firing['step']}", BAD if is_alarm else "")
         )
