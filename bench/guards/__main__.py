@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
-from bench.guards.examples import count_calls
+from bench.guards.examples import count_calls, count_firings_in_files
 from bench.report import machine
 from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
@@ -20,6 +21,7 @@ from libs.guards.exact_tests import find_interval
 from libs.guards.guard_trajectory import GuardTrajectory, Replay, matches
 from libs.guards.repairs import select_repairs
 
+DATA = Path(os.environ.get("HANSEI_DATA", "../shared/data"))
 RESULTS = Path(__file__).parents[1] / "results" / "guards.json"
 SEEDS = 5
 EARLIER = 2
@@ -178,7 +180,10 @@ def main() -> None:
     results = {
         "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
         "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
-        "repeated_mistakes_in_the_examples": _describe_counts(count_calls()),
+        "repeated_mistakes_in_the_examples": {name: _describe_counts(counts) for name, counts in count_calls().items()},
+        "failed_calls_in_recorded_files": {
+            name: _describe_counts(counts) for name, counts in count_firings_in_files(DATA).items()
+        },
         "speed": measure_speed(),
         "hostile_target": measure_hostile_target(),
         "machine": machine(),

@@ -1,8 +1,8 @@
 """A scripted coding agent: 60 tasks in which it makes one of six kinds of mistake, and repairs it.
 
 The tools decide by their own rules which call fails; a call that a guard stops is wrong only if its tool refuses it. In
-the hard world, the vocabulary of targets cannot say two rules exactly: each file must be read before it is edited, not
-any file, and a readme exists that no listing names.
+the hard world, the agent reads another file before an edit, and a readme exists that no listing names, which nobody can
+know from the first trajectories.
 """
 
 from __future__ import annotations

@@ -8,7 +8,12 @@ from typing import Any
 
 from chassis.targets.errors import EvaluationFailed
 from chassis.targets.evaluation import CHARS_PER_STEP, MAX_TEXT_CHARS, Evaluate, TargetEvaluation
-from chassis.targets.session import MAX_KEY_ARGUMENTS_CHARS, SessionHistory, ToolCallRequest
+from chassis.targets.session import (
+    MAX_KEY_ARGUMENTS_CHARS,
+    MAX_SUCCESSFUL_ARGUMENTS,
+    SessionHistory,
+    ToolCallRequest,
+)
 from chassis.targets.syntax import MAX_INTEGER
 
 
@@ -164,6 +169,19 @@ def _find_key(call: ToolCallRequest) -> str:
     return call.key
 
 
+def _list_successful_arguments(session: SessionHistory, tool: str) -> list[dict[str, Any]]:
+    """Return the arguments of the earlier successful calls of a tool. Raises EvaluationFailed if some are not kept."""
+    stored = session.successful_arguments.get(tool, [])
+    if len(stored) < session.successes.get(tool, 0):
+        raise EvaluationFailed(f"reads the arguments of more than {MAX_SUCCESSFUL_ARGUMENTS:,} calls, or of large ones")
+    return stored
+
+
+def _count_retries(evaluation: TargetEvaluation) -> int:
+    last_key, count = evaluation.session.failed_in_a_row
+    return count if last_key and last_key == _find_key(evaluation.call) else 0
+
+
 def _convert_to_number(evaluation: TargetEvaluation, value: Any) -> float:
     if isinstance(value, str) and len(value) > 40:
         raise EvaluationFailed("converts a text of more than 40 characters to a number")
@@ -180,6 +198,7 @@ TOOL_FACTS: Mapping[str, Callable[[SessionHistory, str], Any]] = {
     "count": lambda session, tool: session.counts.get(tool, 0),
     "last_result": lambda session, tool: session.results.get(tool),
     "last_args": lambda session, tool: session.arguments.get(tool),
+    "succeeded_args": _list_successful_arguments,
 }
 UNARY = {"!": _invert, "-": _negate}
 BINARY: Mapping[str, Callable[[TargetEvaluation, Any, Any], Any]] = {
@@ -197,6 +216,7 @@ FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
     **{name: (1, fact) for name, fact in TOOL_FACTS.items()},
     "repeats": (0, lambda evaluation: evaluation.session.repeats[_find_key(evaluation.call)]),
     "failures": (0, lambda evaluation: evaluation.session.failures[_find_key(evaluation.call)]),
+    "retries": (0, _count_retries),
     "seen": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_seen)),
     "found": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_found)),
     "said": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.is_from_user)),

@@ -14,6 +14,8 @@ MAX_TEXT_CHARS = 400_000
 """Characters of messages and results that a session keeps for `seen`; with more, every value counts as seen."""
 MAX_CALL_KEYS = 10_000
 """Different calls that a session keeps for `repeats`."""
+MAX_SUCCESSFUL_ARGUMENTS = 1_000
+"""Successful calls of a tool whose arguments a session keeps for `succeeded_args`."""
 MAX_KEY_ARGUMENTS_CHARS = 200_000
 """Characters of arguments above which calls are not compared with each other."""
 _ITEM_CHARS = 20
@@ -133,8 +135,11 @@ class SessionHistory:
     repeats: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    successful_arguments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     is_confirmed: bool = False
+    failed_in_a_row: tuple[str, int] = ("", 0)
+    """The key of the last call, if it failed, with the number of its failures without another call between them."""
     _user: TextIndex = field(default_factory=TextIndex)
     _instructions: TextIndex = field(default_factory=TextIndex)
     _results: TextIndex = field(default_factory=TextIndex)
@@ -152,6 +157,12 @@ class SessionHistory:
         self.counts[call.tool] += 1
         if is_success:
             self.successes[call.tool] += 1
+            stored = self.successful_arguments.setdefault(call.tool, [])
+            if len(stored) < MAX_SUCCESSFUL_ARGUMENTS and not call.is_large:
+                stored.append(call.args)
+        key = "" if is_success or call.is_large else call.key
+        last_key, count = self.failed_in_a_row
+        self.failed_in_a_row = (key, count + 1 if key == last_key else 1)
         if len(self.repeats) < MAX_CALL_KEYS and not call.is_large:
             self.repeats[call.key] += 1
             self.failures[call.key] += not is_success

@@ -7,7 +7,9 @@ A target is true for a call that repeats the mistake of its lesson. Its vocabula
 - `last_result(tool)`: the last result of a tool, parsed if it is JSON; null without a call
 - `repeats()`: the number of earlier calls with the same tool and the same arguments
 - `last_args(tool)`: the arguments of the last call of a tool; null without a call
+- `succeeded_args(tool)`: the list of the arguments of the earlier calls of a tool that succeeded
 - `failures()`: the number of earlier calls with the same tool and the same arguments that failed
+- `retries()`: the number of the calls directly before this one that were the same and failed
 - `seen(value)`: the value occurs in a message of the user, in the instructions, or in an earlier result
 - `found(value)`: the value occurs in an earlier result; `said(value)`: it occurs in a message of the user
 - `user_confirmed()`: the last message of the user agrees to the proposal of the agent

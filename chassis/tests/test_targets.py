@@ -65,7 +65,10 @@ def history() -> SessionHistory:
         ("found('u7') && found('A-1') == false && found('CARD-9') == false", True),
         ("said('A-1') && said(1299) && said('u7') == false && said('CARD-9') == false", True),
         ("last_args('refund').n == 1 && last_args('get_user') == null", True),
+        ("succeeded_args('get_order').exists(a, a.id == call.args.id)", True),
+        ("succeeded_args('get_order').exists(a, a.id == 'A-2') || size(succeeded_args('refund')) > 0", False),
         ("failures() > 0", False),
+        ("retries() > 0", False),
         ("user_confirmed()", False),
         ("repeats() > 0", False),
         ("has(call.args.missing) && call.args.missing == 1", False),
@@ -224,6 +227,22 @@ def test_calls_with_very_large_arguments_are_not_compared(size: int) -> None:
     else:
         with pytest.raises(EvaluationFailed, match=r"more than 200,000 characters"):
             target.matches(call, session)
+
+
+def test_retries_count_the_same_failed_call_without_another_one_between() -> None:
+    session, pay = SessionHistory(), {"card": "1"}
+    for expected, tool, is_success in ((0, "pay", False), (1, "pay", False), (2, "list", True), (0, "pay", True)):
+        assert is_match(f"retries() == {expected}", tool="pay", args=pay, history=session)
+        session.add_call(ToolCallRequest(tool, pay if tool == "pay" else {}), "", is_success=is_success)
+    assert is_match("retries() == 0 && failures() == 2", tool="pay", args=pay, history=session)
+
+
+def test_arguments_that_are_not_kept_match_nothing() -> None:
+    session, unread = SessionHistory(), "!succeeded_args('read').exists(a, a.path == call.args.path)"
+    assert is_match(unread, args={"path": "b"}, history=session)
+    session.add_call(ToolCallRequest("read", {"path": "a", "x": ["y"] * 100_000}), "ok", is_success=True)
+    with pytest.raises(EvaluationFailed, match="reads the arguments of more than 1,000 calls, or of large ones"):
+        is_match(unread, args={"path": "b"}, history=session)
 
 
 def test_a_variable_of_a_macro_may_hide_the_call() -> None:

@@ -1,30 +1,44 @@
 """Derive targets from failures that an agent repaired inside one trajectory.
 
-A call fails with an error, and later a call of the same tool succeeds. The change in between is the lesson:
+A call fails with an error, and later a call of the same operation succeeds. The change in between is the lesson:
 
-- another tool succeeded first: that tool is a prerequisite
+- another operation succeeded first: it is a prerequisite, of the same value if both have one
 - the error names allowed values or a limit: the argument must keep to them
 - the argument occurred in no text or result, and one that occurred succeeded: it was invented
-- the same call failed again with the same error: to repeat it does not help
+- the error names a part of the argument that the repair removed: the argument as it was is wrong
+- the same call failed again with the same error: to repeat it, at once or at all, does not help
+
+A repair has several targets, from the most general to the narrowest: calls of the tool, of its operation, or only the
+call that failed. The first that no successful call contradicts is used (ADR 198).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from chassis.targets.session import ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
 from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
+from libs.trajectories.operations import name_operation
 
 MAX_DISTANCE = 30
 """Calls between a failure and its repair."""
 MAX_ALLOWED_VALUES = 20
+MAX_COMMAND_CHARS = 500
+"""Characters of a value that a target repeats."""
+MAX_CALL_ARGUMENTS = 6
+"""Arguments of a call that a target repeats."""
+MIN_SHARED_CHARS = 2
+MAX_EXCEPTIONS = 3
+"""Values that a target about invented values excepts."""
 _COMMANDS = frozenset({"cmd", "code", "command", "input", "query", "script", "source", "sql", "url"})
-"""Arguments that hold a command. The tool alone does not identify the operation, so it has no prerequisite."""
+"""Arguments that hold a command. The tool alone does not identify the operation."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"\w+")
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 _ALLOWED = re.compile(
     r"(?:must be (?:one of|either)|(?:allowed|valid|available|supported|permitted|possible)(?: \w+)?(?: are| is)?:?"
@@ -46,20 +60,25 @@ _SEPARATOR = re.compile(r"\s*,\s*(?:or |and )?|\s+or\s+|\s+and\s+|\s*\|\s*")
 
 @dataclass(frozen=True, slots=True)
 class RepairedFailure:
-    """A target that a repaired failure supports, with the steps of the failed call and of the repair."""
+    """A target that a repaired failure supports, with the steps of the failed call and of the repair.
+
+    `narrower` are other targets for the same failure, which match ever fewer calls. `argument` is the invented one.
+    """
 
     target: str
     kind: str
     error: str
     failed_step: int
     repaired_step: int
+    narrower: tuple[str, ...] = ()
+    argument: str = ""
 
 
 def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
     """Return the repairs of a trajectory, in the order of the failures; each target occurs once."""
     history = _read_history(trajectory)
     repairs: dict[str, RepairedFailure] = {}
-    succeeded: set[str] = set()
+    succeeded: list[TrajectoryCall] = []
     for position, (call, unseen) in enumerate(history):
         if call.error:
             for repair in _find_call_repairs(
@@ -67,33 +86,71 @@ def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
             ):
                 repairs.setdefault(repair.target, repair)
         else:
-            succeeded.add(call.request.tool)
+            succeeded.append(call)
     return list(repairs.values())
 
 
 def select_repairs(trajectories: Iterable[GuardTrajectory]) -> list[RepairedFailure]:
-    """Return the repairs whose targets no successful call contradicts, those with the most matches first.
+    """Return the repairs, each with its first target that no successful call contradicts, the most matches first.
 
-    A call contradicts a target that matches it, if it succeeds.
+    A call contradicts a target that matches it, if it succeeds. A target about invented values may except a few values
+    that were valid all the same. A repair without a target is left out.
     """
     recorded = list(trajectories)
-    found: dict[str, RepairedFailure] = {}
-    for trajectory in recorded:
-        for repair in find_repairs(trajectory):
-            found.setdefault(repair.target, repair)
-    targets = {source: Target(source) for source in found}
-    support: Counter[str] = Counter()
-    contradicted: set[str] = set()
+    found = [repair for trajectory in recorded for repair in find_repairs(trajectory)]
+    tested = {
+        source: _TestedTarget(Target(source), repair.argument)
+        for repair in found
+        for source in (repair.target, *repair.narrower)
+    }
     for trajectory in recorded:
         replay = Replay(trajectory)
         for call in replay:
-            for source, target in targets.items():
-                if source not in contradicted and matches(target, call, replay):
-                    support[source] += 1
-                    if not call.error:
-                        contradicted.add(source)
-    consistent = [repair for source, repair in found.items() if source not in contradicted and support[source]]
-    return sorted(consistent, key=lambda repair: -support[repair.target])
+            for candidate in tested.values():
+                if not candidate.is_contradicted and matches(candidate.target, call, replay):
+                    candidate.add(call)
+    selected: dict[str, RepairedFailure] = {}
+    support: dict[str, int] = {}
+    for repair in found:
+        sources = (repair.target, *repair.narrower)
+        for position, source in enumerate(sources):
+            if target := tested[source].narrow():
+                selected.setdefault(target, replace(repair, target=target, narrower=sources[position + 1 :]))
+                support[target] = tested[source].support
+                break
+    return sorted(selected.values(), key=lambda repair: -support[repair.target])
+
+
+@dataclass(slots=True)
+class _TestedTarget:
+    """A target with the calls that it matches; `argument` is the one whose values it may except."""
+
+    target: Target
+    argument: str
+    support: int = 0
+    is_contradicted: bool = False
+    failed_values: set[str] = field(default_factory=set)
+    valid_values: set[str] = field(default_factory=set)
+
+    def add(self, call: TrajectoryCall) -> None:
+        value = call.request.args.get(self.argument)
+        if isinstance(value, str):
+            (self.failed_values if call.error else self.valid_values).add(value)
+        if call.error:
+            self.support += 1
+        elif not isinstance(value, str) or len(self.valid_values) > MAX_EXCEPTIONS or len(value) > MAX_VALUE_CHARS:
+            self.is_contradicted = True
+
+    def narrow(self) -> str:
+        """Return the target with its exceptions, which are fewer than the values that failed; empty without one."""
+        if self.is_contradicted or not self.support:
+            return ""
+        if not self.valid_values:
+            return self.target.source
+        if len(self.valid_values) >= len(self.failed_values - self.valid_values):
+            return ""
+        values = ", ".join(quote(value) for value in sorted(self.valid_values))
+        return f"{self.target.source} && !(call.args.{self.argument} in [{values}])"
 
 
 _History = Sequence[tuple[TrajectoryCall, frozenset[str]]]
@@ -116,13 +173,18 @@ def _read_history(trajectory: GuardTrajectory) -> _History:
 
 
 def _find_call_repairs(
-    call: TrajectoryCall, unseen: frozenset[str], later: _History, succeeded: Set[str]
+    call: TrajectoryCall, unseen: frozenset[str], later: _History, succeeded: Sequence[TrajectoryCall]
 ) -> Iterator[RepairedFailure]:
-    tool = call.request.tool
+    operation = _name_operation(call.request)
     again = next((other for other, _ in later if other.request.key == call.request.key), None)
     if again is not None and again.error == call.error:
-        yield _build(call, again, "same call again after an error", "failures() > 0")
-    success = next(((other, seen) for other, seen in later if other.request.tool == tool and not other.error), None)
+        # After other calls, the same call is often the end of a repair.
+        is_at_once = again is later[0][0]
+        yield _build(call, again, "same call again after an error", "retries() > 0" if is_at_once else "failures() > 0")
+    success = next(
+        ((other, seen) for other, seen in later if not other.error and _name_operation(other.request) == operation),
+        None,
+    )
     if success is None:
         return
     repaired, still_unseen = success
@@ -137,20 +199,95 @@ def _find_call_repairs(
         return
     for name in changed:
         if name in unseen and name not in still_unseen and name in repaired.request.args:
-            yield _build(call, repaired, "argument in no text or result", f"!seen(call.args.{name})")
-    if not changed and _COMMANDS.isdisjoint(call.request.args):
-        yield from _find_prerequisites(call, repaired, later, succeeded)
+            repair = _build(call, repaired, "argument in no text or result", f"!seen(call.args.{name})")
+            yield replace(repair, argument=name)
+        elif _is_named_and_removed(call.error, call.request.args[name], repaired.request.args.get(name)):
+            yield _build(call, repaired, "value that failed", f"call.args.{name} == {quote(call.request.args[name])}")
+    if not changed:
+        between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
+        yield from _find_prerequisites(call, repaired, between, succeeded)
 
 
 def _find_prerequisites(
-    call: TrajectoryCall, repaired: TrajectoryCall, later: _History, succeeded: Set[str]
+    call: TrajectoryCall,
+    repaired: TrajectoryCall,
+    between: Sequence[TrajectoryCall],
+    succeeded: Sequence[TrajectoryCall],
 ) -> Iterator[RepairedFailure]:
-    """Propose that a call needs the tool whose first success came between its failure and its own success."""
-    between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
-    new = [other for other in between if not other.error and other.request.tool not in {*succeeded, call.request.tool}]
-    if new:
-        # The last one before the success is the most probable cause.
-        yield _build(call, repaired, "B without A", f"!succeeded({quote(new[-1].request.tool)})")
+    """Propose that a call needs the operation that succeeded for the first time between its failure and its success."""
+    forms = list(_describe_calls(call.request))
+    # The last one before the success is the most probable cause.
+    for other in reversed(between):
+        if other.error or other.request.key == call.request.key:
+            continue
+        missing = list(_describe_prerequisites(call.request, other.request, [done.request for done in succeeded]))
+        if missing and forms:
+            conditions = [" && ".join((*form, condition)) for form in forms for condition in missing]
+            yield _build(call, repaired, "B without A", *conditions)
+            return
+
+
+def _describe_calls(call: ToolCallRequest) -> Iterator[tuple[str, ...]]:
+    """Yield conditions on the arguments of calls like this one: any, the same command, the same arguments."""
+    if _COMMANDS.isdisjoint(call.args):
+        yield ()
+    if (command := _find_command(call)) is not None:
+        yield (f"call.args.{command[0]}.contains({quote(command[1])})",)
+    items = call.args.items()
+    if 0 < len(items) <= MAX_CALL_ARGUMENTS and all(_is_repeatable(name, value) for name, value in items):
+        yield tuple(f"call.args.{name} == {quote(value)}" for name, value in items)
+
+
+def _describe_prerequisites(
+    call: ToolCallRequest, other: ToolCallRequest, succeeded: Sequence[ToolCallRequest]
+) -> Iterator[str]:
+    """Yield conditions that hold while nothing like the other call has succeeded.
+
+    Such are a call of its tool with a value of this call, a call of its tool, and a call of its command.
+    """
+    earlier = [done.args for done in succeeded if done.tool == other.tool]
+    for name, value in other.args.items():
+        shared = next(
+            (own for own, its_value in call.args.items() if its_value == value and _NAME.fullmatch(own)), None
+        )
+        if shared is None or not isinstance(value, str) or len(value) < MIN_SHARED_CHARS or not _NAME.fullmatch(name):
+            continue
+        if not any(args.get(name) == value for args in earlier):
+            yield f"!succeeded_args({quote(other.tool)}).exists(a, a.{name} == call.args.{shared})"
+    if not earlier and other.tool != call.tool:
+        yield f"!succeeded({quote(other.tool)})"
+    if (command := _find_command(other)) is not None:
+        name, words = command
+        if not any(words in str(args.get(name, "")) for args in earlier):
+            yield f"!succeeded_args({quote(other.tool)}).exists(a, a.{name}.contains({quote(words)}))"
+
+
+def _find_command(call: ToolCallRequest) -> tuple[str, str] | None:
+    """Return the argument that holds the command of a call, and the words that name its operation."""
+    operation = _name_operation(call)
+    if operation == call.tool:
+        return None
+    for name in sorted(_COMMANDS & call.args.keys()):
+        if isinstance(call.args[name], str) and operation in call.args[name]:
+            return name, operation
+    return None
+
+
+def _name_operation(call: ToolCallRequest) -> str:
+    return name_operation(call.tool, json.dumps(call.args, ensure_ascii=False, default=str))
+
+
+def _is_repeatable(name: str, value: object) -> bool:
+    is_short = not isinstance(value, str) or len(value) <= MAX_COMMAND_CHARS
+    return bool(_NAME.fullmatch(name)) and isinstance(value, str | int | float | bool) and is_short
+
+
+def _is_named_and_removed(error: str, value: object, repaired: object) -> bool:
+    """Return whether the error names a word of a value that the repaired value does not have."""
+    if not (isinstance(value, str) and isinstance(repaired, str) and len(value) <= MAX_COMMAND_CHARS):
+        return False
+    removed = {*_WORD.findall(value)} - {*_WORD.findall(repaired)}
+    return not removed.isdisjoint(_WORD.findall(error))
 
 
 def _read_rules(name: str, call: TrajectoryCall) -> Iterator[tuple[str, str]]:
@@ -189,6 +326,6 @@ def _parse_number(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _build(call: TrajectoryCall, repaired: TrajectoryCall, kind: str, condition: str) -> RepairedFailure:
-    target = f"call.tool == {quote(call.request.tool)} && {condition}"
-    return RepairedFailure(target, kind, call.error, call.step, repaired.step)
+def _build(call: TrajectoryCall, repaired: TrajectoryCall, kind: str, *conditions: str) -> RepairedFailure:
+    target, *narrower = (f"call.tool == {quote(call.request.tool)} && {condition}" for condition in conditions)
+    return RepairedFailure(target, kind, call.error, call.step, repaired.step, tuple(narrower))

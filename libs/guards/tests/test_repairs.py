@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.guards.guard_trajectory import TrajectoryCall
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
 from libs.guards.repairs import find_repairs, select_repairs
 from libs.guards.tests.trajectories import build_trajectory, call
 
@@ -43,7 +43,56 @@ def test_an_invented_argument_is_a_rule() -> None:
 
 def test_the_same_call_after_the_same_error_is_a_rule() -> None:
     failed = [call(step, "pay", "Error: card refused", card="1") for step in (1, 2)]
-    assert _find_targets(*failed) == ["call.tool == 'pay' && failures() > 0"]
+    assert _find_targets(*failed) == ["call.tool == 'pay' && retries() > 0"]
+    assert _find_targets(failed[0], call(2, "list"), failed[1]) == ["call.tool == 'pay' && failures() > 0"]
+
+
+def test_a_prerequisite_may_be_an_operation_of_the_same_tool() -> None:
+    target = (
+        "call.tool == 'git' && call.args.command.contains('git commit')"
+        " && !succeeded_args('git').exists(a, a.command.contains('git config'))"
+    )
+    commit = call(3, "git", "fatal: no email was given", command="git commit -m x")
+    added, config = call(1, "git", command="git add ."), call(5, "git", command="git config user.email a@b")
+    repaired = build_trajectory("r1", added, commit, config, call(7, "git", command="git commit -m x"))
+    assert [repair.target for repair in select_repairs([repaired])] == [target]
+    # In another repository the commit needs nothing: only the commit that failed is left.
+    other = build_trajectory("r2", call(1, "git", command="git commit -m y"))
+    [narrowed] = select_repairs([repaired, other])
+    assert narrowed.target == target.replace(".contains('git commit')", " == 'git commit -m x'")
+    assert select_repairs([repaired, other, build_trajectory("r3", call(1, "git", command="git commit -m x"))]) == []
+
+
+def test_a_prerequisite_has_the_value_of_the_call() -> None:
+    read = [call(step, "read", path=path) for step, path in ((1, "a.py"), (3, "b.py"))]
+    edit = call(2, "edit", "Error: read it first", path="b.py")
+    repaired = build_trajectory("r", read[0], edit, read[1], call(4, "edit", path="b.py"))
+    [repair] = select_repairs([repaired])
+    assert repair.target == "call.tool == 'edit' && !succeeded_args('read').exists(a, a.path == call.args.path)"
+
+
+def test_a_value_is_wrong_if_the_error_names_a_part_that_the_repair_removed() -> None:
+    error = "OperationalError: no such column: price"
+    failed, repaired = call(1, "db", error, sql="SELECT price FROM t"), call(2, "db", sql="SELECT cents FROM t")
+    assert _find_targets(failed, repaired) == ["call.tool == 'db' && call.args.sql == 'SELECT price FROM t'"]
+    # A rejected push that was forced afterwards says nothing against the words of the first one.
+    rejected = call(1, "git", "error: failed to push some refs", command="git push")
+    assert _find_targets(rejected, call(2, "git", command="git push --force")) == []
+
+
+def test_a_target_about_invented_values_excepts_a_valid_one() -> None:
+    def build_repair(name: str, path: str) -> GuardTrajectory:
+        listed = call(2, "list", "", {"files": ["a.py"]})
+        return build_trajectory(
+            name, call(1, "open", "Error: not found", path=path), listed, call(3, "open", path="a.py")
+        )
+
+    repaired = [build_repair("r1", "b.py"), build_repair("r2", "c.py")]
+    readme = build_trajectory("r3", call(1, "open", path="README"))
+    assert [repair.target for repair in select_repairs([*repaired, readme])] == [
+        "call.tool == 'open' && !seen(call.args.path) && !(call.args.path in ['README'])"
+    ]
+    assert select_repairs([repaired[0], readme]) == []  # as many values were valid as failed
 
 
 def test_a_correct_call_contradicts_a_target() -> None:
