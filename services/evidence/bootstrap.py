@@ -41,6 +41,7 @@ from services.evidence.usecases.erase_deleted import EraseDeletedDatasets
 from services.evidence.usecases.guard_decisions import GuardDecisions
 from services.evidence.usecases.recall import Recall
 from services.evidence.usecases.report_servings import ReportServings
+from services.evidence.usecases.retest_guards import RetestGuards
 
 PUBLISH_SECONDS = 2.0
 """Pause before harmful bullets are removed from their playbooks, and guards get other modes."""
@@ -66,6 +67,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call)
     guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_archived_trajectory)
     guard_decisions = GuardDecisions(guards, guard_store, guard_trials, backtests, playbooks)
+    retest_guards = RetestGuards(guards, guard_store, guard_trials, backtests)
     guard_servicer = GuardServicer(check_call, guards, guard_store, backtests, guard_trials, guard_decisions)
 
     async def start() -> None:
@@ -91,7 +93,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
 
     async def publish_decisions() -> None:
         while True:
-            for decide in (publisher.publish, guard_decisions):
+            for decide in (publisher.publish, retest_guards, guard_decisions):
                 try:
                     await decide()
                 except HanseiError as error:

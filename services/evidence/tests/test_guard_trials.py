@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chassis.targets.guard import GuardMode
+from libs.guards.backtest import Backtest, Firing
 from services.evidence.domain.false_alarms import compute_evidence_above, compute_evidence_below
 from services.evidence.domain.guard_trials import (
     FiredSession,
@@ -20,6 +21,7 @@ from services.evidence.domain.guard_trials import (
     decide_mode,
     undo_decision,
 )
+from services.evidence.domain.stored_backtest import StoredBacktest, demote
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 FAILED = FiredSession(passed=False, is_withheld=True, is_made=True, has_failed=False)
@@ -105,6 +107,25 @@ def test_an_undone_promotion_is_not_repeated_and_an_undone_demotion_may_be() -> 
     demotion = ModeDecision("b", "true", GuardMode.ADVISE, GuardMode.SHADOW, "", NOW)
     again = undo_decision(build_trial(GuardMode.SHADOW), demotion, NOW, 0)
     assert (again.mode, again.earned, again.cap) == (GuardMode.ADVISE, GuardMode.ADVISE, GuardMode.DENY)
+
+
+def test_later_trajectories_demote_a_guard_for_good_if_they_alone_show_too_many_false_alarms() -> None:
+    stored = StoredBacktest(failed=3, failed_firing=3, passed=160, passed_firing=0, false_alarms=0)
+    assert demote("b", "true", GuardMode.ADVISE, GuardMode.ADVISE, stored) is None
+
+    def add(passed: int, alarms: int) -> StoredBacktest:
+        firings = tuple(Firing(str(n), "", 0, 0, is_success=True, is_late=False) for n in range(alarms))
+        return stored.add(Backtest(passed=passed, firings=firings))
+
+    single = demote("b", "true", GuardMode.ADVISE, GuardMode.SHADOW, add(10, 1))
+    assert single is not None
+    assert (single.after, single.is_final) == (GuardMode.SHADOW, False)
+    # A mode that sessions earned falls only by such evidence.
+    assert demote("b", "true", GuardMode.ADVISE, GuardMode.ADVISE, add(10, 1)) is None
+    many = demote("b", "true", GuardMode.ADVISE, GuardMode.ADVISE, add(20, 6))
+    assert many is not None
+    assert (many.after, many.is_final) == (GuardMode.SHADOW, True)
+    assert demote("b", "true", GuardMode.SHADOW, GuardMode.SHADOW, add(20, 6)) is None
 
 
 SESSIONS = st.builds(FiredSession, st.booleans(), st.booleans(), st.booleans(), st.booleans())

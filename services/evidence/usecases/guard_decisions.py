@@ -80,10 +80,11 @@ class GuardDecisions:
                 continue
             self._tested_at[key] = result.passed
             try:
+                number = await self._store.find_archived_number(dataset)
                 backtest = await self._archive.test(Target(trial.target), dataset)
             except NotFound:  # there is no archive
                 continue
-            await self._store.store_backtest(dataset, trial.target, backtest)
+            await self._store.store_backtest(dataset, trial.target, backtest, number)
             tested = True
         if tested:
             await self._evaluate_once(dataset)

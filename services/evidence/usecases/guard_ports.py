@@ -12,6 +12,7 @@ from libs.guards.backtest import Backtest
 from libs.storage.idempotency import IdempotencyKey
 from services.evidence.domain.guard_modes import AllowedModes
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent
+from services.evidence.domain.stored_backtest import StoredBacktest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,14 @@ class FiringCounts:
 
     firings: int = 0
     withheld: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutdatedBacktest:
+    """A stored backtest, with the number of the last archived trajectory that it counts."""
+
+    counts: StoredBacktest
+    archived_number: int
 
 
 class GuardSource(Protocol):
@@ -73,8 +82,31 @@ class GuardStore(Protocol):
         """Return the counts of firings by bullet."""
         ...
 
-    async def store_backtest(self, dataset: str, target: str, backtest: Backtest) -> None:
-        """Store the counts of the last backtest of a target."""
+    async def store_backtest(self, dataset: str, target: str, backtest: Backtest, archived_number: int) -> None:
+        """Store the counts of the last backtest of a target, and the last archived trajectory before it."""
+        ...
+
+    async def find_archived_number(self, dataset: str) -> int:
+        """Return the number of the last archived trajectory of a dataset, 0 without one."""
+        ...
+
+    async def list_grown_archives(self) -> Sequence[tuple[str, int]]:
+        """Return the datasets with trajectories that a stored backtest does not count, each with the last number."""
+        ...
+
+    async def find_outdated_backtests(
+        self, dataset: str, targets: Sequence[str], newest: int
+    ) -> Mapping[str, OutdatedBacktest]:
+        """Return the stored backtests of targets that do not count all trajectories up to a number."""
+        ...
+
+    async def add_to_backtests(
+        self, dataset: str, outdated: Mapping[str, OutdatedBacktest], added: Mapping[str, Backtest], newest: int
+    ) -> Mapping[str, StoredBacktest]:
+        """Add later trajectories to backtests that nobody changed meanwhile, and return these.
+
+        Backtests of other targets, which guard nothing, count nothing more.
+        """
         ...
 
     async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:

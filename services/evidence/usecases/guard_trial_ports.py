@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from chassis.targets.guard import CallGuard, GuardMode
 from services.evidence.domain.guard_trials import GuardTrial, ModeDecision
+from services.evidence.domain.stored_backtest import Demotion
 
 
 class NumberedDecision(NamedTuple):
@@ -51,6 +52,10 @@ class GuardTrialStore(Protocol):
 
         `backtested` are the highest modes that stored backtests allow, by target.
         """
+        ...
+
+    async def demote(self, dataset: str, demotions: Sequence[Demotion]) -> None:
+        """Decide that guards fall to other modes; a guard with a decision that is not published yet is left out."""
         ...
 
     async def find_trials(self, dataset: str) -> Mapping[str, GuardTrial]:

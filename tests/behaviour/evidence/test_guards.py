@@ -289,15 +289,18 @@ async def test_a_pinned_mode_holds_without_a_backtest(playbooks: Any, curator: s
         assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
 
 
-def build_trajectory(name: str, *tools: str, succeeded: bool, **fields: Any) -> trajectory_pb2.Trajectory:
-    """Return a trajectory whose steps after a message of the user are calls with results."""
+def build_trajectory(
+    name: str, *tools: str, succeeded: bool, result: str = "ok", **fields: Any
+) -> trajectory_pb2.Trajectory:
+    """Return a trajectory whose steps after a message of the user are calls with results; `result` is the first one."""
     status = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS if succeeded else trajectory_pb2.TRAJECTORY_STATUS_FAILURE
     trajectory = trajectory_pb2.Trajectory(id=name, query="Commit.", dataset="d", status=status, **fields)
     trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_USER, content="Commit.")
-    for tool in tools:
-        call = trajectory_pb2.ToolCall(id=tool, name=tool, arguments="{}")
+    for number, tool in enumerate(tools):
+        call = trajectory_pb2.ToolCall(id=f"{tool}-{number}", name=tool, arguments="{}")
         trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_ASSISTANT, tool_calls=[call])
-        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id=tool, content="ok")
+        content = "ok" if number else result
+        trajectory.steps.add(role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id=call.id, content=content)
     return trajectory
 
 
@@ -439,6 +442,43 @@ async def test_evidence_promotes_a_guard_in_a_revision_that_can_be_undone(
             await guards.UndoGuardDecision(pb.UndoGuardDecisionRequest(dataset="d", number=9))
         await wait_for_revision(guards, undone.revision)
         assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_SHADOW
+
+
+async def test_archived_trajectories_demote_a_guard_unless_it_is_pinned(
+    playbooks: Any, curator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PUBLISH_SECONDS", 0.02)
+    pinned = f"{COMMIT} && true"
+    async with asyncio.timeout(120), serve_evidence(tmp_path / "e", curator) as guards:
+        for expression in (COMMIT, pinned):
+            await guards.StoreBacktest(
+                pb.StoreBacktestRequest(dataset="d", expression=expression, trajectories=record_trajectories(160))
+            )
+        await apply(
+            playbooks,
+            aim(add("Set user.name first."), COMMIT, "ADVISE", is_pinned=False),
+            aim(add("Never commit without a name."), pinned, "ADVISE"),
+        )
+        # The mistake was made and repaired: no false alarm. An outcome on the agent's own word counts for nothing.
+        repair = ("git_commit", "git_config", "git_commit")
+        await archive(
+            guards,
+            *(
+                build_trajectory(f"r{n}", *repair, succeeded=True, reward=1.0, result="Error: no name")
+                for n in range(5)
+            ),
+            *(build_trajectory(f"w{n}", "git_commit", succeeded=True) for n in range(5)),
+        )
+        await check(guards, "git_commit")
+        await asyncio.sleep(1)
+        assert (await list_guards(guards))["gene-00001"].target.mode == playbook_pb2.TARGET_MODE_ADVISE
+        await archive(guards, build_trajectory("a1", "git_commit", succeeded=True, reward=1.0))
+        while (await list_guards(guards))["gene-00001"].requested_mode != playbook_pb2.TARGET_MODE_SHADOW:
+            pass
+        decision = await find_decision(guards)
+        assert (decision.bullet_id, decision.before, decision.after) == ("gene-00001", 2, 1)
+        assert decision.reason == "false alarms in 1 of 166 passing trajectories of the archive, at most 2.8%"
+        assert (await list_guards(guards))["gene-00002"].target.mode == playbook_pb2.TARGET_MODE_ADVISE
 
 
 async def test_a_guard_that_raises_false_alarms_is_demoted_unless_it_is_pinned(

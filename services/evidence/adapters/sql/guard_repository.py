@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from cachetools import LRUCache
-from sqlalchemy import Connection, Integer, cast, delete, func, insert, select
+from sqlalchemy import Connection, Integer, cast, delete, func, insert, select, update
 
 from chassis.targets.guard import GuardMode
 from libs.guards.backtest import Backtest
@@ -19,6 +20,7 @@ from libs.storage.idempotency import IdempotencyKey
 from libs.storage.migrations import take_turn
 from libs.storage.partitions import TimePartitions
 from libs.storage.timestamps import utc_now
+from services.evidence.adapters.sql.archive_schema import archive_dataset, archive_trajectory
 from services.evidence.adapters.sql.guard_schema import (
     DROPPED_BY_TIME,
     guard_backtest,
@@ -33,7 +35,8 @@ from services.evidence.adapters.sql.schema import requests
 from services.evidence.domain.assignment import KEY_BYTES
 from services.evidence.domain.guard_modes import AllowedModes, find_highest_mode
 from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, decode_event, encode_event
-from services.evidence.usecases.guard_ports import FiringCounts
+from services.evidence.domain.stored_backtest import StoredBacktest
+from services.evidence.usecases.guard_ports import FiringCounts, OutdatedBacktest
 
 CACHED_KEYS = 10_000
 MAX_LISTED_TARGETS = 100
@@ -144,17 +147,15 @@ class GuardRepository:
         rows = await self._database.read(lambda connection: list(connection.execute(query.group_by(table.bullet_id))))
         return {bullet_id: FiringCounts(int(firings), int(silent)) for bullet_id, firings, silent in rows}
 
-    async def store_backtest(self, dataset: str, target: str, backtest: Backtest) -> None:
-        """Store the counts of the last backtest of a target."""
-        counts = {"failed": backtest.failed, "failed_firing": backtest.failed_firing}
-        counts |= {"passed": backtest.passed, "passed_firing": backtest.passed_firing}
-        counts["false_alarms"] = backtest.false_alarms
+    async def store_backtest(self, dataset: str, target: str, backtest: Backtest, archived_number: int) -> None:
+        """Store the counts of the last backtest of a target, and the last archived trajectory before it."""
         row = {
             "dataset": dataset,
             "target_digest": digest_text(target),
             "false_alarm_bound": backtest.false_alarm_bound,
-            "counts": json.dumps(counts),
+            "counts": json.dumps(asdict(StoredBacktest.from_backtest(backtest))),
             "created_at": self._clock(),
+            "archived_number": archived_number,
         }
         table = guard_backtest.c
 
@@ -165,6 +166,66 @@ class GuardRepository:
             connection.execute(insert(guard_backtest).values(row))
 
         await self._database.write(replace_backtest, key=dataset)
+
+    async def find_archived_number(self, dataset: str) -> int:
+        """Return the number of the last archived trajectory of a dataset, 0 without one."""
+        return await self._database.read(lambda connection: _find_newest(connection, dataset))
+
+    async def list_grown_archives(self) -> list[tuple[str, int]]:
+        """Return the datasets with trajectories that a stored backtest does not count, each with the last number."""
+        table = guard_backtest.c
+        tested = select(table.dataset, func.min(table.archived_number)).group_by(table.dataset)
+
+        def read(connection: Connection) -> list[tuple[str, int]]:
+            newest = [
+                (dataset, number, _find_newest(connection, dataset))
+                for dataset, number in connection.execute(tested).all()
+            ]
+            return [(dataset, last) for dataset, number, last in newest if last > number]
+
+        return await self._database.read(read)
+
+    async def find_outdated_backtests(
+        self, dataset: str, targets: Sequence[str], newest: int
+    ) -> dict[str, OutdatedBacktest]:
+        """Return the stored backtests of targets that do not count all trajectories up to a number."""
+        sources = {digest_text(target): target for target in targets}
+        table = guard_backtest.c
+        query = select(guard_backtest).where(table.dataset == dataset, table.archived_number < newest)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return {
+            sources[bytes(row.target_digest)]: OutdatedBacktest(_parse_counts(row.counts), row.archived_number)
+            for row in rows
+            if bytes(row.target_digest) in sources
+        }
+
+    async def add_to_backtests(
+        self, dataset: str, outdated: Mapping[str, OutdatedBacktest], added: Mapping[str, Backtest], newest: int
+    ) -> dict[str, StoredBacktest]:
+        """Add later trajectories to backtests that nobody changed meanwhile, and return these.
+
+        Backtests of other targets, which guard nothing, count nothing more.
+        """
+        table = guard_backtest.c
+        tested = [digest_text(target) for target in outdated]
+
+        def update_backtests(connection: Connection) -> dict[str, StoredBacktest]:
+            updated: dict[str, StoredBacktest] = {}
+            for target, stored in outdated.items():
+                counts = stored.counts.add(added[target])
+                statement = update(guard_backtest).where(
+                    table.dataset == dataset,
+                    table.target_digest == digest_text(target),
+                    table.archived_number == stored.archived_number,
+                )
+                values = {"false_alarm_bound": counts.false_alarm_bound, "counts": json.dumps(asdict(counts))}
+                if connection.execute(statement.values(archived_number=newest, **values)).rowcount:
+                    updated[target] = counts
+            others = update(guard_backtest).where(table.dataset == dataset, table.archived_number < newest)
+            connection.execute(others.where(table.target_digest.not_in(tested)).values(archived_number=newest))
+            return updated
+
+        return await self._database.write(update_backtests, key=dataset)
 
     async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
         """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
@@ -211,6 +272,18 @@ class GuardRepository:
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events, firings and outcomes of sessions that are older than this; see `TimePartitions`."""
         await self._partitions.drop_older(self._clock() - retention)
+
+
+def _find_newest(connection: Connection, dataset: str) -> int:
+    archive = select(archive_dataset.c.id).where(archive_dataset.c.dataset == dataset).scalar_subquery()
+    query = select(func.max(archive_trajectory.c.number)).where(archive_trajectory.c.dataset_id == archive)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def _parse_counts(text: str) -> StoredBacktest:
+    """Return stored counts; earlier releases counted all firings in passing trajectories as false alarms."""
+    counts = json.loads(text)
+    return StoredBacktest(**{"false_alarms": counts["passed_firing"], **counts})
 
 
 def digest_text(text: str) -> bytes:

@@ -105,6 +105,8 @@ guard_backtest = Table(
     Column("false_alarm_bound", Float, nullable=False),
     Column("counts", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
+    # The last archived trajectory that it counts; later ones are added to it.
+    Column("archived_number", BigInteger, nullable=False, server_default="0"),
 )
 
 DROPPED_BY_TIME = (guard_event, guard_firing, guard_session)

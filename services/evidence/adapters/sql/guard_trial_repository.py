@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from services.evidence.domain.guard_trials import (
     decide_mode,
     undo_decision,
 )
+from services.evidence.domain.stored_backtest import Demotion
 from services.evidence.usecases.guard_trial_ports import GuardEvaluation, NumberedDecision, SessionReport
 
 
@@ -104,6 +106,32 @@ class GuardTrialRepository:
             return GuardEvaluation(tuple(decisions), tuple(candidates), counters.passed)
 
         return await self._database.write(decide_modes, key=dataset)
+
+    async def demote(self, dataset: str, demotions: Sequence[Demotion]) -> None:
+        """Decide that guards fall to other modes; a guard with a decision that is not published yet is left out."""
+        now = self._clock()
+
+        def insert_demotions(connection: Connection) -> None:
+            counters = _lock(connection, dataset)
+            trials = queries.select_trials(connection, dataset)
+            waiting = queries.select_unpublished_bullets(connection, dataset)
+            number, position = counters.decisions, counters.trials
+            for made in demotions:
+                if made.bullet_id in waiting:
+                    continue
+                trial = trials.get(made.bullet_id)
+                if trial is None or trial.target != made.target:
+                    trial = GuardTrial(made.bullet_id, made.target, made.before, position, now, counters.passed)
+                    position += 1
+                number += 1
+                decision = ModeDecision(made.bullet_id, made.target, made.before, made.after, made.reason, now)
+                queries.insert_decision(connection, dataset, number, decision)
+                demoted = apply_decision(trial, made.after, now, counters.passed)
+                cap = made.after if made.is_final else trial.cap
+                queries.put_trial(connection, dataset, replace(demoted, cap=cap, is_proven=False))
+            queries.update_dataset(connection, dataset, trials=position, decisions=number)
+
+        await self._database.write(insert_demotions, key=dataset)
 
     async def find_trials(self, dataset: str) -> dict[str, GuardTrial]:
         """Return the measurements of the guards of a dataset, by bullet."""

@@ -128,11 +128,12 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
     async def StoreBacktest(self, request: pb.StoreBacktestRequest, context: Any) -> pb.StoreBacktestResponse:
         """Test a target and store the counts, so that its guard may leave SHADOW."""
         target = _compile(request.expression)
+        number = await self._store.find_archived_number(request.dataset)
         if request.trajectories:
             result = await _test_trajectories(target, request.trajectories)
         else:
             result = await self._archive.test(target, request.dataset)
-        await self._store.store_backtest(request.dataset, request.expression, result)
+        await self._store.store_backtest(request.dataset, request.expression, result, number)
         highest = find_highest_mode(result.false_alarm_bound)
         return pb.StoreBacktestResponse(
             backtest=convert.encode_backtest(result), highest_mode=convert.encode_mode(highest)
