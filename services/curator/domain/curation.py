@@ -112,13 +112,17 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceCall:
-    """A tool call of a trajectory: the error is empty if it worked; `repaired_by` is the position of a later call."""
+    """A tool call of a trajectory: the error is empty if it worked; `repaired_by` is the position of a later call.
+
+    `tool` is the tool whose command the operation is; empty if the operation is the tool.
+    """
 
     operation: str
     arguments: str = ""
     error: str = ""
     repaired_by: int | None = None
     step: int = 0
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,19 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The request of a trajectory that passed, and its calls without the failed ones."""
+    """The request of a trajectory that passed, and its calls without the failed ones, with the operation of each."""
 
     task: str
     trajectory: str
     request: str
     calls: tuple[str, ...]
+    operations: tuple[str, ...] = ()
+    """Empty in records of versions whose calls begin with their operation."""
+
+    def __post_init__(self) -> None:
+        """Complete a record without operations."""
+        if not self.operations:
+            object.__setattr__(self, "operations", tuple(call.split("`")[1] for call in self.calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +146,13 @@ def _hash_task(reflection: Reflection) -> str:
 
 
 def _build_example(reflection: Reflection) -> Example:
-    calls = (
-        f"`{call.operation}` {_nest(call.arguments)[:_ARGUMENTS_CHARS]}".strip()
+    calls = {
+        f"`{call.tool or call.operation}` {_nest(call.arguments)[:_ARGUMENTS_CHARS]}".strip(): call.operation
         for call in reflection.calls
         if not call.error
-    )
+    }
     request = " ".join(reflection.query.split())[:_REQUEST_CHARS]
-    return Example(_hash_task(reflection), reflection.trajectory_id, request, tuple(dict.fromkeys(calls)))
+    return Example(_hash_task(reflection), reflection.trajectory_id, request, tuple(calls), tuple(calls.values()))
 
 
 def _nest(arguments: str) -> str:

@@ -126,10 +126,11 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
         shown = _join(dict.fromkeys(", ".join(parse_arguments(item.repair or "").values()) for item in items))
         return f"; use `{operations.pop()}` instead, as in {shown}." if len(operations) == 1 else ""
     worked = [item for item in evidence.observations if not item.error]
-    changes = [change for name in list_argument_names(items) if (change := _describe_change(name, items, worked))]
+    repaired = [replace(item, arguments=item.repair or "") for item in items]
+    names = list_argument_names([*items, *repaired])
+    changes = [change for name in names if (change := _describe_change(name, items, worked))]
     if changes:
         return f": {'; '.join(changes)}."
-    repaired = [replace(item, arguments=item.repair or "") for item in items]
     if decided := find_decisions(items, [*worked, *repaired]):
         return f": {'; '.join(f'{name_argument(name)} {text}' for name, text in decided.items())}."
     between = set.intersection(*({*item.between} for item in items))
@@ -222,7 +223,8 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
     trajectories = {item.trajectory: item for item in evidence.observations if item.passed is not None}
     passed = [item for item in trajectories.values() if item.passed]
     failed = [item for item in trajectories.values() if not item.passed]
-    names = sorted({name for item in trajectories.values() for name in item.others})
+    replacements = {item.repaired_with for item in evidence.observations}  # the lessons on errors name them
+    names = sorted({name for item in trajectories.values() for name in item.others} - replacements)
     chances: dict[str, float] = {}
     for name in names:
         failing, passing = (sum(name in item.others for item in side) for side in (failed, passed))

@@ -33,13 +33,14 @@ def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
     Lookups complete no task; their examples would only displace others.
     """
     operation = evidence.operation
-    completes = any(example.calls[-1].startswith(f"`{operation}`") for example in evidence.examples)
+    completes = any(example.operations[-1:] == (operation,) for example in evidence.examples)
     if not completes or len(evidence.examples) < MIN_TASKS:
         return
     sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
     needed = _find_needed_operations(evidence)
     for key, example in _choose(evidence).items():
-        calls = [call for call in example.calls if call.split("`")[1] in needed]
+        pairs = zip(example.calls, example.operations, strict=True)
+        calls = [call for call, called in pairs if called in needed]
         shown = f'"{example.request}" → {", ".join(calls)}'
         yield WorkedExample(f"Example of `{operation}`{key}", f"Example of `{operation}`: {shown}", shown, sources)
 

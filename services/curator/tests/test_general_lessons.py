@@ -76,6 +76,18 @@ def test_a_constant_argument_is_stated_as_a_value() -> None:
     ]
 
 
+def test_a_repair_names_the_new_argument_of_a_value() -> None:
+    def weighs(case: str, kilos: str) -> Reflection:
+        failed = EvidenceCall("weigh", json.dumps({"box.weight": kilos}), "U20", 1)
+        return build_reflection(case, failed, EvidenceCall("weigh", json.dumps({"box.kg": kilos})))
+
+    reflections = [weighs("a", "48"), weighs("b", "53")]
+    assert texts("weigh", *reflections) == [
+        '`weigh` fails with "U20": `box.weight` worked as absent, failed as "48" or "53"; '
+        '`box.kg` worked as "48" or "53", failed as absent.'
+    ]
+
+
 def test_a_value_that_also_worked_before_is_no_cause() -> None:
     mixed = [pays("a", "45.00", "4500"), pays("b", "1250", "12.50")]
     assert texts("pay_fee", *mixed) == []
@@ -221,6 +233,16 @@ def test_a_call_that_failures_lack_is_a_lesson_when_it_is_significant() -> None:
     assert texts("grant", *many) == ["`grant`: also call `publish`; trajectories without it failed."]
 
 
+def test_one_lesson_names_the_program_that_replaces_another() -> None:
+    def fills(number: int, repairs: bool) -> Reflection:
+        made = [call("fill", "rc=51", 1, command="fill"), call("brick", command="brick")]
+        return build_reflection(f"r{number}", *(made if repairs else made[:1]), passed=repairs)
+
+    assert texts("fill", *(fills(number, number % 2 == 0) for number in range(12))) == [
+        '`fill` fails with "rc=51"; use `brick` instead, as in "brick".'
+    ]
+
+
 def test_an_operation_that_completes_no_task_has_no_example() -> None:
     reflections = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
     records = {name: Evidence(name) for name in ("look", "close")}
@@ -258,6 +280,14 @@ def test_each_kind_of_thing_has_an_example() -> None:
     assert all(
         any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
     )
+
+
+def test_an_example_shows_the_tool_that_ran_a_command() -> None:
+    reflections = [
+        build_reflection(name, EvidenceCall("brick", f'{{"command": "brick {name}"}}', tool="shell"))
+        for name in ("a", "b")
+    ]
+    assert list_examples("brick", *reflections) == ['"request of a" → `shell` {"command": "brick a"}']
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:

@@ -30,6 +30,7 @@ def observe_calls(actions: Sequence[ToolUse]) -> tuple[ObservedCall, ...]:
             error=action.error.kind if action.error is not None else "",
             repaired_by=positions[id(repairs[position].fixed)] if position in repairs else None,
             step=action.call_step,
+            tool="" if action.tool == action.operation else shorten_text(action.tool, _VALUE_CHARS),
         )
         for position, action in enumerate(answered)
     )

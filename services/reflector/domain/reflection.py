@@ -80,7 +80,10 @@ class Attribution(BlameCandidate):
 
 
 class ObservedCall(BaseModel):
-    """A tool call as evidence: the error is empty if it worked; ``repaired_by`` is the position of a later call."""
+    """A tool call as evidence: the error is empty if it worked; ``repaired_by`` is the position of a later call.
+
+    ``tool`` is the tool whose command the operation is; empty if the operation is the tool.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -89,6 +92,7 @@ class ObservedCall(BaseModel):
     error: str
     repaired_by: int | None
     step: int
+    tool: str = ""
 
 
 class ReflectionResult(BaseModel):

@@ -133,6 +133,13 @@ def test_the_calls_are_evidence_with_values_errors_and_repairs() -> None:
     assert (fixed.error, fixed.repaired_by) == ("", None)
 
 
+def test_the_calls_name_the_tool_that_ran_a_command() -> None:
+    log = [calls("shell", {"command": "git push"}), returns("ok"), calls("fee", {"amount": "1"}), returns("ok")]
+    pushed, paid = reflect(build_trajectory(asks("q"), *log)).calls
+    assert (pushed.operation, pushed.tool) == ("git push", "shell")
+    assert (paid.operation, paid.tool) == ("fee", "")
+
+
 def test_garbage_gives_no_lessons() -> None:
     assert reflect(build_trajectory()).insights == ()
     assert reflect(build_trajectory(says("\x00\x01\x02" * 100), status="success")).insights == ()

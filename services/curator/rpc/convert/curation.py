@@ -45,6 +45,7 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
                 call.error,
                 call.repaired_by if call.HasField("repaired_by") else None,
                 call.step,
+                call.tool,
             )
             for call in message.calls
         ),

@@ -551,6 +551,7 @@ class ObservedCall(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     REPAIRED_BY_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
     operation: _builtins.str
     """The operation: the tool, or the command that it ran, such as `git commit`."""
     arguments: _builtins.str
@@ -561,6 +562,8 @@ class ObservedCall(_message.Message):
     """The index in `calls` of the later call that repaired this one; unset for none."""
     step: _builtins.int
     """0-based index of its step."""
+    tool: _builtins.str
+    """The tool, such as a shell, if the operation is a command that it ran; empty if the operation is the tool."""
     def __init__(
         self,
         *,
@@ -569,10 +572,11 @@ class ObservedCall(_message.Message):
         error: _builtins.str = ...,
         repaired_by: _builtins.int | None = ...,
         step: _builtins.int = ...,
+        tool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by", "repaired_by", b"repaired_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by", "arguments", b"arguments", "error", b"error", "operation", b"operation", "repaired_by", b"repaired_by", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by", "arguments", b"arguments", "error", b"error", "operation", b"operation", "repaired_by", b"repaired_by", "step", b"step", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__repaired_by: _TypeAlias = _typing.Literal["repaired_by"]  # noqa: Y015
     _WhichOneofArgType__repaired_by: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by"]  # noqa: Y015
