@@ -103,7 +103,7 @@ class CuratorPromptBuilder:
             counts[bullet.section] = counts.get(bullet.section, 0) + 1
         descriptions = {section.name: section.description for section in material.sections}
         lines = (f"- {name} ({count}): {descriptions.get(name, '')}".rstrip(": ") for name, count in counts.items())
-        return "\n".join(lines) or texts.no_sections
+        return "\n".join(lines) or f"{texts.no_sections}\n{texts.first_sections}"
 
     def _format_size(self, material: Material, texts: CuratorTexts) -> str:
         bullets = [*material.bullets, *material.others]

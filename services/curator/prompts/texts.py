@@ -28,6 +28,7 @@ class CuratorTexts:
     no_insights: str
     no_bullets: str
     no_sections: str
+    first_sections: str
     outline: str
 
 

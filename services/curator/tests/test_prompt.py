@@ -102,7 +102,7 @@ def test_the_built_in_prompt_works_without_bullets() -> None:
     for placeholder in (
         "(Insightsはありません)",
         "(Bulletはありません)",
-        "(セクション定義はありません)",
+        "(セクション定義はありません)\nふさわしい名前がなければ",
         "(待っている教訓はない)",
     ):
         assert placeholder in prompt
