@@ -1,7 +1,7 @@
 """Compose all services in one process; no other package imports more than one service.
 
-They call each other over the port they serve, through the same channels and policies as on a cluster, so a call behaves
-the same in both.
+They call each other through the same channels, policies and checks as on a cluster, so a call behaves the same in both;
+only a call with one response needs no connection (`chassis.own_server`).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
     certificates = chassis.Certificates.from_settings(settings)
     async with AsyncExitStack() as closing:
 
-        def compose(own_address: str) -> list[chassis.Service]:
-            peers = chassis.Peers.from_settings(settings, own_address, certificates)
+        def compose(own: chassis.OwnServer) -> list[chassis.Service]:
+            peers = chassis.Peers.from_settings(settings, own, certificates)
             closing.push_async_callback(peers.close)
             return build(settings, peers, http=False)
 

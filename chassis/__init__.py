@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from chassis.channels import Peers
     from chassis.errors import BadSetting
+    from chassis.own_server import OwnServer
     from chassis.server.lifecycle import Running, run, serve
     from chassis.server.service import Registration, Service
     from chassis.settings import ServiceSettings, load
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "BadSetting": "errors",
     "Certificates": "tls",
+    "OwnServer": "own_server",
     "Peers": "channels",
     "Registration": "server.service",
     "Running": "server.lifecycle",
@@ -35,6 +37,7 @@ _MODULES = {
 __all__ = [
     "BadSetting",
     "Certificates",
+    "OwnServer",
     "Peers",
     "Registration",
     "Running",

@@ -1,5 +1,7 @@
 """Channels to peers: one for each, for the life of the process; every call has a deadline, a trace and a policy.
 
+A call to the own process that has one response needs no connection (`chassis.own_server`).
+
 A call whose policy has `routed_by` goes to an owner of that value among the peer's replicas (`chassis.replicas`), every
 other call to the next healthy replica. A failed call raises the peer's own error (`chassis.errors`), not gRPC's. The
 channel's service config holds the retry policy: idempotent methods are retried, on UNAVAILABLE only. A service can
@@ -25,6 +27,7 @@ from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.channel_options import build_channel_options, build_target
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, own_credential
+from chassis.own_server import OwnMethod, OwnServer
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
 
 if TYPE_CHECKING:
@@ -45,13 +48,13 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Peers:
-    """Channels to the services that this process calls. `own_address` is the address of this process (`OWN`)."""
+    """Channels to the services that this process calls. `own` is the server of this process, the address `OWN`."""
 
     def __init__(
         self,
         addresses: Mapping[str, str],
         *,
-        own_address: str = "",
+        own: OwnServer | None = None,
         policies: Policies | None = None,
         max_message_bytes: int = 16 * 1024 * 1024,
         certificates: Certificates | None = None,
@@ -68,8 +71,7 @@ class Peers:
         leave this machine only if `plaintext` contains grpc.
         """
         self._addresses = dict(addresses)
-        self.own_address = own_address
-        """The address of this process with its real port; empty if it does not serve."""
+        self._own = own
         self._policies = {**HEALTH_POLICIES, **(load_policies() if policies is None else policies)}
         self._max_message_bytes = max_message_bytes
         self._certificates = certificates
@@ -80,16 +82,21 @@ class Peers:
         self._channels: dict[str, PeerChannel] = {}
 
     @classmethod
-    def from_settings(cls, settings: ServiceSettings, own_address: str, certificates: Certificates | None) -> Peers:
+    def from_settings(cls, settings: ServiceSettings, own: OwnServer, certificates: Certificates | None) -> Peers:
         """Return the peers at the addresses of the settings."""
         return cls(
             settings.peer_addresses(),
-            own_address=own_address,
+            own=own,
             max_message_bytes=settings.max_message_bytes,
             certificates=certificates,
             plaintext=settings.plaintext_kinds,
             routed=True,
         )
+
+    @property
+    def own_address(self) -> str:
+        """Return the address of this process with its real port; empty if it does not serve."""
+        return "" if self._own is None else self._own.address
 
     def channel(self, peer: str) -> PeerChannel:
         """Return the channel to a peer, for generated stubs; it connects on first use. Needs a running loop.
@@ -108,7 +115,8 @@ class Peers:
             metadata = ((AUTHORIZATION, own_credential()),) if address == OWN else self._metadata
             routed = self._routed and address != OWN
             create_replicas = partial(self._create_replicas, peer, address) if routed else None
-            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, create_replicas)
+            own = self._own if address == OWN else None
+            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata, create_replicas, own)
         return self._channels[peer]
 
     def _create_replicas(self, peer: str, address: str) -> Replicas | None:
@@ -287,8 +295,11 @@ class PeerChannel(grpc.aio.Channel):
         policies: Policies,
         metadata: Metadata = (),
         create_replicas: Callable[[], Replicas | None] | None = None,
+        own: OwnServer | None = None,
     ) -> None:
+        """`own` is the server of this process, if the channel is connected to it."""
         self._peer = peer
+        self._own = own
         self.replicas: Replicas | None = None
         """The replicas of the peer, from the first stub with a routed method on."""
         self._create_replicas = create_replicas
@@ -300,7 +311,10 @@ class PeerChannel(grpc.aio.Channel):
         """Return a callable for a method with one request and one response, routed if its policy says so."""
         peer_method = self._get_method(method)
         unrouted = self._bind_method("unary_unary", method, *args, **kwargs)
-        field = self._policies[method].routed_by
+        policy = self._policies[method]
+        if self._own is not None:
+            return peer_method.single(OwnMethod(self._own, method, unrouted, policy.retry, *args, **kwargs))
+        field = policy.routed_by
         if field and self._create_replicas is not None:
             self.replicas, self._create_replicas = self._create_replicas(), None
         if self.replicas is None or not field:

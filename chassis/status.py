@@ -114,6 +114,13 @@ def is_unreachable(failure: grpc.aio.AioRpcError) -> bool:
     return failure.code() is grpc.StatusCode.UNAVAILABLE and _decode_details(failure) is None
 
 
+def allows_retry(failure: grpc.aio.AioRpcError) -> bool:
+    """Return whether a call of a method that may be retried is retried after this failure."""
+    trailers: Any = failure.trailing_metadata() or ()
+    is_forbidden = any(key == PUSHBACK_KEY and value == "-1" for key, value in trailers)
+    return failure.code() is grpc.StatusCode.UNAVAILABLE and not is_forbidden
+
+
 def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
     """Return the error of a failed call to `peer`: of the class that the peer raised, or that of gRPC's code."""
     status = _decode_details(failure)

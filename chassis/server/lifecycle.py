@@ -34,6 +34,7 @@ import uvloop
 
 from chassis import logging, telemetry
 from chassis.channels import Peers
+from chassis.own_server import OwnServer
 from chassis.server.health import LIVENESS, Health
 from chassis.server.server import Server
 from chassis.server.service import Service
@@ -58,7 +59,7 @@ class Running:
 
 @asynccontextmanager
 async def serve(
-    services: Services | Callable[[str], Services],
+    services: Services | Callable[[OwnServer], Services],
     address: str = "127.0.0.1:0",
     *,
     settings: ServiceSettings | None = None,
@@ -66,7 +67,7 @@ async def serve(
 ) -> AsyncIterator[Running]:
     """Serve within this process until the block ends; then drain, as described above.
 
-    `services` may be a function of the bound address, for services that call each other over it. Without `settings`
+    `services` may be a function of the server, for services that call each other. Without `settings`
     the drain has no lame duck and five seconds of grace. Raises `BadSetting` if the address is unavailable, and the
     errors of a service's start, after closing the services that had started.
     """
@@ -75,7 +76,7 @@ async def serve(
     bound = server.bind(address)
     if settings.health_address:
         server.bind_for_probes(settings.health_address)
-    built = services(choose_reachable_address(bound)) if callable(services) else services
+    built = services(server.describe_own(choose_reachable_address(bound))) if callable(services) else services
     listed = [built] if isinstance(built, Service) else list(built)
     server.register(listed)
     started = AsyncExitStack()
@@ -170,8 +171,8 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
         metrics_address = ""
         certificates = Certificates.from_settings(settings)
 
-        def compose(own_address: str) -> Services:
-            peers = Peers.from_settings(settings, own_address, certificates)
+        def compose(own: OwnServer) -> Services:
+            peers = Peers.from_settings(settings, own, certificates)
             closing.push_async_callback(peers.close)
             services = build(settings, peers)
             nonlocal metrics_address

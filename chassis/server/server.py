@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from chassis.guard import Guard
+from chassis.own_server import OwnServer
 from chassis.policy import Policies, load_policies
 from chassis.server.admission import Admission
 from chassis.server.edge import MethodEdge, ServiceGate
@@ -52,6 +53,7 @@ class Server:
         self._grpc: Any = grpc.aio.server(options=build_server_options(settings))
         self._gates: dict[str, list[ServiceGate]] = {}
         self._names: dict[str, list[str]] = {}
+        self._own_handlers: dict[str, grpc.RpcMethodHandler] = {}
         self._for_probes: grpc.aio.Server | None = None
         self.progress = CallsInProgress()
         self.health = Health(())
@@ -68,6 +70,11 @@ class Server:
         except RuntimeError as error:
             raise BadSetting(f"HANSEI_LISTEN_ADDRESS: cannot listen on {address!r}: {error}") from error
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+    def describe_own(self, address: str) -> OwnServer:
+        """Return this server for the channels of its own process, which reach it at an address."""
+        names = () if self._certificates is None else self._certificates.current().names
+        return OwnServer(address, self._settings.max_message_bytes, names, self._own_handlers)
 
     def bind_for_probes(self, address: str) -> None:
         """Bind a port that serves health only, without TLS, which Kubernetes probes do not support."""
@@ -104,6 +111,9 @@ class Server:
             self._gates[owner.name].append(gate)
             self._names[owner.name].append(name)
             self._grpc.add_registered_method_handlers(name, wrapped)
+            self._own_handlers |= {
+                f"/{name}/{method}": handler for method, handler in wrapped.items() if handler.unary_unary is not None
+            }
 
     def _build_gate(self, name: str, guard: Guard) -> ServiceGate:
         settings = self._settings

@@ -10,7 +10,7 @@ import atexit
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -72,9 +72,13 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
 
 @dataclass
 class Probe:
-    """The servicer. `release` lets `Wait` answer; `waiting` and `following` tell that a call has arrived."""
+    """The servicer. `release` lets `Wait` answer; `waiting` and `following` tell that a call has arrived.
+
+    `answer` replaces the response of `Echo`.
+    """
 
     next_hop: Any = None
+    answer: Callable[[Any], Awaitable[Any]] | None = None
     calls: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
@@ -85,7 +89,7 @@ class Probe:
         self.calls += 1
         if request.fail:
             raise FAILURES[request.fail]()
-        return pb.EchoResponse(text=request.text)
+        return await self.answer(request) if self.answer else pb.EchoResponse(text=request.text)
 
     async def Trace(self, request: Any, context: Any) -> Any:
         metadata = dict(context.invocation_metadata())

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chassis import Peers, Registration, Service, ServiceSettings, errors, serve
 from chassis.channels import OWN
+from chassis.own_server import OwnServer
 from chassis.server.health import OVERALL
 from chassis.tests.conftest import Connect, wait_until
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
@@ -163,8 +164,8 @@ def add_forwarding(servicer: Any, server: Any) -> None:
 async def test_services_of_one_process_still_reach_each_other_while_it_drains() -> None:
     forwarding, inner = [], []
 
-    def compose(own_address: str) -> list[Service]:
-        inner.append(Peers({"probe": OWN}, own_address=own_address, policies=policies(retry=False)))
+    def compose(own: OwnServer) -> list[Service]:
+        inner.append(Peers({"probe": OWN}, own=own, policies=policies(retry=False)))
         forwarding.append(ForwardingServicer(stub(inner[0])))
         return [service(Probe()), Service("forwarding", [Registration(add_forwarding, forwarding[0])])]
 
@@ -210,8 +211,8 @@ async def test_background_work_of_a_service_ends_before_its_outgoing_calls_fail(
     """Its calls to the own server would otherwise never end, and the drain take the whole grace."""
     workers: list[Worker] = []
 
-    def compose(own_address: str) -> list[Service]:
-        peers = Peers({"probe": OWN}, own_address=own_address, policies=policies(timeout=30, retry=False))
+    def compose(own: OwnServer) -> list[Service]:
+        peers = Peers({"probe": OWN}, own=own, policies=policies(timeout=30, retry=False))
         worker = Worker(stub(peers))
         workers.append(worker)
         busy = Service("busy", [], drain=worker.drain, close=peers.close, tasks={"work": worker.work})

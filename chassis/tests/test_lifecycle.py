@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from chassis import BadSetting, Peers, Registration, Service, errors, serve
+from chassis.own_server import OwnServer
 from chassis.server.cpu import CpuPool
 from chassis.server.health import LIVENESS, OVERALL
 from chassis.tests.conftest import Connect, Serve, wait_until
@@ -45,8 +46,8 @@ async def test_a_starting_service_reports_it_and_refuses_calls() -> None:  # G-1
     own: list[str] = []
     go = asyncio.Event()
 
-    def compose(address: str) -> Service:
-        own.append(address)
+    def compose(server: OwnServer) -> Service:
+        own.append(server.address)
         return service(Probe(), start=go.wait)
 
     async def stay(started: asyncio.Event) -> None:

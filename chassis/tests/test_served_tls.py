@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from chassis import BadSetting, Certificates, Peers, Running, ServiceSettings, replicas, serve, tls
 from chassis.channels import OWN
 from chassis.errors import PermissionDenied, Unavailable
+from chassis.own_server import OwnServer
 from chassis.replicas import ReplicaAddress
 from chassis.tests.conftest import wait_until
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
@@ -181,7 +182,7 @@ async def test_the_own_name_of_a_process_is_an_allowed_caller(
     settings = _settings(files, tls_callers="nobody-else", lame_duck_seconds=0)
     certificates = Certificates.from_settings(settings)
     running = await stack.enter_async_context(serve(service(Probe()), settings=settings, certificates=certificates))
-    peers = Peers({"probe": OWN}, own_address=running.address, policies=policies(), certificates=certificates)
+    peers = Peers({"probe": OWN}, own=OwnServer(running.address), policies=policies(), certificates=certificates)
     stack.push_async_callback(peers.close)
     assert (await stub(peers).Echo(pb.EchoRequest(text="me"))).text == "me"
 

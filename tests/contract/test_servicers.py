@@ -95,8 +95,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc_testing.Se
         stack_settings = chassis.load(StackSettings, lame_duck_seconds=0)
         opened: list[chassis.Peers] = []
 
-        def compose(address: str) -> list[chassis.Service]:
-            opened.append(chassis.Peers.from_settings(stack_settings, address, None))
+        def compose(own: chassis.OwnServer) -> list[chassis.Service]:
+            opened.append(chassis.Peers.from_settings(stack_settings, own, None))
             built.extend(build(stack_settings, opened[0], http=False))
             return built
 

@@ -41,8 +41,8 @@ async def curator_and_search(
         **embedding,
     }
 
-    def build_services(address: str) -> list[chassis.Service]:
-        peers = chassis.Peers({"curator": OWN}, own_address=address)
+    def build_services(own: chassis.OwnServer) -> list[chassis.Service]:
+        peers = chassis.Peers({"curator": OWN}, own=own)
         opened.append(peers)
         curator = services.curator.bootstrap.build(CuratorSettings.model_validate(curating), peers)
         if alone:

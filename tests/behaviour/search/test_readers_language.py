@@ -58,8 +58,8 @@ async def serve(folder: Path, engine: str) -> AsyncIterator[Stubs]:
         search_engine=engine,
     )
 
-    def create_services(address: str) -> list[chassis.Service]:
-        peers = chassis.Peers({"curator": "self"}, own_address=address)
+    def create_services(own: chassis.OwnServer) -> list[chassis.Service]:
+        peers = chassis.Peers({"curator": "self"}, own=own)
         return [playbook.service(), build(settings, peers)]
 
     async with chassis.serve(create_services) as served:

@@ -82,8 +82,8 @@ def searching(request: pytest.FixtureRequest, models: Models, tmp_path: Path) ->
             }
         )
 
-        def services(address: str) -> list[chassis.Service]:
-            peers = chassis.Peers({"curator": "self"}, own_address=address)
+        def services(own: chassis.OwnServer) -> list[chassis.Service]:
+            peers = chassis.Peers({"curator": "self"}, own=own)
             return [playbook.service(), build(chosen, peers)]
 
         async with chassis.serve(services) as served:

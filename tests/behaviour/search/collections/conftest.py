@@ -56,9 +56,7 @@ def running(database_location: str, pgvector_location: str, backend: Any, tmp_pa
                 **settings,
             }
         )
-        async with chassis.serve(
-            lambda address: build(chosen, chassis.Peers({"curator": "self"}, own_address=address))
-        ) as served:
+        async with chassis.serve(lambda own: build(chosen, chassis.Peers({"curator": "self"}, own=own))) as served:
             client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
                 yield RunningSearch(
