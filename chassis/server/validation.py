@@ -29,7 +29,8 @@ def check(message: Message) -> None:
     """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation."""
     found = [_explain(violation) for violation in _validator.collect_violations(message)]
     broken_fields = {violation.field for _, violation in found}
-    found += [pair for pair in _find_undeclared_enums(message) if pair[1].field not in broken_fields]
+    if _has_undeclared_enums(message):
+        found += [pair for pair in _find_undeclared_enums(message) if pair[1].field not in broken_fields]
     if found:
         raise InvalidArgument(found[0][0], reason=REASON, violations=[violation for _, violation in found])
 
@@ -82,6 +83,7 @@ class _EnumField:
 
     name: str
     enum: EnumDescriptor | None
+    numbers: frozenset[int]
     repeated: bool
     is_map: bool
 
@@ -113,9 +115,26 @@ def _is_checked(field: FieldDescriptor) -> bool:
 
 def _build_enum_field(field: FieldDescriptor) -> _EnumField:
     entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        return _EnumField(field.name, entry.fields_by_name["value"].enum_type, repeated=False, is_map=True)
-    return _EnumField(field.name, field.enum_type, repeated=field.is_repeated, is_map=False)
+    is_map = entry is not None and entry.GetOptions().map_entry
+    enum = entry.fields_by_name["value"].enum_type if is_map else field.enum_type
+    numbers = frozenset(enum.values_by_number) if enum is not None else frozenset()
+    return _EnumField(field.name, enum, numbers, repeated=field.is_repeated and not is_map, is_map=is_map)
+
+
+def _has_undeclared_enums(message: Message) -> bool:
+    """Return whether an enum of the message has an undeclared value: `_find_undeclared_enums` without the paths."""
+    for field in _list_enum_fields(message.DESCRIPTOR):
+        value = getattr(message, field.name)
+        if field.is_map:
+            values = value.values()
+        elif field.repeated:
+            values = value
+        else:
+            values = (value,) if field.enum is not None or message.HasField(field.name) else ()
+        for item in values:
+            if _has_undeclared_enums(item) if field.enum is None else item not in field.numbers:
+                return True
+    return False
 
 
 def _find_undeclared_enums(message: Message, prefix: str = "") -> Iterator[tuple[str, Violation]]:
@@ -124,7 +143,7 @@ def _find_undeclared_enums(message: Message, prefix: str = "") -> Iterator[tuple
             path = prefix + field.name + subscript
             if field.enum is None:
                 yield from _find_undeclared_enums(value, path + ".")
-            elif value not in field.enum.values_by_number:
+            elif value not in field.numbers:
                 text = f"{path} must be a value of {field.enum.full_name}"
                 yield text, Violation(path, f"{text} (got {value})", UNKNOWN_ENUM_VALUE)
 

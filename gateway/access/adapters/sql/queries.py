@@ -16,6 +16,9 @@ from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.principal import Allowance
 from libs.storage.engines import get_insert
 
+# It runs for every audited call, so it is built once.
+_INSERT_AUDIT_RECORD = insert(audit_record)
+
 COUNTED_DAYS = 40
 """Days whose counts of calls are kept."""
 
@@ -79,7 +82,7 @@ def insert_owner(connection: Connection, kind: str, resource_id: str, tenant: st
 def insert_audit_record(connection: Connection, record: AuditRecord) -> None:
     """Append an audit record."""
     row = {**asdict(record), "names": json.dumps(record.names, ensure_ascii=False)}
-    connection.execute(insert(audit_record), row)
+    connection.execute(_INSERT_AUDIT_RECORD, row)
 
 
 def select_audit_records(
