@@ -26,14 +26,17 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 
 @dataclass
 class ScriptedArchive:
-    """An archive that raises `failures` in turn, then stores."""
+    """An archive that raises `failures` in turn, then stores; `faults` are further failures of a trajectory, by id."""
 
     failures: list[HanseiError] = field(default_factory=list)
+    faults: dict[str, list[HanseiError]] = field(default_factory=dict)
     stored: list[str] = field(default_factory=list)
 
     async def StoreTrajectory(self, request: archive_pb.StoreTrajectoryRequest) -> archive_pb.StoreTrajectoryResponse:
         if self.failures:
             raise self.failures.pop(0)
+        if self.faults.get(request.trajectory.id):
+            raise self.faults[request.trajectory.id].pop(0)
         self.stored.append(request.trajectory.id)
         return archive_pb.StoreTrajectoryResponse(stored=True)
 
@@ -74,7 +77,7 @@ async def open_outbox(
         if result is not DeliveryResult.NOT_STORED:
             finished.release()
 
-    outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE)
+    outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE, gather_seconds=0)
     await outbox.open()
     try:
         yield OutboxSystem(archive, repository, outbox, results, finished)
@@ -125,12 +128,22 @@ async def test_a_replica_delivers_the_trajectories_of_a_dead_one(tmp_path: Path)
 
 
 async def test_a_refused_trajectory_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    async with open_outbox(tmp_path, InvalidArgument("too large"), *[Internal("fault")] * 10) as system:
+    async with open_outbox(tmp_path) as system:
+        system.archive.faults = {"refused": [InvalidArgument("too large")], "faulty": [Internal("fault")] * 10}
         for name in ("refused", "faulty", "good"):
             await system.outbox.add(make_request(name))
         await system.deliver(3)
         assert system.archive.stored == ["good"]
         assert system.results == {DeliveryResult.REFUSED: 2, DeliveryResult.DELIVERED: 1}
+
+
+async def test_only_the_trajectory_that_failed_is_delivered_again(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path) as system:
+        system.archive.faults = {"t-1": [Unavailable("away"), Unavailable("away")]}
+        for number in range(4):
+            await system.outbox.add(make_request(f"t-{number}"))
+        await system.deliver(4)
+        assert sorted(system.archive.stored) == ["t-0", "t-1", "t-2", "t-3"]
 
 
 async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path) -> None:

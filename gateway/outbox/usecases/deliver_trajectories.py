@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -20,6 +20,10 @@ from gateway.outbox.usecases.ports import ArchivePort, EntryStore
 from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 
 BATCH = 32
+DELIVERIES_AT_ONCE = 8
+"""Calls of the archive at once, which commits them together."""
+GATHER_SECONDS = 0.2
+"""Time for which added trajectories wait for others, so that they are read, delivered and deleted together."""
 SWEEP_SECONDS = 15.0
 """Seconds between two looks for trajectories that other replicas have left."""
 DRAIN_SECONDS = 3.0
@@ -51,6 +55,7 @@ class TrajectoryOutbox:
         count: Callable[[DeliveryResult], None] = lambda result: None,
         policy: RetryPolicy = DELIVERY,
         sweep_seconds: float = SWEEP_SECONDS,
+        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self._store = store
         self._archive = archive
@@ -58,6 +63,7 @@ class TrajectoryOutbox:
         self._count = count
         self._policy = policy
         self._sweep_seconds = sweep_seconds
+        self._gather_seconds = gather_seconds
         self._waiting_bytes = 0
         self._faults: Counter[int] = Counter()
         self._added = asyncio.Event()
@@ -101,10 +107,11 @@ class TrajectoryOutbox:
             delivered, _ = await self._policy.run(
                 self._deliver_batch, lambda error: isinstance(error, HanseiError), before_pause=_log_pause
             )
-            if not delivered:
+            if delivered < BATCH:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._sweep_seconds):
                         await self._added.wait()
+                await asyncio.sleep(self._gather_seconds)
 
     async def drain(self) -> None:
         """Deliver waiting entries while the archive responds at once; the next process delivers the others."""
@@ -123,14 +130,21 @@ class TrajectoryOutbox:
         entries = await self._store.list_entries(BATCH)
         finished: list[OutboxEntry] = []
         try:
-            for entry in entries:
-                await self._deliver(entry)
-                finished.append(entry)
+            for start in range(0, len(entries), DELIVERIES_AT_ONCE):
+                await self._deliver_together(entries[start : start + DELIVERIES_AT_ONCE], finished)
         finally:
             if finished:
                 await self._store.delete([entry.number for entry in finished])
                 self._waiting_bytes = max(0, self._waiting_bytes - sum(len(entry.payload) for entry in finished))
         return len(entries)
+
+    async def _deliver_together(self, entries: Sequence[OutboxEntry], finished: list[OutboxEntry]) -> None:
+        """Deliver entries, and append those that are finished. Raises the first transient error."""
+        results = await asyncio.gather(*map(self._deliver, entries), return_exceptions=True)
+        finished += [entry for entry, result in zip(entries, results, strict=True) if result is None]
+        for result in results:
+            if result is not None:
+                raise result
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         request = archive_pb.StoreTrajectoryRequest.FromString(entry.payload)

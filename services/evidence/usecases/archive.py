@@ -28,7 +28,7 @@ from services.evidence.usecases.archive_ports import (
 from services.evidence.usecases.pack_bodies import PackBodies
 
 INLINE_BYTES = 64 * 1024
-"""Size of a trajectory up to which it is prepared on the event loop; a larger one takes a thread."""
+"""Size of a trajectory up to which it is prepared on the event loop; a larger one takes a thread, if it is new."""
 
 _log = get_logger(__name__)
 
@@ -71,11 +71,7 @@ class Archive:
         """
         now = self._now()
         self._check(incoming, now)
-        stored = await self.store.find(incoming.key)
-        if stored is not None:
-            summary = stored.summary
-            if summary is not None and summary.add_facts(incoming.learned, incoming.usage) != summary:
-                await self.store.add_facts(incoming.key, incoming.learned, incoming.usage)
+        if incoming.size > INLINE_BYTES and await self._add_facts(incoming):
             return False
         prepared, body = await self._prepare(incoming)
         new = NewTrajectory(
@@ -88,7 +84,21 @@ class Archive:
         )
         if self._objects is not None and len(body) > self.limits.row_bytes:
             new = await self._put_object(new, body)
-        return await self.store.insert(new, self.limits.archive_bytes)
+        if await self.store.insert(new, self.limits.archive_bytes):
+            return True
+        # Most trajectories are new, so that only those that are not cost a read.
+        await self._add_facts(incoming)
+        return False
+
+    async def _add_facts(self, incoming: IncomingTrajectory) -> bool:
+        """Return whether a trajectory or its tombstone is stored; add what a stored one lacks."""
+        stored = await self.store.find(incoming.key)
+        if stored is None:
+            return False
+        summary = stored.summary
+        if summary is not None and summary.add_facts(incoming.learned, incoming.usage) != summary:
+            await self.store.add_facts(incoming.key, incoming.learned, incoming.usage)
+        return True
 
     async def read(self, dataset: str, trajectory_id: str, content_hash: str = "") -> tuple[ArchivedTrajectory, bytes]:
         """Return a trajectory and its body. Raises `TrajectoryNotFound`, `TrajectoryDeleted`, errors of the stores."""

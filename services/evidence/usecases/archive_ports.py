@@ -28,7 +28,7 @@ class PreparedTrajectory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IncomingTrajectory:
-    """A trajectory to store. `prepare` masks its secrets; it is called only if the trajectory is new."""
+    """A trajectory to store. `prepare` masks its secrets."""
 
     key: TrajectoryKey
     prepare: Callable[[], PreparedTrajectory]

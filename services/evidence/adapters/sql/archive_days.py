@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, Row, bindparam, delete, select
 
 from libs.storage.database import Database
 from libs.storage.engines import get_insert
@@ -16,6 +17,16 @@ from services.evidence.domain.archive import MarkKind, TrajectorySummary
 from services.evidence.domain.overview import ALL_AGENTS, DayKey, TrajectoryCounts, count_trajectory, list_groups
 
 _COUNTS = tuple(TrajectoryCounts.__dataclass_fields__)
+# Statements that run for every trajectory are built once; each execution only binds values.
+_KNOWN_ERROR = (
+    select(archive_mark.c.number)
+    .where(
+        archive_mark.c.dataset_id == bindparam("of_dataset"),
+        archive_mark.c.kind == int(MarkKind.ERROR),
+        archive_mark.c.value.in_(bindparam("signatures", expanding=True)),
+    )
+    .limit(1)
+)
 
 
 def has_known_error(connection: Connection, dataset_id: int, summary: TrajectorySummary) -> bool:
@@ -23,11 +34,8 @@ def has_known_error(connection: Connection, dataset_id: int, summary: Trajectory
     signatures = [value for kind, value in summary.list_marks() if kind is MarkKind.ERROR]
     if not signatures:
         return False
-    mark = archive_mark.c
-    query = select(mark.number).where(
-        mark.dataset_id == dataset_id, mark.kind == int(MarkKind.ERROR), mark.value.in_(signatures)
-    )
-    return connection.execute(query.limit(1)).first() is not None
+    named = {"of_dataset": dataset_id, "signatures": signatures}
+    return connection.execute(_KNOWN_ERROR, named).first() is not None
 
 
 def add_trajectory(
@@ -43,14 +51,19 @@ def add_trajectory(
     counts = {
         name: sign * value for name, value in asdict(count_trajectory(summary, repeats_error=repeats_error)).items()
     }
-    statement = get_insert(connection.dialect.name)(archive_day)
-    added = {name: archive_day.c[name] + statement.excluded[name] for name in _COUNTS}
-    keys = ["dataset_id", "day", "has_bullets", "agent"]
     rows = [
         {"dataset_id": dataset_id, "day": key.day, "has_bullets": key.has_bullets, "agent": key.agent, **counts}
         for key in list_groups(created_at, summary)
     ]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=added), rows)
+    connection.execute(_build_addition(connection.dialect.name), rows)
+
+
+@cache
+def _build_addition(dialect: str) -> Any:
+    """Return the statement that inserts the counts of a group, or adds them to those it has."""
+    statement = get_insert(dialect)(archive_day)
+    added = {name: archive_day.c[name] + statement.excluded[name] for name in _COUNTS}
+    return statement.on_conflict_do_update(index_elements=["dataset_id", "day", "has_bullets", "agent"], set_=added)
 
 
 def subtract_rows(connection: Connection, dataset_id: int, rows: Sequence[tuple[Row[Any], TrajectorySummary]]) -> None:

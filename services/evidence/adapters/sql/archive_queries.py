@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 from sqlalchemy.sql import ColumnElement
 
 from libs.storage.engines import get_insert
@@ -33,16 +34,36 @@ from services.evidence.usecases.archive_ports import NewTrajectory, TrajectoryFi
 _WITHOUT_BODY = [column for column in archive_trajectory.c if column.name != "body"]
 _MANY = 500
 """Rows that one statement names."""
+# Statements that run for every trajectory are built once; each execution only binds values.
+_DATASET = select(archive_dataset).where(archive_dataset.c.dataset == bindparam("of_dataset"))
+_LOCKED_DATASET = _DATASET.with_for_update()
+_TOTAL_BYTES = select(func.coalesce(func.sum(archive_dataset.c.bytes), 0))
+_ADD_TO_TOTALS = (
+    update(archive_dataset)
+    .where(archive_dataset.c.id == bindparam("of_id"))
+    .values(
+        trajectories=archive_dataset.c.trajectories + bindparam("added_trajectories"),
+        bytes=archive_dataset.c.bytes + bindparam("added_bytes"),
+    )
+)
+_BY_CONTENT = select(*_WITHOUT_BODY).where(
+    archive_trajectory.c.dataset_id == bindparam("of_dataset"),
+    archive_trajectory.c.trajectory_id == bindparam("of_trajectory"),
+    archive_trajectory.c.content_hash == bindparam("of_content"),
+)
+_INSERT = insert(archive_trajectory).returning(archive_trajectory.c.number)
 
 
 def select_dataset(connection: Connection, dataset: str, *, lock: bool = False) -> Row[Any] | None:
     """Return the row of an archive; with `lock` nobody else changes the archive in the meantime."""
-    query = select(archive_dataset).where(archive_dataset.c.dataset == dataset)
-    return connection.execute(query.with_for_update() if lock else query).one_or_none()
+    return connection.execute(_LOCKED_DATASET if lock else _DATASET, {"of_dataset": dataset}).one_or_none()
 
 
 def lock_dataset(connection: Connection, dataset: str) -> Row[Any]:
     """Return the locked row of an archive, which is created if it is not there."""
+    locked = select_dataset(connection, dataset, lock=True)
+    if locked is not None:
+        return locked
     values = {"dataset": dataset, "max_age_days": 0, "max_bytes": 0, "trajectories": 0, "bytes": 0}
     row = get_insert(connection.dialect.name)(archive_dataset).values(values)
     connection.execute(row.on_conflict_do_nothing(index_elements=["dataset"]))
@@ -58,24 +79,20 @@ def update_dataset(connection: Connection, dataset_id: int, **values: Any) -> No
 
 def add_to_totals(connection: Connection, dataset_id: int, trajectories: int, size: int) -> None:
     """Add to the size of an archive."""
-    columns = archive_dataset.c
-    update_dataset(connection, dataset_id, trajectories=columns.trajectories + trajectories, bytes=columns.bytes + size)
+    added = {"added_trajectories": trajectories, "added_bytes": size}
+    connection.execute(_ADD_TO_TOTALS, {"of_id": dataset_id, **added})
 
 
 def sum_bytes(connection: Connection) -> int:
     """Return the bytes of all bodies."""
-    return int(connection.execute(select(func.coalesce(func.sum(archive_dataset.c.bytes), 0))).scalar_one())
+    return int(connection.execute(_TOTAL_BYTES).scalar_one())
 
 
 def select_by_content(connection: Connection, dataset_id: int, key: TrajectoryKey) -> Row[Any] | None:
     """Return a trajectory or its tombstone by id and content, without its body."""
-    columns = archive_trajectory.c
-    query = select(*_WITHOUT_BODY).where(
-        columns.dataset_id == dataset_id,
-        columns.trajectory_id == key.trajectory_id,
-        columns.content_hash == bytes.fromhex(key.content_hash),
-    )
-    return connection.execute(query).one_or_none()
+    content = bytes.fromhex(key.content_hash)
+    named = {"of_dataset": dataset_id, "of_trajectory": key.trajectory_id, "of_content": content}
+    return connection.execute(_BY_CONTENT, named).one_or_none()
 
 
 def select_by_id(
@@ -95,33 +112,34 @@ def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajector
     """Insert a trajectory with its marks, and add it to the sums of its day."""
     repeats_error = days.has_known_error(connection, dataset_id, new.summary)
     days.add_trajectory(connection, dataset_id, new.created_at, new.summary, repeats_error=repeats_error)
-    row = (
-        insert(archive_trajectory)
-        .values(
-            dataset_id=dataset_id,
-            trajectory_id=new.key.trajectory_id,
-            content_hash=bytes.fromhex(new.key.content_hash),
-            status=new.summary.status,
-            created_at=new.created_at,
-            learned_at=new.learned_at,
-            stored_at=now,
-            bytes=new.size,
-            summary=dump_summary(new.summary),
-            repeats_error=repeats_error,
-            object_key=new.object_key,
-            body=new.body,
-        )
-        .returning(archive_trajectory.c.number)
-    )
-    insert_marks(connection, dataset_id, connection.execute(row).scalar_one(), new.summary.list_marks())
+    row = {
+        "dataset_id": dataset_id,
+        "trajectory_id": new.key.trajectory_id,
+        "content_hash": bytes.fromhex(new.key.content_hash),
+        "status": new.summary.status,
+        "created_at": new.created_at,
+        "learned_at": new.learned_at,
+        "stored_at": now,
+        "bytes": new.size,
+        "summary": dump_summary(new.summary),
+        "repeats_error": repeats_error,
+        "object_key": new.object_key,
+        "body": new.body,
+    }
+    number = connection.execute(_INSERT, row).scalar_one()
+    insert_marks(connection, dataset_id, number, new.summary.list_marks())
 
 
 def insert_marks(connection: Connection, dataset_id: int, number: int, marks: Iterable[tuple[MarkKind, str]]) -> None:
     """Insert marks of a trajectory; those that are there stay."""
     rows = [{"dataset_id": dataset_id, "kind": int(kind), "value": value, "number": number} for kind, value in marks]
     if rows:
-        statement = get_insert(connection.dialect.name)(archive_mark).on_conflict_do_nothing()
-        connection.execute(statement, rows)
+        connection.execute(_build_insert_of_marks(connection.dialect.name), rows)
+
+
+@cache
+def _build_insert_of_marks(dialect: str) -> Any:
+    return get_insert(dialect)(archive_mark).on_conflict_do_nothing()
 
 
 def set_summary(connection: Connection, dataset_id: int, row: Row[Any], summary: TrajectorySummary) -> None:
