@@ -38,13 +38,17 @@ class TextEmbedder:
         count: Count = count_nothing,
     ) -> None:
         self.model = model
+        # Texts up to this total length are embedded in less time than a thread hand-over; only local models have it.
+        self._inline_characters: int = getattr(model, "inline_characters", 0)
         self._store = store
         self._documents: LRUCache[bytes, Float32s] = LRUCache(capacity)
         self._queries: LRUCache[str, Float32s] = LRUCache(capacity)
         self._count = count
         self._dimension = 0
 
-    async def get_cached(self, texts: Sequence[str], model_id: str = "") -> dict[str, Float32s]:
+    async def get_cached(
+        self, texts: Sequence[str], model_id: str = "", *, reads_store: bool = True
+    ) -> dict[str, Float32s]:
         """Return the vectors of those texts that are in memory or in the store; `model_id` defaults to the own one."""
         own = model_id in ("", self.model.model_id)
         hashes = {text: hash_content(text) for text in dict.fromkeys(texts)}
@@ -52,7 +56,7 @@ class TextEmbedder:
         if own:
             found = {digest: self._documents[digest] for digest in hashes.values() if digest in self._documents}
         absent = [digest for digest in hashes.values() if digest not in found]
-        if absent and self._store is not None:
+        if absent and reads_store and self._store is not None:
             stored = await self._store.get(model_id or self.model.model_id, absent)
             found.update(stored)
             if own:
@@ -64,7 +68,7 @@ class TextEmbedder:
 
         `persist` puts new vectors into the store, not only into memory. Raises `EmbeddingFailed`.
         """
-        vectors = await self.get_cached(texts)
+        vectors = await self.get_cached(texts, reads_store=persist or not self._is_instant(texts))
         absent = [text for text in dict.fromkeys(texts) if text not in vectors]
         self._count("documents", len(vectors), len(absent))
         for start in range(0, len(absent), BATCH):
@@ -76,6 +80,10 @@ class TextEmbedder:
             if persist and self._store is not None:
                 await self._store.put(self.model.model_id, hashed)
         return self._stack_vectors([vectors[text] for text in texts])
+
+    def _is_instant(self, texts: Sequence[str]) -> bool:
+        """Return whether the model embeds the texts in less time than the store is read."""
+        return sum(map(len, texts)) <= self._inline_characters
 
     async def embed_queries(self, texts: Sequence[str]) -> Float32s:
         """Return the vectors of queries, shape (n, d). Raises `EmbeddingFailed`."""

@@ -41,12 +41,13 @@ class PooledModel:
         self.trust = model.trust
         self.languages = model.languages
         self.thresholds = model.thresholds
+        self.inline_characters = model.inline_characters
         self._model = model
         self._pool = pool
 
     async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, d), float32. Texts of similar length share a batch."""
-        if 0 < sum(map(len, texts)) <= self._model.inline_characters:
+        if 0 < sum(map(len, texts)) <= self.inline_characters:
             return self._model.compute(texts, queries=queries)
         compute = partial(self._model.compute, queries=queries)
         vectors = np.empty((len(texts), self._model.dimension), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,7 +63,12 @@ def insert_embeddings(connection: Connection, table: Table, model_id: str, vecto
         {"model": model_id, "content_hash": digest, "vector": vector.astype("<f4").tobytes()}
         for digest, vector in vectors.items()
     ]
-    connection.execute(get_insert(connection.dialect.name)(table).on_conflict_do_nothing(), rows)
+    connection.execute(_build_insert(connection.dialect.name, table), rows)
+
+
+@cache
+def _build_insert(dialect: str, table: Table) -> Any:
+    return get_insert(dialect)(table).on_conflict_do_nothing()
 
 
 Run = Callable[[Callable[[Connection], Any]], Awaitable[Any]]

@@ -76,6 +76,8 @@ class RepairedFailure:
 
 def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
     """Return the repairs of a trajectory, in the order of the failures; each target occurs once."""
+    if not any(call.error for call in trajectory.calls):
+        return []
     history = _read_history(trajectory)
     repairs: dict[str, RepairedFailure] = {}
     succeeded: list[TrajectoryCall] = []
@@ -98,6 +100,8 @@ def select_repairs(trajectories: Iterable[GuardTrajectory]) -> list[RepairedFail
     """
     recorded = list(trajectories)
     found = [repair for trajectory in recorded for repair in find_repairs(trajectory)]
+    if not found:
+        return []
     tested = {
         source: _TestedTarget(Target(source), repair.argument)
         for repair in found

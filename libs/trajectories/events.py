@@ -17,9 +17,15 @@ _ROLES: Mapping[str, Literal["user", "system", "assistant"]] = {
 }
 
 
-def list_events(steps: Sequence[TrajectoryStep]) -> tuple[TrajectoryMessage | TrajectoryCall, ...]:
-    """Return the messages and the calls of a trajectory in order; a call holds its result."""
-    actions = extract_actions(steps)
+def list_events(
+    steps: Sequence[TrajectoryStep], actions: Sequence[ToolUse] | None = None
+) -> tuple[TrajectoryMessage | TrajectoryCall, ...]:
+    """Return the messages and the calls of a trajectory in order; a call holds its result.
+
+    `actions` are those of the steps, if they were extracted before.
+    """
+    if actions is None:
+        actions = extract_actions(steps)
     results = {action.result_step for action in actions}
     calls: dict[int, list[ToolUse]] = {}
     for action in actions:

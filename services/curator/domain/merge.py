@@ -225,7 +225,11 @@ def find_new_texts(proposals: Iterable[Proposal]) -> list[str]:
 
 def join_sources(sources: tuple[Source, ...], new_sources: tuple[Source, ...]) -> tuple[Source, ...]:
     """Return one source for each trajectory with the steps of both, in order of appearance; at most MAX_SOURCES."""
+    joined = (*sources, *new_sources)
+    is_new = len({source.trajectory for source in joined}) == len(joined)
+    if is_new and all(len({*source.steps}) == len(source.steps) for source in new_sources):
+        return joined[:MAX_SOURCES]  # nearly always: the sources of a bullet stay the same objects
     steps: dict[str, tuple[int, ...]] = {}
-    for source in (*sources, *new_sources):
+    for source in joined:
         steps[source.trajectory] = tuple(dict.fromkeys((*steps.get(source.trajectory, ()), *source.steps)))
     return tuple(Source(trajectory=name, steps=numbers) for name, numbers in steps.items())[:MAX_SOURCES]

@@ -13,6 +13,7 @@ from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata,
 class Snapshot:
     """A dataset at `revision`. Implements `DatasetView`, without history and votes.
 
+    `stored` are the bullets in playbook order, or these by slot, which nobody changes any more.
     `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared. Revisions
     before `deleted_revision` are erased.
     """
@@ -21,7 +22,7 @@ class Snapshot:
         self,
         dataset: str,
         revision: int = 0,
-        stored: Iterable[StoredBullet] = (),
+        stored: Mapping[int, StoredBullet] | Iterable[StoredBullet] = (),
         *,
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
@@ -34,19 +35,18 @@ class Snapshot:
         self.updated_at = updated_at
         self.deleted_revision = deleted_revision
         self.first_revision = first_revision
-        self.slots: Mapping[int, StoredBullet] = {bullet.slot: bullet for bullet in stored}
+        self.slots = stored if isinstance(stored, Mapping) else {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
 
-    def advance(self, revision: int, changes: Sequence[SlotChange]) -> Snapshot:
+    def advance(self, revision: int, changes: Iterable[SlotChange], updated_at: datetime | None = None) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
-        slots = fold(changes, self.slots)
-        times = {"created_at": self.created_at, "updated_at": self.updated_at}
         return Snapshot(
             self.dataset,
             revision,
-            slots.values(),
-            **times,
+            fold(changes, self.slots),
+            created_at=self.created_at,
+            updated_at=updated_at or self.updated_at,
             deleted_revision=self.deleted_revision,
             first_revision=self.first_revision,
         )

@@ -393,13 +393,13 @@ async def test_a_bullet_that_a_person_removed_stays_removed(store: SqlPlaybookSt
 async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookStore) -> None:
     await curate(store, pays("a", "45.00", "4500"))
     await store.write("d", lambda dataset: revoke(dataset, "a", Origin(RevisionKind.APPLY, "a person"), dry_run=False))
-    assert (await store.evidence("d", ["pay_fee"]))["pay_fee"].trajectories == set()
+    assert (await store.load_with_evidence("d", ["pay_fee"]))[1]["pay_fee"].trajectories == set()
     assert await curate(store, pays("b", "12.50", "1250")) == []
 
 
 async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore) -> None:
-    snapshot = await store.load("d")
-    first, second = [await generalize(store, pays(name, "45.00", "4500"), snapshot) for name in ("a", "b")]
+    snapshot, base = await store.load_with_evidence("d", ["pay_fee"])
+    first, second = [await generalize(pays(name, "45.00", "4500"), snapshot, base) for name in ("a", "b")]
     for update, must_match, is_stored in ((first, True, True), (second, True, False), (second, False, True)):
         assert await store.write("d", partial(update.store, must_match=must_match)) is is_stored
-    assert (await store.evidence("d", ["pay_fee"]))["pay_fee"].trajectories == {"a", "b"}
+    assert (await store.load_with_evidence("d", ["pay_fee"]))[1]["pay_fee"].trajectories == {"a", "b"}

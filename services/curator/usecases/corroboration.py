@@ -29,6 +29,8 @@ QUOTATION_WAITS = (
 WAITS_FOR_SECOND_SOURCE = (WAITS_FOR_A_SECOND, QUOTATION_WAITS)
 WAITS_ALREADY = "the lesson already waits for a second trajectory"
 WAITS_FOR_A_PERSON = "only the agent itself reports the outcome; a person decides"
+INLINE_CHARACTERS = 5_000
+"""Characters of lessons that are searched for instructions in less time than a thread hand-over."""
 
 
 class CorroborationRule:
@@ -42,8 +44,9 @@ class CorroborationRule:
         self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str
     ) -> tuple[Proposal, ...]:
         """Return all proposals; those that must not be committed yet have the reason."""
-        # Searching long texts takes a while.
-        searched = tuple(await asyncio.to_thread(lambda: list(map(hold_instruction, proposals))))
+        characters = sum(len(proposal.delta.content) for proposal in proposals)
+        is_short = characters <= INLINE_CHARACTERS
+        searched = _hold_all(proposals) if is_short else await asyncio.to_thread(_hold_all, proposals)
         uncorroborated = [proposal for proposal in searched if _is_uncorroborated(proposal, reflection)]
         if not uncorroborated:
             return searched
@@ -53,7 +56,7 @@ class CorroborationRule:
         texts = [proposal.delta.content for proposal in compared if proposal.delta.type == "ADD"]
         similarity = await self._source.compare(texts)
 
-        def hold_all() -> tuple[Proposal, ...]:
+        def hold_uncorroborated() -> tuple[Proposal, ...]:
             return tuple(
                 _hold(proposal, reflection, waiting, similarity)
                 if _is_uncorroborated(proposal, reflection)
@@ -61,7 +64,7 @@ class CorroborationRule:
                 for proposal in searched
             )
 
-        return await asyncio.to_thread(hold_all)
+        return await asyncio.to_thread(hold_uncorroborated)
 
 
 def _hold(
@@ -91,6 +94,10 @@ def _hold(
         sources=join_sources(first.proposal.sources, proposal.sources),
         settles=first.id,
     )
+
+
+def _hold_all(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
+    return tuple(map(hold_instruction, proposals))
 
 
 def hold_instruction(proposal: Proposal) -> Proposal:

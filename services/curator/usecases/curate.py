@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from services.curator.domain.curation import (
     summarize_deltas,
 )
 from services.curator.domain.errors import SimilarityUnavailable
+from services.curator.domain.evidence import Evidence, list_operations
 from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.merge import find_new_texts
 from services.curator.domain.playbook import validate_dataset_name
@@ -180,12 +181,13 @@ class CuratorAgent:
         bullets = revision = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                snapshot = await self._store.load(request.dataset)
+                operations = [] if self._uses_model else list_operations(request.reflection)
+                snapshot, evidence = await self._store.load_with_evidence(request.dataset, operations)
                 bullets, revision = snapshot.bullets, snapshot.revision
                 if request.prepared_revision not in (None, revision):
                     await self._require_new(request.key)
                 waiting = await self._load_waiting(request)
-                edits = await self._propose(request.reflection, snapshot, waiting)
+                edits = await self._propose(request.reflection, snapshot, waiting, evidence)
                 embeddings = await self._embed_new_texts(find_new_texts(edits.proposals))
                 is_repeatable = attempt < ATTEMPTS and (self._uses_model or bool(request.reflection.calls))
                 if not is_repeatable or not self._uses_model or not edits.proposals:
@@ -247,7 +249,11 @@ class CuratorAgent:
             raise RequestDone(stored)
 
     async def _propose(
-        self, reflection: Reflection, snapshot: Snapshot, waiting: Sequence[PendingChange]
+        self,
+        reflection: Reflection,
+        snapshot: Snapshot,
+        waiting: Sequence[PendingChange],
+        evidence: Mapping[str, Evidence],
     ) -> ProposedEdits:
         edits = ProposedEdits()  # C-37
         if reflection.insights:
@@ -259,9 +265,9 @@ class CuratorAgent:
             edits = replace(edits, proposals=proposals)
         if self._uses_model or not reflection.calls:
             return edits
-        evidence = await generalize(self._store, reflection, snapshot)
-        remaining = (proposal for proposal in edits.proposals if not _is_covered_by_evidence(proposal, evidence))
-        return replace(edits, proposals=(*remaining, *evidence.proposals), evidence=evidence)
+        update = await generalize(reflection, snapshot, evidence)
+        remaining = (proposal for proposal in edits.proposals if not _is_covered_by_evidence(proposal, update))
+        return replace(edits, proposals=(*remaining, *update.proposals), evidence=update)
 
     async def _commit(
         self,

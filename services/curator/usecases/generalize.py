@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Reflection
 from services.curator.domain.evidence import Evidence, add_trajectory, list_operations
 from services.curator.domain.general_lessons import EXAMPLES, GeneralLesson, derive_lessons
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.similarity import Subject, find_subject
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.corroboration import hold_instruction
-from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
+from services.curator.usecases.ports import DatasetTransaction
 
 HOLDS_OVER_TASKS = "{tasks} trajectories of several tasks agree"
 CONTRADICTED = "later trajectories contradict it"
 EXPLAINED = "a lesson of several tasks explains its error"
+INLINE_OPERATIONS = 2
+"""The records of so few operations take less time than a thread hand-over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,16 @@ class EvidenceUpdate:
         return True
 
 
-async def generalize(store: PlaybookStore, reflection: Reflection, playbook: Snapshot) -> EvidenceUpdate:
-    """Return the records with the calls of the trajectory, and the proposals that they support."""
+async def generalize(reflection: Reflection, playbook: Snapshot, base: Mapping[str, Evidence]) -> EvidenceUpdate:
+    """Return the records with the calls of the trajectory, and the proposals that they support.
+
+    `base` has the stored records of its operations, as of the playbook.
+    """
     operations = list_operations(reflection)
     if not operations:
         return EvidenceUpdate(reflection)
-    base = await store.evidence(playbook.dataset, operations)
+    if len(operations) <= INLINE_OPERATIONS:
+        return _build_update(reflection, base, operations, playbook)
     return await asyncio.to_thread(_build_update, reflection, base, operations, playbook)
 
 
@@ -67,7 +75,7 @@ def _build_update(
     best = _select_most_significant(lesson for group in lessons.values() for lesson in group)
     proposals: list[Proposal] = []
     subjects: set[Subject] = set()
-    index = _BulletIndex(playbook.bullet_list)
+    index = _BulletIndex(playbook.slots.values())
     # A trajectory with several operations is the example of the operation that the fewest trajectories call.
     for name, group in sorted(lessons.items(), key=lambda item: len(records[item[0]].trajectories)):
         chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
@@ -94,19 +102,36 @@ def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLe
 
 
 class _BulletIndex:
-    """The bullets of a playbook by content and by subject, and the examples that they show."""
+    """The bullets of a playbook by content and by subject, and the examples that they show.
 
-    def __init__(self, bullets: Sequence[Bullet]) -> None:
-        self.by_content = {bullet.content: bullet for bullet in bullets}
-        self.by_subject: dict[Subject, list[Bullet]] = {}
-        for bullet in bullets:
+    Each is made when a lesson needs it: most trajectories support no lesson that is not in the playbook.
+    """
+
+    def __init__(self, bullets: Iterable[StoredBullet]) -> None:
+        self._bullets = bullets
+
+    @cached_property
+    def by_content(self) -> Mapping[str, Bullet]:
+        """Return the bullets by content, the last of equal ones."""
+        return {stored.bullet.content: stored.bullet for stored in self._bullets}
+
+    @cached_property
+    def _by_subject(self) -> Mapping[Subject, Sequence[Bullet]]:
+        by_subject: dict[Subject, list[Bullet]] = {}
+        for bullet in (stored.bullet for stored in self._bullets):
             if (subject := find_subject(bullet.content)) is not None:
-                self.by_subject.setdefault(subject, []).append(bullet)
-        self.examples = {bullet.content.partition(": ")[2] for bullet in bullets if bullet.section == EXAMPLES}
+                by_subject.setdefault(subject, []).append(bullet)
+        return by_subject
+
+    @cached_property
+    def examples(self) -> set[str]:
+        """Return the examples that bullets show."""
+        bullets = (stored.bullet for stored in self._bullets)
+        return {bullet.content.partition(": ")[2] for bullet in bullets if bullet.section == EXAMPLES}
 
     def list_about(self, subject: Subject | None) -> Sequence[Bullet]:
         """Return the bullets with this subject, in playbook order."""
-        return () if subject is None else self.by_subject.get(subject, ())
+        return () if subject is None else self._by_subject.get(subject, ())
 
 
 def _propose(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -162,6 +162,11 @@ class PlaybookStore(Protocol):
     ) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
         """Return the newest bullets, and payload and response of a request if it is done, from one read."""
 
+    async def load_with_evidence(
+        self, dataset: str, operations: Sequence[str]
+    ) -> tuple[Snapshot, Mapping[str, Evidence]]:
+        """Return the newest bullets, and the records of evidence of these operations, by operation, from one read."""
+
     async def revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
 
@@ -199,9 +204,6 @@ class PlaybookStore(Protocol):
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
-
-    async def evidence(self, dataset: str, operations: Sequence[str]) -> dict[str, Evidence]:
-        """Return the records of evidence of these operations, by operation."""
 
 
 class Feed(Protocol):

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.repairs import RepairedFailure, select_repairs
+from libs.trajectories.actions import ToolUse
 from libs.trajectories.events import list_events
 from services.reflector.domain.reflection import Insight
 from services.reflector.domain.trajectory import Step
 
 
-def add_targets(insights: Sequence[Insight], steps: Sequence[Step]) -> tuple[Insight, ...]:
+def add_targets(insights: Sequence[Insight], steps: Sequence[Step], actions: Sequence[ToolUse]) -> tuple[Insight, ...]:
     """Return the insights, each with the target of the repaired failure that it rests on, if there is one."""
+    if not insights:
+        return ()
     # A target that a correct call of the same trajectory contradicts is left out.
-    repairs = select_repairs([GuardTrajectory("", "", True, list_events(steps))])
+    repairs = select_repairs([GuardTrajectory("", "", True, list_events(steps, actions))])
     aimed: list[Insight] = []
     for insight in insights:
         repair = next((found for found in repairs if _rests_on(insight, found)), None)

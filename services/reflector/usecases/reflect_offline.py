@@ -28,6 +28,10 @@ MAX_INSIGHTS = 20
 MAX_CANDIDATES = 5
 """Steps that an attribution names: the most probable one and the next ones."""
 
+INLINE_STEPS = 6
+INLINE_CHARACTERS = 5_000
+"""Steps and characters of a trajectory that is reflected on without a thread."""
+
 _log = get_logger(__name__)
 
 
@@ -36,20 +40,32 @@ class OfflineReflector:
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
         """Return the lessons, the votes and, of a failed trajectory, the blamed step. Deterministic."""
-        return await asyncio.to_thread(reflect_by_rules, request)
+        return reflect_by_rules(request) if _is_small(request) else await asyncio.to_thread(reflect_by_rules, request)
+
+
+def _is_small(request: ReflectionRequest) -> bool:
+    """Return whether a reflection takes so little time that a thread hand-over would double it."""
+    trajectory, steps = request.trajectory, request.trajectory.transcript
+    if request.siblings or len(steps) > INLINE_STEPS:
+        return False
+    texts = [request.ground_truth, request.test_report, trajectory.query, trajectory.generated_answer]
+    for step in steps:
+        texts += (step.content, *(call.arguments for call in step.tool_calls))
+    return sum(map(len, texts)) <= INLINE_CHARACTERS
 
 
 def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
     """Return the reflection by rules on `request`; time and memory are linear in the steps."""
     trajectory = request.trajectory
-    actions = extract_actions(trajectory.transcript)
+    steps = trajectory.transcript
+    actions = extract_actions(steps)
     outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)
     wording = load_wording(detect_language(trajectory))
     used, unknown = resolve_bullets(trajectory.used_bullet_ids, request.bullets)
     if unknown:
         _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
-        insights=add_targets(write_insights(_find_errors(request, actions, outcome), wording), trajectory.transcript),
+        insights=add_targets(write_insights(_find_errors(request, actions, outcome), wording), steps, actions),
         bullet_evaluations=tuple(vote_on_bullets(used, trajectory, actions, outcome)),
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,

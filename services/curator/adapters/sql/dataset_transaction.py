@@ -6,11 +6,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Table, bindparam, func, select, update
 
 from libs.embedding.store import insert_embeddings
 from libs.llm.tokens import estimate_tokens
+from libs.storage.engines import get_insert
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.locked_dataset import LockedDataset
@@ -30,7 +33,6 @@ _POSITIONS_BY_COUNT = 16
 """Positions that are counted by range scans; for more of them, reading all slots once is cheaper."""
 
 
-_ADD_BULLET = schema.bullet.insert()
 _DROP_BULLET = schema.bullet.delete().where(
     schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot == bindparam("in_slot")
 )
@@ -49,6 +51,14 @@ _ADVANCE = (
         {name: bindparam(name) for name in ("revision", "bullets", "retired", "next_slot", "committed", "updated_at")}
     )
 )
+
+
+@cache
+def _build_upsert(dialect: str, table: Table) -> Any:
+    """Return the statement that inserts rows, each in the place of the one with its key."""
+    statement = get_insert(dialect)(table)
+    others = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=others)
 
 
 class SqlDatasetTransaction(LockedDataset):
@@ -144,7 +154,6 @@ class SqlDatasetTransaction(LockedDataset):
 
     def store_pending(self, *changes: PendingChange) -> None:
         """Store pending changes, new or decided."""
-        table = schema.pending
         rows = [
             {
                 "id": change.id,
@@ -157,8 +166,7 @@ class SqlDatasetTransaction(LockedDataset):
             for change in changes
         ]
         if rows:
-            self._connection.execute(table.delete().where(table.c.id.in_([change.id for change in changes])))
-            self._connection.execute(table.insert(), rows)
+            self._connection.execute(_build_upsert(self._connection.dialect.name, schema.pending), rows)
 
     def evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
         """Return the records of evidence by operation: of these operations, or all."""
@@ -169,12 +177,12 @@ class SqlDatasetTransaction(LockedDataset):
         self.store_pending(*(hold_evidence(self.dataset, record, self.now) for record in records))
 
     def _write_fold(self, changes: Sequence[SlotChange]) -> None:
-        gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
+        gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.after is None]
         if gone:
             self._connection.execute(_DROP_BULLET, gone)
         rows = [self._build_row(change.after) for change in changes if change.after]
         if rows:
-            self._connection.execute(_ADD_BULLET, rows)
+            self._connection.execute(_build_upsert(self._connection.dialect.name, schema.bullet), rows)
 
     def _build_row(self, stored: StoredBullet) -> dict[str, object]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -79,6 +79,10 @@ _CHANGES_BETWEEN = _CHANGES.where(
     schema.change.c.revision > bindparam("low", type_=BigInteger),
     schema.change.c.revision <= bindparam("high", type_=BigInteger),
 )
+_EVIDENCE = select(schema.pending.c.body).where(
+    schema.pending.c.dataset == _DATASET, schema.pending.c.state == PendingState.EVIDENCE.value
+)
+_EVIDENCE_OF_OPERATIONS = _EVIDENCE.where(schema.pending.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def select_head(connection: Connection, dataset: str) -> AnyRow | None:
@@ -172,10 +176,10 @@ def drop_revisions(connection: Connection, dataset: str, first_revision: int) ->
     return connection.execute(query).rowcount
 
 
-def _advance_cached(connection: Connection, cached: Snapshot, revision: int) -> Iterable[StoredBullet]:
-    """Return the bullets of a cached snapshot with the changes since."""
+def _advance_cached(connection: Connection, cached: Snapshot, revision: int) -> Mapping[int, StoredBullet]:
+    """Return the bullets of a cached snapshot by slot, with the changes since."""
     changes = select_changes_between(connection, cached.dataset, cached.revision, revision)
-    return fold(changes, cached.slots).values()
+    return fold(changes, cached.slots)
 
 
 def _fold(connection: Connection, dataset: str) -> Sequence[StoredBullet]:
@@ -380,11 +384,13 @@ def select_pending(
 
 def evidence(connection: Connection, dataset: str, operations: Sequence[str] | None) -> dict[str, Evidence]:
     """Return the records of evidence by operation: of these operations (None = all)."""
-    table = schema.pending
-    query = select(table.c.body).where(table.c.dataset == dataset, table.c.state == PendingState.EVIDENCE.value)
-    if operations is not None:
-        query = query.where(table.c.id.in_([build_evidence_id(dataset, operation) for operation in operations]))
-    changes: Iterable[PendingChange] = connection.execute(query).scalars()
+    if operations is None:
+        changes: Iterable[PendingChange] = connection.execute(_EVIDENCE, {"of_dataset": dataset}).scalars()
+    elif operations:
+        ids = [build_evidence_id(dataset, operation) for operation in operations]
+        changes = connection.execute(_EVIDENCE_OF_OPERATIONS, {"of_dataset": dataset, "ids": ids}).scalars()
+    else:
+        return {}
     return {change.evidence.operation: change.evidence for change in changes if change.evidence is not None}
 
 

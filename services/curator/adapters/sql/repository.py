@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -33,6 +33,9 @@ P = ParamSpec("P")
 
 CACHED_SNAPSHOTS = 16
 """Snapshots in memory, one for each dataset; 10,000 bullets take some 15 MB."""
+
+_EDITS = frozenset({RevisionKind.CURATE, RevisionKind.APPLY, RevisionKind.UPKEEP})
+"""The revisions that change nothing of a dataset but its bullets and the time of its change."""
 
 DELETED_AT_ONCE = 500
 """Vectors deleted in one transaction, so that no commit waits for all of them."""
@@ -167,6 +170,20 @@ class SqlPlaybookStore:
             loaded, stored = await self.database.read(read)
         return self._cache_newest(loaded), stored
 
+    async def load_with_evidence(
+        self, dataset: str, operations: Sequence[str]
+    ) -> tuple[Snapshot, Mapping[str, Evidence]]:
+        """Return the newest bullets, and the records of evidence of these operations, by operation, from one read."""
+        cached = self._snapshots.get(validate_dataset_name(dataset))
+
+        def read(connection: Connection) -> tuple[Snapshot, Mapping[str, Evidence]]:
+            snapshot = queries.read_snapshot(connection, dataset, None, cached)
+            return snapshot, queries.evidence(connection, dataset, operations)
+
+        with _dataset_in_errors(dataset):
+            loaded, evidence = await self.database.read(read)
+        return self._cache_newest(loaded), evidence
+
     async def revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
         return await self._read(queries.find_revision, validate_dataset_name(dataset), at)
@@ -224,10 +241,6 @@ class SqlPlaybookStore:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
         return await self._read(queries.select_pending, validate_dataset_name(dataset), states, after, limit)
 
-    async def evidence(self, dataset: str, operations: Sequence[str]) -> dict[str, Evidence]:
-        """Return the records of evidence of these operations, by operation."""
-        return await self._read(queries.evidence, validate_dataset_name(dataset), operations)
-
     def embedding_store(self) -> TableStore:
         """Return the store of embeddings."""
         return TableStore(schema.embeddings, self.database.read, self.database.write)
@@ -244,7 +257,15 @@ class SqlPlaybookStore:
             if revision.origin.kind is RevisionKind.DELETE:
                 self._snapshots.pop(revision.dataset, None)
                 schema.BULLET_BODY.clear_cache()
+            elif revision.origin.kind in _EDITS:
+                self._advance_cached(revision)
             self._on_commit(revision)
+
+    def _advance_cached(self, revision: Revision) -> None:
+        """Apply a revision to the cached snapshot of its dataset, which the next read then need not do."""
+        cached = self._snapshots.get(revision.dataset)
+        if cached is not None and cached.deleted_revision < cached.revision == revision.number - 1:
+            self._snapshots[revision.dataset] = cached.advance(revision.number, revision.changes, revision.stamp.at)
 
     async def _read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         return await self.database.read(lambda connection: query(connection, *arguments, **options))
