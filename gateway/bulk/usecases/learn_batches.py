@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import zip_longest
 from typing import ParamSpec, TypeVar
 
 from chassis.calls import Call, create_id, current_call
@@ -76,8 +77,10 @@ class BatchLearner:
     async def run(self, batch: Batch) -> None:
         """Learn the waiting trajectories of a batch. Raises CancelledError when stopped: the batch is then not done."""
         try:
-            for position in await self._retry(self._store.start_batch, batch):
-                await self._learn_trajectory(batch.key, position)
+            positions = await self._retry(self._store.start_batch, batch)
+            started: PendingTrajectory | None = None
+            for position, following in zip_longest(positions, positions[1:]):
+                started = await self._learn_trajectory(batch.key, position, started, following)
         except Stopping:
             raise asyncio.CancelledError from None
 
@@ -86,11 +89,18 @@ class BatchLearner:
         self._stopping.set()
         await self._idle.wait()
 
-    async def _learn_trajectory(self, key: str, position: int) -> None:
-        """Try a trajectory until it is learned, given up, or does not wait any more."""
+    async def _learn_trajectory(
+        self, key: str, position: int, started: PendingTrajectory | None, following: int | None
+    ) -> PendingTrajectory | None:
+        """Try a trajectory until it is learned, given up, or does not wait any more.
+
+        `started` is the trajectory if it was started before. Return the `following` one if it was started, which takes
+        no transaction of its own.
+        """
         outage = Outage()
         while True:
-            pending = await self._retry(self._store.start_trajectory, key, position)
+            pending = started or await self._retry(self._store.start_trajectory, key, position)
+            started = None
             if pending is None:
                 return None
             attempt, started_at = pending.attempts + 1, self._monotonic()
@@ -99,9 +109,10 @@ class BatchLearner:
             result = classify_outcome(attempt, None if is_tolerated else self._policy.attempts, outcome)
             self._record_attempt(result, self._monotonic() - started_at)
             if isinstance(outcome, TrajectoryCommit):
-                return await self._retry(self._store.save_learned, key, position, outcome)
+                return await self._retry(self._store.save_learned, key, position, outcome, following)
             if result is AttemptResult.DEAD:
-                return await self._retry(self._store.save_dead_letter, key, position, outcome)
+                await self._retry(self._store.save_dead_letter, key, position, outcome)
+                return None
             await self._retry(self._store.save_failure, key, position, outcome, attempts=0 if is_tolerated else 1)
             failures = outage.failures if is_tolerated else attempt
             await self._pause(self._policy.pause(failures, outcome.retry_after, self._jitter))

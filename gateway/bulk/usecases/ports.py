@@ -77,8 +77,10 @@ class ProgressStore(Protocol):
     async def start_trajectory(self, key: str, position: int) -> PendingTrajectory | None:
         """Mark a waiting trajectory as started, and return it; None if it does not wait any more."""
 
-    async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
-        """Count a trajectory as learned, once."""
+    async def save_learned(
+        self, key: str, position: int, learned: TrajectoryCommit, following: int | None = None
+    ) -> PendingTrajectory | None:
+        """Count a trajectory as learned, once; mark the `following` one as started and return it, if it waits."""
 
     async def save_failure(self, key: str, position: int, failure: Failure, attempts: int = 1) -> None:
         """Store why a trajectory failed, and count `attempts`, 0 or 1; it still waits."""

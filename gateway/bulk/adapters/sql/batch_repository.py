@@ -111,22 +111,21 @@ class BatchRepository:
 
         A cancellation leaves started trajectories waiting: the curator may have committed them.
         """
-        parameters = {"of_job": key, "at_position": position}
 
-        def mark_started(connection: Connection) -> PendingTrajectory | None:
+        def start(connection: Connection) -> PendingTrajectory | None:
             queries.lock_job(connection, key)
-            row = connection.execute(_PENDING, parameters).one_or_none()
-            if row is None:
-                return None
-            *pending, starts = row
-            if not starts:
-                connection.execute(_UPDATE_ONE, {**parameters, "starts": 1})
-            return PendingTrajectory(*pending)
+            return _mark_started(connection, key, position)
 
-        return await self._database.write(mark_started, key)
+        return await self._database.write(start, key)
 
-    async def save_learned(self, key: str, position: int, learned: TrajectoryCommit) -> None:
-        """Count a trajectory as learned, once, also one that was dropped meanwhile."""
+    async def save_learned(
+        self, key: str, position: int, learned: TrajectoryCommit, following: int | None = None
+    ) -> PendingTrajectory | None:
+        """Count a trajectory as learned, once, also one that was dropped meanwhile; start the `following` one."""
+
+        def save_and_start(connection: Connection) -> PendingTrajectory | None:
+            update_counts(connection)
+            return None if following is None else _mark_started(connection, key, following)
 
         def update_counts(connection: Connection) -> None:
             row = queries.lock_job(connection, key)
@@ -146,7 +145,7 @@ class BatchRepository:
                 **counts,
             )
 
-        await self._database.write(update_counts, key)
+        return await self._database.write(save_and_start, key)
 
     async def save_failure(self, key: str, position: int, failure: Failure, attempts: int = 1) -> None:
         """Store why a trajectory failed, and count `attempts`, 0 or 1; it still waits."""
@@ -209,6 +208,18 @@ class ReplicaLeases:
     async def delete(self, state: LeaseState) -> None:
         """Delete the lease of a replica whose work was taken over, unless it was renewed."""
         await self._database.write(lambda connection: self._leases.delete(connection, state), state.name)
+
+
+def _mark_started(connection: Connection, key: str, position: int) -> PendingTrajectory | None:
+    """Mark a waiting trajectory of a locked job as started; None if it does not wait any more."""
+    parameters = {"of_job": key, "at_position": position}
+    row = connection.execute(_PENDING, parameters).one_or_none()
+    if row is None:
+        return None
+    *pending, starts = row
+    if not starts:
+        connection.execute(_UPDATE_ONE, {**parameters, "starts": 1})
+    return PendingTrajectory(*pending)
 
 
 def _update_state(
