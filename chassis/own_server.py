@@ -31,7 +31,7 @@ class OwnServer:
     address: str
     max_message_bytes: int = 0
     names: Sequence[str] = ()
-    handlers: dict[str, grpc.RpcMethodHandler] = field(default_factory=dict)
+    handlers: dict[str, Any] = field(default_factory=dict)
 
 
 class OwnMethod:
@@ -56,7 +56,7 @@ class OwnMethod:
 
     async def __call__(self, request: Any, *, timeout: float | None, metadata: Metadata) -> Any:  # noqa: ASYNC109
         """Return the response. Raises AioRpcError, as a call over a connection."""
-        handler: Any = self._server.handlers.get(self._path)
+        handler = self._server.handlers.get(self._path)
         content = self._serialize(request)
         # A connection refuses a message that is too large, and methods that nobody serves, with the error of gRPC.
         if handler is None or len(content) > self._server.max_message_bytes:
@@ -136,7 +136,7 @@ class _OwnCallContext:
 def _build_failure(
     code: grpc.StatusCode, details: str, trailers: Sequence[tuple[str, str | bytes]] = ()
 ) -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details)
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details, None)
 
 
 def _pass_through(content: Any) -> Any:

@@ -116,9 +116,12 @@ def _redact_text(text: str) -> str:
     folded = text.casefold()
     if len(folded) != len(text):  # places in one are not places in the other
         return _compile_redacted_forms().sub(_redact_match, text)
+    anchors = [anchor for anchor in _ANCHORS if anchor in folded]
+    if not anchors:
+        return text
     parts: list[str] = []
     end = 0
-    for start in sorted(start for anchor in _ANCHORS for start in _list_starts(folded, anchor)):
+    for start in sorted(start for anchor in anchors for start in _list_starts(folded, anchor)):
         match = _compile_redacted_forms().match(text, start) if start >= end else None
         if match is not None:
             parts += (text[end:start], _redact_match(match))

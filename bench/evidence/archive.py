@@ -29,7 +29,7 @@ from hansei.reflector.v1 import trajectory_pb2
 from libs.storage.engines import parse_location
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
-from services.evidence.adapters.bodies import compress, decompress
+from services.evidence.adapters.bodies import compress, compress_pack, decompress
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.archive import Retention
@@ -93,7 +93,13 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
     store = EvidenceRepository(str(folder / "evidence.db"))
     await store.database.open()
     archive = Archive(
-        ArchiveRepository(store.database), None, LIMITS, compress=compress, decompress=decompress, now=utc_now
+        ArchiveRepository(store.database),
+        None,
+        LIMITS,
+        compress=compress,
+        compress_pack=compress_pack,
+        decompress=decompress,
+        now=utc_now,
     )
     servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     repository = OutboxRepository(parse_location(str(folder / "gateway.db")), "bench")
@@ -146,7 +152,13 @@ async def measure_size(name: str, trajectories: Trajectories, folder: Path) -> d
     await store.database.vacuum()
     empty = file.stat().st_size
     archive = Archive(
-        ArchiveRepository(store.database), None, LIMITS, compress=compress, decompress=decompress, now=utc_now
+        ArchiveRepository(store.database),
+        None,
+        LIMITS,
+        compress=compress,
+        compress_pack=compress_pack,
+        decompress=decompress,
+        now=utc_now,
     )
     servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     for trajectory in trajectories:

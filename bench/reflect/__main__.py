@@ -22,6 +22,7 @@ import tracemalloc
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,12 @@ LONG_RESULT_CHARS = 4_000
 TIMES = 5
 
 
-def build_recorded_trajectory(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
-    """Return a failed trajectory of this many steps."""
+def build_recorded_trajectory(steps: int, chars: int = RESULT_CHARS, first: int = 0) -> trajectory_pb2.Trajectory:
+    """Return a failed trajectory of this many steps; its calls and results are numbered from `first` on."""
     log = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="Sum up all open orders")]
     while len(log) < steps - 1:
-        number = len(log) // 2
-        failed = number % 10 == 3
+        number = first + len(log) // 2
+        failed = len(log) // 2 % 10 == 3
         call = trajectory_pb2.ToolCall(
             id=str(number), name="http", arguments=f'{{"method": "GET", "path": "/orders?page={number // 2}"}}'
         )
@@ -142,9 +143,12 @@ async def _reflect(address: str, pid: int) -> Measurement:
 async def _learn(address: str, pid: int) -> Measurement:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
-        trajectory = build_recorded_trajectory(STEPS)
+
+        numbers = count(step=STEPS)
 
         async def learn(_: int) -> object:
+            # Other texts each time, as they are in practice: a cache of texts must not help.
+            trajectory = build_recorded_trajectory(STEPS, first=next(numbers))
             trajectory.id = uuid.uuid4().hex
             request = gateway_service_pb2.LearnRequest(
                 request_id=str(uuid.uuid4()), dataset=DATASET, trajectory=trajectory

@@ -53,7 +53,7 @@ class Server:
         self._grpc: Any = grpc.aio.server(options=build_server_options(settings))
         self._gates: dict[str, list[ServiceGate]] = {}
         self._names: dict[str, list[str]] = {}
-        self._own_handlers: dict[str, grpc.RpcMethodHandler] = {}
+        self._own_handlers: dict[str, Any] = {}
         self._for_probes: grpc.aio.Server | None = None
         self.progress = CallsInProgress()
         self.health = Health(())

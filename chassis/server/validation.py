@@ -115,9 +115,11 @@ def _is_checked(field: FieldDescriptor) -> bool:
 
 def _build_enum_field(field: FieldDescriptor) -> _EnumField:
     entry = field.message_type
-    is_map = entry is not None and entry.GetOptions().map_entry
-    enum = entry.fields_by_name["value"].enum_type if is_map else field.enum_type
-    numbers = frozenset(enum.values_by_number) if enum is not None else frozenset()
+    if entry is not None and entry.GetOptions().map_entry:
+        enum, is_map = entry.fields_by_name["value"].enum_type, True
+    else:
+        enum, is_map = field.enum_type, False
+    numbers = frozenset() if enum is None else frozenset(enum.values_by_number)
     return _EnumField(field.name, enum, numbers, repeated=field.is_repeated and not is_map, is_map=is_map)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis import Peers, ServiceSettings, errors, replicas, serve
+from chassis import OwnServer, Peers, ServiceSettings, errors, replicas, serve
 from chassis.channels import OWN, Connection
 from chassis.replicas import ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
 from chassis.tests.conftest import Connect, Serve, ServedProbe, wait_until
@@ -148,7 +148,7 @@ async def test_services_route_to_a_peer_with_several_replicas(stack: AsyncExitSt
         curator_addr: str = "127.0.0.1:1"
         planner_addr: str = OWN
 
-    peers = Peers.from_settings(Caller(), "127.0.0.1:3", None)
+    peers = Peers.from_settings(Caller(), OwnServer("127.0.0.1:3"), None)
     stack.push_async_callback(peers.close)
     for peer in ("search", "curator", "planner"):
         peers.channel(peer).unary_unary("/hansei.search.v1.SearchService/Embed")

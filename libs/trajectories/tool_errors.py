@@ -10,7 +10,7 @@ import re
 import reprlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from libs.trajectories.excerpts import shorten_first_line, shorten_middle
 
@@ -22,6 +22,7 @@ MAX_CODE_CHARS = 4
 _MARGIN_CHARS = 500
 """Characters at each end of a result that are searched for an exit code."""
 _MAX_JSON_CHARS = 200_000
+_CACHED_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,14 @@ class ToolError:
 
 
 def detect_tool_error(output: str) -> ToolError | None:
-    """Return the error that a tool's `output` reports, None if it reports none."""
+    """Return the error that a tool's `output` reports, None if it reports none.
+
+    Errors of short outputs are cached: the services of one process read the same trajectory one after the other.
+    """
+    return _detect_and_cache(output) if len(output) <= _CACHED_CHARS else _detect(output)
+
+
+def _detect(output: str) -> ToolError | None:
     value = parse_json_container(output)
     message = _find_text_failure(output) if value is None else _find_failure(value)
     if message is None:
@@ -42,6 +50,9 @@ def detect_tool_error(output: str) -> ToolError | None:
     kind = normalize_message(line)
     # Such a message consists of a bare code: without the code, all errors of the tool would be of one kind.
     return ToolError(line, kind if _TELLING_WORD.search(_PLACEHOLDER.sub("", kind)) else line)
+
+
+_detect_and_cache = lru_cache(maxsize=2_048)(_detect)
 
 
 def _find_text_failure(output: str) -> str | None:

@@ -18,7 +18,7 @@ from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters import metrics
-from services.evidence.adapters.bodies import ObjectStore, compress, decompress
+from services.evidence.adapters.bodies import ObjectStore, compress, compress_pack, decompress
 from services.evidence.adapters.guards_feed import GuardsFeed
 from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import GrpcBulletSearch
@@ -135,6 +135,7 @@ def _create_archive(settings: EvidenceSettings, database: Database) -> Archive:
         objects,
         settings.archive_limits,
         compress=compress,
+        compress_pack=compress_pack,
         decompress=decompress,
         now=utc_now,
     )

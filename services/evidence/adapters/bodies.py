@@ -13,6 +13,9 @@ from chassis.errors import DataLoss, shorten
 from services.evidence.domain.archive_errors import ObjectStoreUnavailable
 
 LEVEL = 15
+FAST_LEVEL = 3
+FAST_BYTES = 64 * 1024
+"""Bodies up to this size are compressed again soon, with others, and may take more bytes until then."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """The largest body after decompression: more than a message can hold."""
 _TIMEOUT_SECONDS = 20
@@ -25,8 +28,14 @@ class BodyCorrupt(DataLoss):
 
 
 def compress(body: bytes) -> bytes:
-    """Return the body compressed with zstd."""
-    return zstandard.ZstdCompressor(level=LEVEL).compress(body)
+    """Return the body of one trajectory compressed with zstd."""
+    level = FAST_LEVEL if len(body) <= FAST_BYTES else LEVEL
+    return zstandard.ZstdCompressor(level=level).compress(body)
+
+
+def compress_pack(bodies: bytes) -> bytes:
+    """Return several bodies compressed together with zstd."""
+    return zstandard.ZstdCompressor(level=LEVEL).compress(bodies)
 
 
 def decompress(body: bytes) -> bytes:

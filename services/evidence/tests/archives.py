@@ -11,7 +11,7 @@ from typing import Any
 
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
-from services.evidence.adapters.bodies import ObjectStore, compress, decompress
+from services.evidence.adapters.bodies import ObjectStore, compress, compress_pack, decompress
 from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.archive import Retention
@@ -48,6 +48,7 @@ async def open_archive(
         ObjectStore(objects.as_uri() if isinstance(objects, Path) else objects) if objects else None,
         limits,
         compress=compress,
+        compress_pack=compress_pack,
         decompress=decompress,
         now=clock,
     )

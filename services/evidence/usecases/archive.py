@@ -44,7 +44,7 @@ class ArchiveLimits:
 
 
 class Archive:
-    """The trajectories of all datasets. `compress` and `decompress` convert bodies."""
+    """The trajectories of all datasets. `compress` and `decompress` convert bodies, `compress_pack` several as one."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Archive:
         limits: ArchiveLimits,
         *,
         compress: Callable[[bytes], bytes],
+        compress_pack: Callable[[bytes], bytes],
         decompress: Callable[[bytes], bytes],
         now: Callable[[], datetime],
     ) -> None:
@@ -61,7 +62,7 @@ class Archive:
         self._objects = objects
         self._compress = compress
         self._decompress = decompress
-        self._packs = PackBodies(store, compress=compress, decompress=decompress)
+        self._packs = PackBodies(store, compress=compress_pack, decompress=decompress)
         self._now = now
 
     async def add(self, incoming: IncomingTrajectory) -> bool:

@@ -19,7 +19,7 @@ BATCH = 256
 
 
 class PackBodies:
-    """Packs the bodies of one dataset at a time. `compress` and `decompress` convert bodies."""
+    """Packs the bodies of one dataset at a time. `compress` compresses a pack, `decompress` packs and bodies."""
 
     def __init__(
         self, store: ArchiveStore, *, compress: Callable[[bytes], bytes], decompress: Callable[[bytes], bytes]
