@@ -39,6 +39,18 @@ _DROP_BULLET = schema.bullet.delete().where(
 _ADD_REVISION = schema.revision.insert()
 _ADD_CHANGE = schema.change.insert()
 _ADD_VOTE = schema.vote.insert()
+_WITHDRAW_VOTES = (
+    update(schema.vote)
+    .where(
+        schema.vote.c.dataset == bindparam("of_dataset"),
+        schema.vote.c.withdrawn_in.is_(None),
+        schema.vote.c.slot == bindparam("in_slot"),
+    )
+    .values(withdrawn_in=bindparam("withdrawn_now"))
+)
+_WITHDRAW_VOTE = _WITHDRAW_VOTES.where(
+    schema.vote.c.trajectory == bindparam("of_trajectory"), schema.vote.c.round == bindparam("in_round")
+)
 _BEFORE_SLOT = (
     select(func.count())
     .select_from(schema.bullet)
@@ -196,19 +208,16 @@ class SqlDatasetTransaction(LockedDataset):
         }
 
     def _write_votes(self, draft: Draft, changes: Sequence[SlotChange]) -> None:
-        table = schema.vote
-        standing = (table.c.dataset == self.dataset, table.c.withdrawn_in.is_(None))
-        withdraw = update(table).values(withdrawn_in=draft.stamp.revision)
-        removed = [{"in_slot": change.slot} for change in changes if change.after is None]
+        withdrawn_in = {"of_dataset": self.dataset, "withdrawn_now": draft.stamp.revision}
+        removed = [{**withdrawn_in, "in_slot": change.slot} for change in changes if change.after is None]
         if removed:
-            self._connection.execute(withdraw.where(*standing, table.c.slot == bindparam("in_slot")), removed)
+            self._connection.execute(_WITHDRAW_VOTES, removed)
         withdrawn = [
-            {"in_slot": slot, "of": trajectory, "in_round": round_}
+            {**withdrawn_in, "in_slot": slot, "of_trajectory": trajectory, "in_round": round_}
             for slot, trajectory, round_ in sorted(draft.withdrawn_ballots)
         ]
         if withdrawn:
-            key = (table.c.slot == bindparam("in_slot"), table.c.trajectory == bindparam("of"))
-            self._connection.execute(withdraw.where(*standing, *key, table.c.round == bindparam("in_round")), withdrawn)
+            self._connection.execute(_WITHDRAW_VOTE, withdrawn)
         cast = [
             {
                 "dataset": self.dataset,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -48,9 +47,8 @@ def add_trajectory(
     sign: int = 1,
 ) -> None:
     """Add a trajectory to the sums, or with `sign=-1` subtract it."""
-    counts = {
-        name: sign * value for name, value in asdict(count_trajectory(summary, repeats_error=repeats_error)).items()
-    }
+    counted = count_trajectory(summary, repeats_error=repeats_error)
+    counts = {name: sign * getattr(counted, name) for name in _COUNTS}
     rows = [
         {"dataset_id": dataset_id, "day": key.day, "has_bullets": key.has_bullets, "agent": key.agent, **counts}
         for key in list_groups(created_at, summary)

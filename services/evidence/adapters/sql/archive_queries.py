@@ -280,7 +280,10 @@ def to_trajectory(dataset: str, row: Row[Any]) -> ArchivedTrajectory:
 
 def dump_summary(summary: TrajectorySummary) -> str:
     """Return a summary as compact JSON, without empty fields."""
-    values = {name: value for name, value in asdict(summary).items() if value not in (None, ())}
+    fields = ((name, getattr(summary, name)) for name in TrajectorySummary.__dataclass_fields__)
+    values = {name: value for name, value in fields if value not in (None, ())}
+    if summary.usage is not None:
+        values["usage"] = asdict(summary.usage)
     if summary.errors:
         values["errors"] = [(error.operation, error.message, error.step) for error in summary.errors]
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
