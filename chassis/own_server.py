@@ -24,7 +24,7 @@ Metadata = Sequence[tuple[str, str]]
 class OwnServer:
     """The server of this process, for its own channels.
 
-    `handlers` has the methods with one request and one response, by path; the server adds them before it starts.
+    `handlers` has its methods by path; the server adds them before it starts.
     `names` are those of its certificate.
     """
 

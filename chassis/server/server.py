@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -53,7 +53,7 @@ class Server:
         self._grpc: Any = grpc.aio.server(options=build_server_options(settings))
         self._gates: dict[str, list[ServiceGate]] = {}
         self._names: dict[str, list[str]] = {}
-        self._own_handlers: dict[str, Any] = {}
+        self._handlers: dict[str, Any] = {}
         self._for_probes: grpc.aio.Server | None = None
         self.progress = CallsInProgress()
         self.health = Health(())
@@ -74,7 +74,7 @@ class Server:
     def describe_own(self, address: str) -> OwnServer:
         """Return this server for the channels of its own process, which reach it at an address."""
         names = () if self._certificates is None else self._certificates.current().names
-        return OwnServer(address, self._settings.max_message_bytes, names, self._own_handlers)
+        return OwnServer(address, self._settings.max_message_bytes, names, self._handlers)
 
     def bind_for_probes(self, address: str) -> None:
         """Bind a port that serves health only, without TLS, which Kubernetes probes do not support."""
@@ -92,6 +92,7 @@ class Server:
             self._gates[service.name], self._names[service.name] = [], []
             for registration in service.registrations:
                 self._register(service, registration, policies)
+        self._grpc.add_generic_rpc_handlers([_Handlers(self._handlers)])
         names = [name for names in self._names.values() for name in names]
         self.health = Health(names)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._grpc)
@@ -110,10 +111,7 @@ class Server:
             }
             self._gates[owner.name].append(gate)
             self._names[owner.name].append(name)
-            self._grpc.add_registered_method_handlers(name, wrapped)
-            self._own_handlers |= {
-                f"/{name}/{method}": handler for method, handler in wrapped.items() if handler.unary_unary is not None
-            }
+            self._handlers |= {f"/{name}/{method}": handler for method, handler in wrapped.items()}
 
     def _build_gate(self, name: str, guard: Guard) -> ServiceGate:
         settings = self._settings
@@ -160,6 +158,21 @@ def _read_callers(settings: ServiceSettings, certificates: Certificates | None) 
             "HANSEI_TLS_KEY and HANSEI_TLS_AUTHORITIES must be set"
         )
     return Callers([*settings.allowed_callers, *certificates.current().names])
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """All handlers of a server, by path.
+
+    With handlers that are registered by name, gRPC waits again for a call of each of them, for every call: of the 127
+    methods of one process that takes longer than this look-up.
+    """
+
+    def __init__(self, handlers: Mapping[str, Any]) -> None:
+        self._handlers = handlers
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return the handler of a call, None without one."""
+        return self._handlers.get(handler_call_details.method)
 
 
 class _Collector:
