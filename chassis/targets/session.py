@@ -168,6 +168,10 @@ class SessionHistory:
             self.failures[call.key] += not is_success
         self.arguments[call.tool] = call.args
         self.results[call.tool] = value
+        self.add_result(result)
+
+    def add_result(self, result: Any) -> None:
+        """Add a result alone: `has_seen` finds its values, and no call is counted."""
         self._add_text(result if isinstance(result, str) else _encode(result), self._results)
 
     def has_seen(self, value: Any) -> bool:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chassis.targets.session import ToolCallRequest
+from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
 from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
@@ -162,18 +162,17 @@ _History = Sequence[tuple[TrajectoryCall, frozenset[str]]]
 
 def _read_history(trajectory: GuardTrajectory) -> _History:
     """Return the calls, each with the names of its arguments that occur in no earlier text or result."""
-    replay = Replay(trajectory)
-    return [
-        (
-            call,
-            frozenset(
-                name
-                for name, value in call.request.args.items()
-                if isinstance(value, str) and not replay.session.has_seen(value)
-            ),
-        )
-        for call in replay
-    ]
+    session = SessionHistory()
+    history: list[tuple[TrajectoryCall, frozenset[str]]] = []
+    for event in trajectory.events:
+        if isinstance(event, TrajectoryCall):
+            values = event.request.args.items()
+            unseen = (name for name, value in values if isinstance(value, str) and not session.has_seen(value))
+            history.append((event, frozenset(unseen)))
+            session.add_result(event.result)
+        elif event.role != "assistant":
+            session.add_message(event.text, is_user=event.role == "user")
+    return history
 
 
 def _find_call_repairs(
