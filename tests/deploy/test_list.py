@@ -154,9 +154,11 @@ def test_a_build_needs_no_buildkit_and_its_context_has_what_it_copies(name: str)
     assert all(any(pattern.startswith(folder) for pattern in permitted) for folder in folders)
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", [*SERVICES, "server", "build"])
 def test_an_image_has_the_versions_that_are_tested(name: str) -> None:
-    tested = _pins("dev")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (uv,) = re.findall(r"^UV_VERSION := (.*)$", makefile, re.MULTILINE)
+    tested = {**_pins("dev"), "uv": uv}
     assert {pin: version for pin, version in _pins(name).items() if tested.get(pin) != version} == {}
 
 
