@@ -104,16 +104,17 @@ def _configure_sqlite(engine: Engine, begin: str, synchronous: str, lock_seconds
 
     @event.listens_for(engine, "connect")
     def configure_connection(connection: sqlite3.Connection, _record: Any) -> None:
-        # The driver's own transaction control is off; the listener below begins transactions.
+        # The driver's own transaction control is off; the function below begins transactions.
         connection.isolation_level = None
         _enable_wal(connection, lock_seconds)
         connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
 
-    @event.listens_for(engine, "begin")
     def begin_transaction(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
+        connection.cursor().execute(begin).close()
 
+    # Not a listener of an event: with one, SQLAlchemy looks for listeners at every statement.
+    engine.dialect.do_begin = begin_transaction  # type: ignore[assignment]
     return engine
 
 
