@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 from sqlalchemy.sql import ColumnElement
 
 from libs.storage.engines import get_insert
@@ -51,7 +51,6 @@ _BY_CONTENT = select(*_WITHOUT_BODY).where(
     archive_trajectory.c.trajectory_id == bindparam("of_trajectory"),
     archive_trajectory.c.content_hash == bindparam("of_content"),
 )
-_INSERT = insert(archive_trajectory).returning(archive_trajectory.c.number)
 
 
 def select_dataset(connection: Connection, dataset: str, *, lock: bool = False) -> Row[Any] | None:
@@ -108,10 +107,9 @@ def select_by_id(
     return list(connection.execute(query.limit(1) if body else query))
 
 
-def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajectory, now: datetime) -> None:
-    """Insert a trajectory with its marks, and add it to the sums of its day."""
+def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajectory, now: datetime) -> bool:
+    """Insert a trajectory with its marks, and add it to the sums of its day; return False if it is there already."""
     repeats_error = days.has_known_error(connection, dataset_id, new.summary)
-    days.add_trajectory(connection, dataset_id, new.created_at, new.summary, repeats_error=repeats_error)
     row = {
         "dataset_id": dataset_id,
         "trajectory_id": new.key.trajectory_id,
@@ -126,8 +124,17 @@ def insert_trajectory(connection: Connection, dataset_id: int, new: NewTrajector
         "object_key": new.object_key,
         "body": new.body,
     }
-    number = connection.execute(_INSERT, row).scalar_one()
+    number = connection.execute(_build_insert(connection.dialect.name), row).scalar_one_or_none()
+    if number is None:
+        return False
+    days.add_trajectory(connection, dataset_id, new.created_at, new.summary, repeats_error=repeats_error)
     insert_marks(connection, dataset_id, number, new.summary.list_marks())
+    return True
+
+
+@cache
+def _build_insert(dialect: str) -> Any:
+    return get_insert(dialect)(archive_trajectory).on_conflict_do_nothing().returning(archive_trajectory.c.number)
 
 
 def insert_marks(connection: Connection, dataset_id: int, number: int, marks: Iterable[tuple[MarkKind, str]]) -> None:

@@ -68,12 +68,11 @@ class ArchiveRepository:
             archive = queries.lock_dataset(connection, new.key.dataset)
             if archive.deleted_at is not None and new.learned_at <= archive.deleted_at:
                 return False
-            if queries.select_by_content(connection, archive.id, new.key) is not None:
+            if not queries.insert_trajectory(connection, archive.id, new, now):
                 return False
             stored = queries.sum_bytes(connection)
             if stored + new.size > max_bytes:
                 raise ArchiveFull(stored, new.size, max_bytes)
-            queries.insert_trajectory(connection, archive.id, new, now)
             queries.add_to_totals(connection, archive.id, 1, new.size)
             if new.object_key is not None:
                 queries.delete_objects(connection, [new.object_key])
