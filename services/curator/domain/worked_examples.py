@@ -1,6 +1,6 @@
 """Worked examples of an operation: requests and the calls that fulfilled them, without the failed ones.
 
-Values that recur in several tasks and decide another argument are kinds of a thing; each gets an example.
+An argument whose values recur and decide another argument tells kinds of a thing apart; each kind gets an example.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from services.curator.domain.playbook import Source
 MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
-"""An argument with more recurring values than this does not tell kinds apart."""
+"""An argument with more values than this does not tell kinds apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,19 @@ def _choose(evidence: Evidence) -> dict[str, Example]:
 
 
 def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
-    """Return the values that recur in several tasks, of the arguments that have a few of them."""
-    worked = [item for item in evidence.observations if not item.error]
+    """Return the values of the arguments that have a few, of which one recurs in several tasks.
+
+    Calls of failed trajectories are no evidence: where no error shows, their values are the wrong ones.
+    """
+    worked = [item for item in evidence.observations if not item.error and item.passed is not False]
     kinds: dict[str, list[str]] = {}
     for name in list_argument_names(worked):
         tasks: dict[str, set[str]] = {}
         for item in worked:
             tasks.setdefault(item.values.get(name, ""), set()).add(item.task)
-        recurring = [value for value, seen in tasks.items() if len(seen) >= MIN_TASKS]
-        if 1 < len(recurring) <= MAX_KINDS and _decides_another(name, worked):
-            kinds[name] = recurring
+        recurs = any(len(seen) >= MIN_TASKS for seen in tasks.values())
+        if recurs and 1 < len(tasks) <= MAX_KINDS and _decides_another(name, worked):
+            kinds[name] = list(tasks)
     return kinds
 
 
