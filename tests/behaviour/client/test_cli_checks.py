@@ -204,7 +204,9 @@ def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -
         "agent_accuracy": 1.0,
         "any_labelled_failure": 1.0,
     }
-    assert "1 labelled trajectory" in hansei("eval", "blame", file).out
+    shown = hansei("eval", "blame", file).out
+    assert "1 labelled trajectory" in shown
+    assert "hansei blames the first writing call" in " ".join(shown.split())
 
 
 def _write_refunds(file: Path, failing: int, passing: int) -> Path:

@@ -31,7 +31,10 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
         shares = (accuracy[key] for key in ("step_accuracy", "top_3", "any_labelled_failure", "agent_accuracy"))
         table.add_row(name.replace("_", " "), *("-" if share is None else f"{share:.3f}" for share in shares))
     total = f"{scores['n']} labelled trajector{'y' if scores['n'] == 1 else 'ies'}"
-    return Group(table, Text(f"share that agrees with the labels, {total}", FAINT))
+    used = (
+        "in conversations with a user hansei blames the first writing call, in other logs the step with the most signs"
+    )
+    return Group(table, Text(f"share that agrees with the labels, {total}", FAINT), Text(used, FAINT))
 
 
 def render_lift(report: Mapping[str, Any]) -> RenderableType:
