@@ -26,6 +26,7 @@ _MAX_BETWEEN = 3
 _MAX_OPTIONS = 3
 _COMMANDS = ("", *COMMAND_FIELDS)
 _OPTION = re.compile(r"--?[A-Za-z][\w-]{0,30}")
+_COMMAND_OPTION = re.compile(rf"(?<=\s){_OPTION.pattern}(?=\s)")
 _WORD = re.compile(r"\w+")
 
 
@@ -95,11 +96,15 @@ def find_repairs(actions: Sequence[ToolUse]) -> dict[int, FailureRecovery]:
 
 
 def _replaces_program(failed: ToolUse, fixed: ToolUse) -> bool:
-    """Return whether a command asks another program for the same (`pnpm install` after `npm install`)."""
+    """Return whether a command asks another program for the same (`pnpm install` after `npm install`).
+
+    Options of the first program, which the other one may not have, may be missing.
+    """
     program, other = failed.operation.partition(" ")[0], fixed.operation.partition(" ")[0]
-    words = _split_words(failed.arguments) - {program.lower(), *COMMAND_FIELDS}
-    other_words = _split_words(fixed.arguments) - {other.lower(), *COMMAND_FIELDS}
-    return program != other and failed.operation != failed.tool and words == other_words != frozenset()
+    texts = (failed.arguments, _COMMAND_OPTION.sub(" ", failed.arguments))
+    words = [_split_words(text) - _split_words(program) - {*COMMAND_FIELDS} for text in texts]
+    other_words = _split_words(fixed.arguments) - _split_words(other) - {*COMMAND_FIELDS}
+    return program != other and failed.operation != failed.tool and bool(other_words) and other_words in words
 
 
 def _repair(actions: Sequence[ToolUse], failed: int, fixed: int) -> FailureRecovery:

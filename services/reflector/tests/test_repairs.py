@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from libs.trajectories.actions import extract_actions
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments, find_repairs
 from services.reflector.tests.trajectories import MakeStep, calls, returns, says, steps
@@ -54,6 +56,13 @@ def test_another_program_that_does_the_same_is_a_repair() -> None:
     repair = find_repairs(extract_actions(steps(*log, calls("shell", {"command": "pnpm install"}), returns("done"))))[0]
     assert (repair.failed.operation, repair.fixed.operation) == ("npm install", "pnpm")
     assert repair_in(*log, calls("shell", {"command": "cat package.json"}), returns("{}")) is None
+
+
+@pytest.mark.parametrize("failed", ["apt-get install jq", "apt-get -y install jq"])
+def test_the_name_and_the_options_of_the_replaced_program_do_not_matter(failed: str) -> None:
+    log = [calls("shell", {"command": failed}), returns("Error: use apk instead")]
+    assert repair_in(*log, calls("shell", {"command": "apk install jq"}), returns("ok")) is not None
+    assert repair_in(*log, calls("shell", {"command": "apk install bc"}), returns("ok")) is None
 
 
 def test_a_thought_without_a_result_is_no_cause() -> None:
