@@ -138,6 +138,14 @@ def test_a_chat_server_chooses_by_letter_without_probabilities() -> None:
         assert "B: two" in server.requests[-1].prompt
 
 
+def test_letters_can_be_chosen_without_a_probe_of_the_server() -> None:
+    with OpenAIServer(otherwise=chat("B")) as server:
+        scorer = connect("http://127.0.0.1:9/v1", "", "small", by_letters=True)
+        assert isinstance(scorer, LetterScorer)
+        assert isinstance(connect(server.base_url, "", "", by_letters=True), LetterScorer)
+        assert server.requests == []
+
+
 class EchoClient:
     """Stands for a client of a server that gives each character of an echoed prompt a probability."""
 

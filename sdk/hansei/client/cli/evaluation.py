@@ -71,16 +71,26 @@ def lift(
         Path | None,
         typer.Option(help="A file that keeps the scores of prompts for the next measurement.", dir_okay=False),
     ] = None,
+    letters: Annotated[
+        bool,
+        typer.Option(
+            "--letters",
+            help="Let the model name the letter of a call, where the server computes probabilities of texts slowly.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure with a model how much more often it makes the right call with hansei's bullets, and with other memories.
 
     In a made-up world with twelve conventions that no model can know, 120 trajectories are learned offline in a
-    temporary playbook. Then the model chooses its calls in other tasks. OPENAI_API_KEY is sent if it is set.
+    temporary playbook. Then the model chooses its calls in other tasks: by the probabilities of their texts if the
+    server returns them (vLLM does), else by letters. OPENAI_API_KEY is sent if it is set.
     """
     from hansei.client.cli.lift import measure_lift
 
-    print_result(measure_lift(base_url, model, tasks, tokens, seed, cache), as_json, "scores.render_lift")
+    print_result(
+        measure_lift(base_url, model, tasks, tokens, seed, cache, by_letters=letters), as_json, "scores.render_lift"
+    )
 
 
 @app.command()

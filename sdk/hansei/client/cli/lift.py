@@ -17,14 +17,16 @@ from hansei.client.lift.measurement import prepare_lift
 from hansei.client.lift.model import CachedScorer, connect
 
 
-def measure_lift(base_url: str, model: str, tasks: int, tokens: int, seed: int, cache: Path | None) -> dict[str, Any]:
+def measure_lift(
+    base_url: str, model: str, tasks: int, tokens: int, seed: int, cache: Path | None, *, by_letters: bool
+) -> dict[str, Any]:
     """Return the scores of all memories as JSON. Ends the command if the server does not answer."""
     from openai import OpenAIError
 
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hansei-lift-")))
         try:
-            scorer = connect(base_url, os.environ.get("OPENAI_API_KEY", ""), model)
+            scorer = connect(base_url, os.environ.get("OPENAI_API_KEY", ""), model, by_letters=by_letters)
             client = stack.enter_context(embedded_client(build_temp_settings(directory)))
             meter = prepare_lift(client, generate_world(seed), tasks=tasks, tokens=tokens, seed=1)
             total = tasks * len(meter.memories)

@@ -26,13 +26,18 @@ _UNLIKELY = -20.0
 """The weight of a letter that is not among the most likely tokens."""
 
 
-def connect(base_url: str, api_key: str, model: str) -> Scorer:
-    """Return the best scorer that the server supports; an empty `model` is the first that the server lists."""
+def connect(base_url: str, api_key: str, model: str, *, by_letters: bool = False) -> Scorer:
+    """Return the best scorer that the server supports; an empty `model` is the first that the server lists.
+
+    `by_letters` avoids the probabilities of texts, which some servers compute slowly.
+    """
     from openai import BadRequestError, NotFoundError, OpenAI, UnprocessableEntityError
 
     client = OpenAI(base_url=base_url, api_key=api_key or "none", timeout=TIMEOUT_SECONDS)
     once = client.with_options(max_retries=0)  # a wrong address is reported without a pause
     name = model or next(iter(once.models.list())).id
+    if by_letters:
+        return LetterScorer(client, name)
     try:
         TextScorer(once, name).score("1 2 3", [" 4", " 5"])
     except (BadRequestError, NotFoundError, UnprocessableEntityError, UnsupportedEchoError):
