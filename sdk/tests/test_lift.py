@@ -6,10 +6,13 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from hansei.client.cli.show.scores import render_lift
 from hansei.client.lift.agent import ChoosingAgent, TaskScore
 from hansei.client.lift.decisions import CANDIDATES, Task, build_tasks, list_tools, render_call
 from hansei.client.lift.generated_world import KINDS, generate_world
@@ -123,6 +126,13 @@ def test_rows_compare_hansei_with_each_memory_in_the_same_tasks() -> None:
     assert rows["same"]["hansei_minus_this_right_call"] == "0"
     low, high = map(float, rows[NO_MEMORY]["hansei_minus_this_right_call"].split(" to "))
     assert 0.5 < low < high == 1
+    console = Console(width=80, record=True, file=StringIO())
+    names = {"memory": STRONGEST_SIMPLE_MEMORY, "hansei_minus_this_right_call": "-0.18 to -0.03"}
+    table = render_lift({"world": "w", "tasks": 12, "tokens": 150, "method": "m", "rows": [{**rows[HANSEI], **names}]})
+    console.print(table)
+    shown = console.export_text()
+    assert "…" not in shown
+    assert any("0.92" in line and "-0.18 to -0.03" in line for line in shown.splitlines())
 
 
 def test_a_budget_cuts_the_last_text() -> None:

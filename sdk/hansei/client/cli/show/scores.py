@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -38,15 +39,18 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
 
 
 def render_lift(report: Mapping[str, Any]) -> RenderableType:
-    """Show the scores of each memory, and how much better hansei is in the same tasks."""
-    table = make_score_table("memory", "right call", "95 %", "probability", "tasks done", "95 %", "hansei is better by")
+    """Show the scores of each memory, and how much better hansei is in the same tasks; it fits 80 columns."""
+    table = make_score_table("memory", "right", "95 %", "done", "95 %", "hansei better by")
     for row in report["rows"]:
-        shares = [f"{row[name]:.3f}" for name in ("right_call", "probability", "success")]
-        better = row["hansei_minus_this_right_call"]
-        table.add_row(row["memory"], shares[0], row["right_call_95"], shares[1], shares[2], row["success_95"], better)
+        shares = ((f"{row[name]:.2f}", row[f"{name}_95"].replace(" to ", "-")) for name in ("right_call", "success"))
+        table.add_row(row["memory"], *chain(*shares), row["hansei_minus_this_right_call"])
     world = f"{report['world']}, {count_noun(report['tasks'], 'task')}, {report['tokens']} tokens of memory"
-    note = "last column: difference of the right calls in the same tasks, 95 %; an interval with 0 shows no difference"
-    return Group(table, Text(f"{world}; {report['method']}", FAINT), Text(note, FAINT))
+    notes = (
+        f"{world}; {report['method']}",
+        "right: share of right calls at the deciding turn; done: share of tasks that succeeded",
+        "last column: difference of the right calls in the same tasks, 95 %; an interval with 0 shows no difference",
+    )
+    return Group(table, *(Text(note, FAINT) for note in notes))
 
 
 def render_guards(report: Mapping[str, Any]) -> RenderableType:
