@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from cachetools import LRUCache
-from sqlalchemy import Connection, Integer, cast, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, ScalarSelect, cast, delete, func, insert, select, update
 
 from chassis.targets.guard import GuardMode
 from libs.guards.backtest import Backtest
@@ -169,21 +169,22 @@ class GuardRepository:
 
     async def find_archived_number(self, dataset: str) -> int:
         """Return the number of the last archived trajectory of a dataset, 0 without one."""
-        return await self._database.read(lambda connection: _find_newest(connection, dataset))
+        query = select(_select_newest(archive_dataset.c.id)).where(archive_dataset.c.dataset == dataset)
+        newest = await self._database.read(lambda connection: connection.execute(query).scalar())
+        return newest or 0
 
     async def list_grown_archives(self) -> list[tuple[str, int]]:
         """Return the datasets with trajectories that a stored backtest does not count, each with the last number."""
-        table = guard_backtest.c
-        tested = select(table.dataset, func.min(table.archived_number)).group_by(table.dataset)
-
-        def read(connection: Connection) -> list[tuple[str, int]]:
-            newest = [
-                (dataset, number, _find_newest(connection, dataset))
-                for dataset, number in connection.execute(tested).all()
-            ]
-            return [(dataset, last) for dataset, number, last in newest if last > number]
-
-        return await self._database.read(read)
+        table, archive = guard_backtest.c, archive_dataset.c
+        newest = _select_newest(archive.id)
+        query = (
+            select(table.dataset, newest)
+            .join(archive_dataset, archive.dataset == table.dataset)
+            .group_by(table.dataset, archive.id)
+            .having(func.min(table.archived_number) < newest)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [(dataset, int(number)) for dataset, number in rows]
 
     async def find_outdated_backtests(
         self, dataset: str, targets: Sequence[str], newest: int
@@ -274,10 +275,10 @@ class GuardRepository:
         await self._partitions.drop_older(self._clock() - retention)
 
 
-def _find_newest(connection: Connection, dataset: str) -> int:
-    archive = select(archive_dataset.c.id).where(archive_dataset.c.dataset == dataset).scalar_subquery()
-    query = select(func.max(archive_trajectory.c.number)).where(archive_trajectory.c.dataset_id == archive)
-    return int(connection.execute(query).scalar() or 0)
+def _select_newest(dataset_id: ColumnElement[int]) -> ScalarSelect[int]:
+    """Select the number of the last archived trajectory of a dataset."""
+    numbers = archive_trajectory.c
+    return select(func.max(numbers.number)).where(numbers.dataset_id == dataset_id).scalar_subquery()
 
 
 def _parse_counts(text: str) -> StoredBacktest:

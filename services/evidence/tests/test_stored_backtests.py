@@ -1,0 +1,38 @@
+"""Stored backtests grow with the archive, each trajectory once, whichever replica adds it."""
+
+from __future__ import annotations
+
+from libs.guards.backtest import Backtest, Firing
+from services.evidence.adapters.sql.guard_repository import GuardRepository
+from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.domain.stored_backtest import StoredBacktest
+from services.evidence.tests.archives import DATASET, open_archive, store
+from tests.conftest import create_database, database_location, postgres
+
+__all__ = ["create_database", "database_location", "postgres"]
+
+ALARM = Backtest(passed=2, firings=(Firing("a", "a", 0, 0, is_success=True, is_late=False),))
+
+
+async def test_a_backtest_counts_each_later_trajectory_once(database_location: str) -> None:
+    evidence = EvidenceRepository(database_location)
+    async with open_archive(evidence) as (servicer, _, _):
+        guards = GuardRepository(evidence.database)
+        await store(servicer, "t-1")
+        first = await guards.find_archived_number(DATASET)
+        assert (first > 0, await guards.find_archived_number("none")) == (True, 0)
+        for target in ("true", "false"):
+            await guards.store_backtest(DATASET, target, Backtest(failed=1, passed=7), first)
+        await guards.store_backtest("none", "true", Backtest(), 0)
+        assert await guards.list_grown_archives() == []
+
+        await store(servicer, "t-2")
+        [(dataset, newest)] = await guards.list_grown_archives()
+        assert (dataset, newest) == (DATASET, await guards.find_archived_number(DATASET))
+        outdated = await guards.find_outdated_backtests(DATASET, ["true"], newest)
+        assert {target: stored.archived_number for target, stored in outdated.items()} == {"true": first}
+        updated = await guards.add_to_backtests(DATASET, outdated, {"true": ALARM}, newest)
+        assert updated == {"true": StoredBacktest(1, 0, 9, 1, 1, later_passed=2, later_alarms=1)}
+        # Another replica that read the same backtest adds nothing, and nothing is left to add.
+        assert await guards.add_to_backtests(DATASET, outdated, {"true": ALARM}, newest) == {}
+        assert await guards.list_grown_archives() == []
