@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import statistics
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.guards.archive import count_with_demotions
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
 from bench.guards.examples import count_calls, count_firings_in_files
 from bench.report import machine
@@ -180,6 +182,9 @@ def main() -> None:
     results = {
         "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
         "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
+        "repeated_mistakes_in_the_hard_world_with_demotions": _describe_counts(
+            asyncio.run(count_with_demotions(SEEDS, EARLIER, _count_calls))
+        ),
         "repeated_mistakes_in_the_examples": {name: _describe_counts(counts) for name, counts in count_calls().items()},
         "failed_calls_in_recorded_files": {
             name: _describe_counts(counts) for name, counts in count_firings_in_files(DATA).items()
