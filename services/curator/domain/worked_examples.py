@@ -73,7 +73,7 @@ def _choose(evidence: Evidence) -> dict[str, Example]:
 
 
 def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
-    """Return the values of the arguments that have a few, of which one recurs in several tasks.
+    """Return the values of the arguments that have a few, of which two or more recur in several tasks.
 
     Calls of failed trajectories are no evidence: where no error shows, their values are the wrong ones.
     """
@@ -83,8 +83,8 @@ def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
         tasks: dict[str, set[str]] = {}
         for item in worked:
             tasks.setdefault(item.values.get(name, ""), set()).add(item.task)
-        recurs = any(len(seen) >= MIN_TASKS for seen in tasks.values())
-        if recurs and 1 < len(tasks) <= MAX_KINDS and _decides_another(name, worked):
+        recurring = sum(len(seen) >= MIN_TASKS for seen in tasks.values())
+        if recurring > 1 and len(tasks) <= MAX_KINDS and _decides_another(name, worked):
             kinds[name] = list(tasks)
     return kinds
 

@@ -283,13 +283,13 @@ def test_each_kind_of_thing_has_an_example() -> None:
 
 
 def test_a_failed_trajectory_hides_no_kind_and_one_success_shows_one() -> None:
-    shelves = {"ice-1": "A1", "ice-2": "A1", "tea-1": "B2"}
+    shelves = {"ice-1": "A1", "ice-2": "A1", "oil-1": "C3", "oil-2": "C3", "tea-1": "B2"}
     reflections = [
         build_reflection(name, call("store", what=name[:3], shelf=shelf, id=name)) for name, shelf in shelves.items()
     ]
     failed = build_reflection("bad", call("store", what="ice", shelf="B2", id="x"), passed=False)
     shown = list_examples("store", *reflections, failed)
-    assert [text.partition("shelf")[2][:8] for text in shown] == ['": "A1",', '": "B2",']
+    assert [text.partition("shelf")[2][:8] for text in shown] == ['": "A1",', '": "C3",', '": "B2",']
 
 
 def test_an_example_shows_the_tool_that_ran_a_command() -> None:
