@@ -91,6 +91,7 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
             section="bench",
             content=f"Lesson {number}: {source}"[:1_000],
             target=playbook_pb2.Target(expression=source, mode=playbook_pb2.TARGET_MODE_DENY, pinned=True),
+            reasoning="The bench refuses the calls.",
         )
         for number, source in enumerate(sources)
     ]
