@@ -63,13 +63,15 @@ async def follow_with_sdk(client: AsyncClient, dataset: str, trajectory: GuardTr
     return firings
 
 
-async def follow_with_planner(checks: EvidenceCallChecks, trajectory: GuardTrajectory) -> Firings:
+async def follow_with_planner(checks: EvidenceCallChecks, dataset: str, trajectory: GuardTrajectory) -> Firings:
     """Return for each call whether the checks of the planner refuse it."""
+    # Ids of executions are unique, and so are those of their reports.
+    execution_id = f"plan-{dataset}-{trajectory.id}"
     texts: tuple[tuple[str, str], ...] = ()
     firings: Firings = []
     for number, event in enumerate(trajectory.events):
         if isinstance(event, TrajectoryCall):
-            call = PlannedCall(f"plan-{trajectory.id}", f"plan-{trajectory.id}:{number}:1", "", event.request, texts)
+            call = PlannedCall(execution_id, f"{execution_id}:{number}:1", "", event.request, texts)
             firings.append((await checks.check(call)).mode is GuardMode.DENY)
             result = event.result if isinstance(event.result, str) else json.dumps(event.result)
             await checks.report(call, ToolResult(success=not event.error, output=result, error=event.error or None))
@@ -105,7 +107,7 @@ async def measure_world(address: str, *, is_hard: bool) -> dict[str, Any]:
         found = {
             "replay": [replay_trajectory(targets, trajectory) for trajectory in trajectories],
             "sdk": [await follow_with_sdk(client, dataset, trajectory) for trajectory in trajectories],
-            "planner": [await follow_with_planner(checks, trajectory) for trajectory in trajectories],
+            "planner": [await follow_with_planner(checks, dataset, trajectory) for trajectory in trajectories],
         }
     await peers.close()
     counts = {name: count_firings(trajectories, firings) for name, firings in found.items()}
