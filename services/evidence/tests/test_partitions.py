@@ -47,8 +47,8 @@ async def test_statements_on_servings_touch_one_partition(postgres: PostgresServ
 
 
 async def test_statements_on_the_archive_touch_one_partition(postgres: PostgresServer) -> None:
-    with record_partitions(*ARCHIVE) as statements:
-        async with open_archive(EvidenceRepository(postgres.database())) as (servicer, archive, _):
+    async with open_archive(EvidenceRepository(postgres.database())) as (servicer, archive, _):
+        with record_partitions(*ARCHIVE) as statements:
             for number in range(12):
                 await store(servicer, f"t-{number}")
             learned = pb.StoreTrajectoryRequest(
