@@ -2,8 +2,8 @@
 
 The four processes share one core, and the caller has another one, so that the rest of the machine matters little; the
 simulation has the same two cores, the same routing, and the same calls at the same times. Costs are those of single
-calls, and what the processes do without any call, both measured before and after. Calls come as they were drawn
-(Poisson), whether or not others have ended.
+calls, and what the processes do without any call, both measured before and after. Calls come as they
+were drawn (Poisson), whether or not others have ended, and the simulation gets the times at which they really began.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -41,8 +41,9 @@ from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_
 
 PROCESSES, DATASETS, BULLETS = 4, 20, 1_000
 UTILISATIONS = (0.3, 0.6)
-CALLS_ALONE, CALLS = 60, 450
-IDLE_SECONDS = 5.0
+CALLS_ALONE, CALLS, PARTS = 60, 200, 5
+"""Single calls in each measurement of costs, calls of a part, and parts of a row, each between two measurements."""
+IDLE_SECONDS = 2.0
 BACKGROUND_SECONDS = 0.01
 """In the simulation one process after the other does its work of no call in turns of this period."""
 PRIORITY = -15
@@ -136,8 +137,9 @@ def _run_on_cores(pids: Sequence[int]) -> Iterator[None]:
     affinity, priority = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
     for pid, core in (*((pid, SERVERS_CORE) for pid in pids), (os.getpid(), CALLER_CORE)):
         for thread in map(int, os.listdir(f"/proc/{pid}/task")):
-            os.sched_setaffinity(thread, {core})
-            with suppress(PermissionError):
+            with suppress(ProcessLookupError):  # the thread has ended
+                os.sched_setaffinity(thread, {core})
+            with suppress(PermissionError, ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, thread, PRIORITY)
     try:
         yield
@@ -156,29 +158,21 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     for number in range(DATASETS):  # connections become ready
         await search(f"d{number}", "word1")
         await asyncio.sleep(0.02)
-    rows, costs = [], [await _measure_cost(search, pids, 0.0)]
+    cost = await _measure_cost(search, pids, "first", 0.0)
+    costs, rows = [cost], []
     for utilisation in UTILISATIONS:
-        cost = costs[-1]
-        arrivals = draw_arrivals(utilisation / cost.server, CALLS, random.Random(f"{utilisation}"))
-        foreign = _read_core_seconds()
-        real, seconds, used = await _observe(search, pids, arrivals)
-        foreign = _read_core_seconds() - foreign - used
-        costs.append(await _measure_cost(search, pids, utilisation))
-        cost = _average(costs[-2:])  # the speed of a processor that is shared changes within minutes
-        simulated = simulate(arrivals, addresses, cost)
-        rows.append(
-            {
-                "utilisation_wanted": utilisation,
-                "calls_per_second": len(arrivals) / seconds,
-                "utilisation": real.utilisation,
-                "utilisation_simulated": simulated.utilisation,
-                "utilisation_deviation": simulated.utilisation / real.utilisation - 1,
-                "waiting_ms": (real.time - cost.alone) * 1e3,
-                "waiting_ms_simulated": (simulated.time - cost.server - cost.caller) * 1e3,
-                "waiting_deviation": (simulated.time - cost.server - cost.caller) / (real.time - cost.alone) - 1,
-                "other_work_on_core": max(0.0, foreign / seconds),
-            }
-        )
+        rate = utilisation / cost.server
+        pause = (1 - utilisation) / rate
+        cost, parts = await _measure_cost(search, pids, f"{utilisation}", pause), []
+        for number in range(PARTS):
+            name, before, foreign = f"{utilisation} {number}", cost, _read_core_seconds()
+            real, begun, seconds = await _observe(search, pids, draw_arrivals(rate, CALLS, random.Random(name)))
+            foreign = _read_core_seconds() - foreign - real.utilisation * seconds
+            cost = await _measure_cost(search, pids, name, pause)
+            both = _average([before, cost])  # the speed of a processor that is shared changes within minutes
+            parts.append(_compare_part(real, begun, seconds, both, addresses) | {"foreign": foreign})
+            costs.append(both)
+        rows.append({"utilisation_wanted": utilisation} | _summarise_parts(parts))
     await peers.close()
     cost = _average(costs)
     deviations = [row[f"{what}_deviation"] for row in rows for what in ("utilisation", "waiting")]
@@ -192,12 +186,45 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     }
 
 
+def _compare_part(
+    real: CoreMeasurement, begun: Sequence[Arrival], seconds: float, cost: CallCost, addresses: Sequence[str]
+) -> dict[str, float]:
+    """Return utilisation and waiting of a part, real and simulated."""
+    simulated = simulate(begun, addresses, cost)
+    alone = simulate([replace(call, when=float(n)) for n, call in enumerate(begun)], addresses, cost)
+    return {
+        "seconds": seconds,
+        "utilisation": real.utilisation,
+        "utilisation_simulated": simulated.utilisation,
+        "waiting_ms": (real.time - cost.alone) * 1e3,
+        "waiting_ms_simulated": (simulated.time - alone.time) * 1e3,
+    }
+
+
+def _summarise_parts(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the means of all parts, and how far the simulated ones deviate."""
+    seconds = sum(part["seconds"] for part in parts)
+    mean = {name: statistics.mean(part[name] for part in parts) for name in parts[0]}
+    row = {"calls_per_second": CALLS * len(parts) / seconds}
+    for what in ("utilisation", "waiting_ms"):
+        deviation = mean[f"{what}_simulated"] / mean[what] - 1
+        row |= {
+            what: mean[what],
+            f"{what}_simulated": mean[f"{what}_simulated"],
+            f"{what.removesuffix('_ms')}_deviation": deviation,
+        }
+    return row | {"other_work_on_core": max(0.0, sum(part["foreign"] for part in parts) / seconds)}
+
+
 def _average(costs: Sequence[CallCost]) -> CallCost:
     return CallCost(*(statistics.mean(values) for values in zip(*map(astuple, costs), strict=True)))
 
 
-async def _measure_cost(search: Searcher, pids: list[int], seed: float) -> CallCost:
-    """Return the cost of single calls: with queries that are new for each seed, and with one whose vector is cached."""
+async def _measure_cost(search: Searcher, pids: list[int], seed: str, pause_seconds: float) -> CallCost:
+    """Return the cost of single calls: with queries that are new for each seed, and with one whose vector is cached.
+
+    A processor that slept is slower at first, so pauses before the calls last as long as it sleeps between random ones.
+    """
     used, began = _sum_cpu(pids), time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
     idle = (_sum_cpu(pids) - used) / (time.perf_counter() - began)
@@ -206,6 +233,7 @@ async def _measure_cost(search: Searcher, pids: list[int], seed: float) -> CallC
     for number in range(CALLS_ALONE):
         dataset = f"d{rng.randrange(DATASETS)}"
         query = build_words(6, ("alone", seed, number))
+        await asyncio.sleep(rng.expovariate(1 / pause_seconds) if pause_seconds else 0)
         used, own, began = _sum_cpu(pids), time.process_time(), time.perf_counter()
         await search(dataset, query)
         times += time.perf_counter() - began
@@ -225,20 +253,23 @@ def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
     for number in range(count):
         now += rng.expovariate(rate)
         (dataset,) = rng.choices(range(DATASETS), weights)
-        arrivals.append(Arrival(now, f"d{dataset}", build_words(6, (rate, number))))
+        arrivals.append(Arrival(now, f"d{dataset}", build_words(6, (rng.random(), number))))
     return arrivals
 
 
 async def _observe(
     search: Searcher, pids: list[int], arrivals: Sequence[Arrival]
-) -> tuple[CoreMeasurement, float, float]:
-    """Return what the processes did with these calls, and the seconds of all and of the processes."""
+) -> tuple[CoreMeasurement, list[Arrival], float]:
+    """Return what the processes did with these calls, when each began, and the seconds of all."""
     times: list[float] = []
+    begun: list[Arrival] = []
     used, began = _sum_cpu(pids), time.perf_counter()
 
     async def call(arrival: Arrival) -> None:
+        begins = time.perf_counter() - began
+        begun.append(replace(arrival, when=begins))
         await search(arrival.dataset, arrival.query)
-        times.append(time.perf_counter() - began - arrival.when)
+        times.append(time.perf_counter() - began - begins)
 
     async with asyncio.TaskGroup() as group:
         for arrival in arrivals:
@@ -246,7 +277,7 @@ async def _observe(
             group.create_task(call(arrival))
     seconds = time.perf_counter() - began
     used = _sum_cpu(pids) - used
-    return CoreMeasurement(used / seconds, statistics.mean(times)), seconds, used
+    return CoreMeasurement(used / seconds, statistics.mean(times)), begun, seconds
 
 
 def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) -> CoreMeasurement:
