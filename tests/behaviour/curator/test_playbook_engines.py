@@ -33,7 +33,7 @@ OPERATIONS = campaign_size(10_240, 960)
 REQUESTS_PER_WRITER = OPERATIONS // WRITERS // OPERATIONS_PER_REQUEST
 ROUNDS_OF_KILLS = {"sqlite": campaign_size(2, 1), "postgresql": 1}
 """Each has a kill at every step of every kind of edit."""
-KILLS_PER_ROUND = 70
+KILLS_PER_ROUND = 60
 SEQUENCES = campaign_size(10, 3)
 MANY_SECONDS = 600
 
