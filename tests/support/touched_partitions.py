@@ -40,12 +40,11 @@ def record_partitions(*tables: str) -> Iterator[list[tuple[str, set[str]]]]:
 
 
 def find_unpruned(statements: list[tuple[str, set[str]]]) -> list[str]:
-    """Return the statements that touch several partitions of one table, except those of migrations."""
+    """Return the statements that touch several partitions of one table."""
     return [
         statement
         for statement, partitions in statements
         if len({name.rpartition("_")[0] for name in partitions}) < len(partitions)
-        and not statement.startswith("UPDATE guard_backtest SET archived_number = (SELECT")
     ]
 
 

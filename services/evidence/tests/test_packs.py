@@ -38,8 +38,8 @@ async def open_packs(
     async def count_packs() -> int:
         return await evidence.database.read(lambda connection: connection.execute(query).scalar_one())
 
-    with record_partitions("archive_trajectory", "archive_pack", "archive_mark") as statements:
-        async with open_archive(evidence, limits) as (servicer, archive, _):
+    async with open_archive(evidence, limits) as (servicer, archive, _):
+        with record_partitions("archive_trajectory", "archive_pack", "archive_mark") as statements:
             yield servicer, archive, count_packs
     assert find_unpruned(statements) == []
     assert bool(statements) == evidence.database.is_postgresql
