@@ -88,11 +88,9 @@ def join_steps(trajectories: Trajectories, count: int) -> Trajectories:
     return joined
 
 
-async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, Any]:
-    """Return the milliseconds of CPU a trajectory, of all threads: in Learn, and in the delivery after it."""
-    store = EvidenceRepository(str(folder / "evidence.db"))
-    await store.database.open()
-    archive = Archive(
+def build_archive(store: EvidenceRepository) -> Archive:
+    """Return the archive of a store, without an object store, as the service builds it."""
+    return Archive(
         ArchiveRepository(store.database),
         None,
         LIMITS,
@@ -101,6 +99,13 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
         decompress=decompress,
         now=utc_now,
     )
+
+
+async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, Any]:
+    """Return the milliseconds of CPU a trajectory, of all threads: in Learn, and in the delivery after it."""
+    store = EvidenceRepository(str(folder / "evidence.db"))
+    await store.database.open()
+    archive = build_archive(store)
     servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     repository = OutboxRepository(parse_location(str(folder / "gateway.db")), "bench")
     outbox = TrajectoryOutbox(repository, InProcessArchive(servicer), 1024**4)
@@ -151,15 +156,7 @@ async def measure_size(name: str, trajectories: Trajectories, folder: Path) -> d
     await store.database.open()
     await store.database.vacuum()
     empty = file.stat().st_size
-    archive = Archive(
-        ArchiveRepository(store.database),
-        None,
-        LIMITS,
-        compress=compress,
-        compress_pack=compress_pack,
-        decompress=decompress,
-        now=utc_now,
-    )
+    archive = build_archive(store)
     servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
     for trajectory in trajectories:
         request = archive_pb.StoreTrajectoryRequest(dataset="bench", trajectory=trajectory)

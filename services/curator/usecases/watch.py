@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ from services.curator.domain.log import Revision, RevisionKind
 from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Feed, PlaybookStore
+
+LOADS_AT_ONCE = 2
+"""Watchers whose playbook is read at once; the other readers of the store are left to other calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,12 @@ class Watch:
         self._feed = feed
         self._progress_seconds = progress_seconds
         self._max_lag = max_lag
+        self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
 
     async def load(self, dataset: str) -> Snapshot:
         """Return the dataset at its newest revision."""
-        return await self._store.load(dataset)
+        async with self._loading:
+            return await self._store.load(dataset)
 
     async def events(
         self, dataset: str, from_revision: int, *, snapshot: bool, allow_missing: bool = True
@@ -46,7 +52,7 @@ class Watch:
         """
         if not allow_missing:
             await self._store.require(dataset)
-        current = await self._store.load(validate_dataset_name(dataset))
+        current = await self.load(validate_dataset_name(dataset))
         if from_revision > current.revision:
             raise RevisionAhead(dataset, from_revision, current.revision)
         cursor = max(from_revision, current.deleted_revision - 1)
@@ -57,7 +63,7 @@ class Watch:
         while True:
             revisions = await self._feed.revisions_after(dataset, cursor)
             if revisions and revisions[0].number > cursor + 1 and revisions[0].origin.kind is not RevisionKind.DELETE:
-                current = await self._store.load(dataset)  # the revisions in between were dropped from the log
+                current = await self.load(dataset)  # the revisions in between were dropped from the log
                 yield current
                 cursor = current.revision
                 continue

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from libs.embedding.embedder import TextEmbedder
 from libs.embedding.hashing import Hashing
 from services.curator.domain.errors import RevisionAhead
 from tests.support.playbook_client import (
@@ -46,10 +47,10 @@ async def test_a_watcher_gets_past_and_then_new_revisions(stub: Stub) -> None:
 
 async def test_a_watcher_can_begin_with_a_snapshot(stub: Stub) -> None:
     await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(2_500)).encode())
-    events = await watch_events(stub, 3, snapshot=True)
+    events = await watch_events(stub, 10, snapshot=True)
     parts = [event.snapshot for event in events]
-    assert [len(part.playbook.bullets) for part in parts] == [1000, 1000, 500]
-    assert [part.last for part in parts] == [False, False, True]
+    assert [len(part.playbook.bullets) for part in parts] == [250] * 10
+    assert [part.last for part in parts] == [False] * 9 + [True]
     watcher = asyncio.create_task(watch_events(stub, 1, from_revision=parts[-1].playbook.revision))
     await apply(stub, add("after the snapshot"))
     assert [event.revision.revision for event in await watcher] == [parts[-1].playbook.revision + 1]
@@ -122,10 +123,39 @@ async def test_a_snapshot_brings_vectors_of_what_changed_since_a_revision(stub: 
 
 async def test_parts_of_a_snapshot_with_vectors_stay_within_a_message(stub: Stub) -> None:
     await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(1_500)).encode())
-    events = await watch_events(stub, 3, snapshot=True, embedding_model_id=Hashing.model_id)
+    events = await watch_events(stub, 6, snapshot=True, embedding_model_id=Hashing.model_id)
     parts = [event.snapshot for event in events]
     assert max(part.ByteSize() for part in parts) < 5 * 1024 * 1024
     assert sum(len(part.playbook.bullets) for part in parts) == 1_500
     assert all(len(part.embeddings) == len(part.playbook.bullets) for part in parts)
     assert all(embedding.values for part in parts for embedding in part.embeddings)
-    assert [part.last for part in parts] == [False, False, True]
+    assert [part.last for part in parts] == [False] * 5 + [True]
+
+
+async def test_other_calls_run_between_the_parts_for_watchers_that_start_together(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(1_000)).encode())
+    turn = 0
+    built: list[int] = []  # the turn of the event loop in which each part was built
+    get_cached = TextEmbedder.get_cached
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def record_turn(*args: Any) -> Any:
+        vectors = await get_cached(*args)
+        built.append(turn)
+        return vectors
+
+    monkeypatch.setattr(TextEmbedder, "get_cached", record_turn)
+    counting = asyncio.create_task(count_turns())
+    watchers = [watch_events(stub, 4, snapshot=True, embedding_model_id=Hashing.model_id) for _ in range(20)]
+    events = [event for watcher in await asyncio.gather(*watchers) for event in watcher]
+    counting.cancel()
+    assert sum(event.snapshot.last for event in events) == 20
+    assert len(built) == 20 * 4
+    assert len(set(built)) == len(built)

@@ -162,12 +162,12 @@ class SqlPlaybookStore:
         """Return the newest bullets, and payload and response of a request if it is done, from one read."""
         cached = self._snapshots.get(validate_dataset_name(dataset))
 
-        def read(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
+        def read_with_request(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
             stored = schema.requests.find_request(connection, request_id, method)
             return queries.read_snapshot(connection, dataset, None, cached), stored
 
         with _dataset_in_errors(dataset):
-            loaded, stored = await self.database.read(read)
+            loaded, stored = await self.database.read(read_with_request)
         return self._cache_newest(loaded), stored
 
     async def load_with_evidence(
@@ -176,12 +176,12 @@ class SqlPlaybookStore:
         """Return the newest bullets, and the records of evidence of these operations, by operation, from one read."""
         cached = self._snapshots.get(validate_dataset_name(dataset))
 
-        def read(connection: Connection) -> tuple[Snapshot, Mapping[str, Evidence]]:
+        def read_with_evidence(connection: Connection) -> tuple[Snapshot, Mapping[str, Evidence]]:
             snapshot = queries.read_snapshot(connection, dataset, None, cached)
             return snapshot, queries.evidence(connection, dataset, operations)
 
         with _dataset_in_errors(dataset):
-            loaded, evidence = await self.database.read(read)
+            loaded, evidence = await self.database.read(read_with_evidence)
         return self._cache_newest(loaded), evidence
 
     async def revision_at(self, dataset: str, at: datetime) -> int:
@@ -216,7 +216,7 @@ class SqlPlaybookStore:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
         validate_dataset_name(dataset)
 
-        def read(connection: Connection) -> list[SlotChange]:
+        def read_changes(connection: Connection) -> list[SlotChange]:
             head = queries.select_head(connection, dataset)
             newest = head.revision if head else 0
             if max(low, high) > newest:
@@ -225,7 +225,7 @@ class SqlPlaybookStore:
                 queries.require_revision(dataset, min(low, high), head)
             return queries.select_changes_between(connection, dataset, low, high)
 
-        return await self.database.read(read)
+        return await self.database.read(read_changes)
 
     async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""

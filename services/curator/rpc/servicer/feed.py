@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from cachetools import LRUCache
@@ -17,7 +18,7 @@ from services.curator.rpc.convert import playbook as convert
 from services.curator.rpc.servicer.message_size import MessageSize
 from services.curator.usecases.watch import Watch
 
-SNAPSHOT_PART = 1_000
+SNAPSHOT_PART = 250
 CACHED_MESSAGES = 256
 
 
@@ -29,6 +30,9 @@ class PlaybookFeed:
         self._size = size
         self._embedder = embedder
         self._messages: LRUCache[tuple[str, int, str], pb.Revision] = LRUCache(CACHED_MESSAGES)
+        # When a search process starts, it watches all its playbooks at once. Other calls then wait for one part, and
+        # not for a part of each playbook: the lock is held until the event loop has run them.
+        self._building = asyncio.Lock()
 
     async def WatchPlaybook(
         self, request: service_pb.WatchPlaybookRequest, context: Any
@@ -77,34 +81,35 @@ class PlaybookFeed:
     ) -> AsyncIterator[service_pb.PlaybookPart]:
         """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and `max_part` bytes."""
         stored = snapshot.all_bullets()
-        model_id, after = request.embedding_model_id, request.embeddings_after_revision
-        part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
-        for start in range(0, len(stored), SNAPSHOT_PART):
-            batch = stored[start : start + SNAPSHOT_PART]
-            vectors = await self._load_vectors(
-                [bullet for bullet in batch if bullet.touched_revision > after], model_id
-            )
-            size = 0
-            for bullet in batch:
-                message = convert.encode_stored_bullet(bullet)
-                embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
-                size += message.ByteSize() + embedding.ByteSize()
-                if part.playbook.bullets and size > self._size.max_part:
-                    yield part
-                    part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
-                    size = message.ByteSize() + embedding.ByteSize()
-                part.playbook.bullets.append(message)
-                if model_id:
-                    part.embeddings.append(embedding)
-            if start + SNAPSHOT_PART < len(stored):
+        for start in range(0, max(1, len(stored)), SNAPSHOT_PART):
+            async with self._building:
+                parts = await self._build_parts(snapshot, stored[start : start + SNAPSHOT_PART], request)
+                await asyncio.sleep(0)
+            parts[-1].last = start + SNAPSHOT_PART >= len(stored)
+            for part in parts:
                 yield part
-                part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
-        part.last = True
-        yield part
 
-    async def _load_vectors(
-        self, stored: list[StoredBullet] | list[StoredBullet | None], model_id: str
-    ) -> Mapping[str, Float32s]:
+    async def _build_parts(
+        self, snapshot: Snapshot, stored: Sequence[StoredBullet], request: service_pb.WatchPlaybookRequest
+    ) -> list[service_pb.PlaybookPart]:
+        model_id, after = request.embedding_model_id, request.embeddings_after_revision
+        vectors = await self._load_vectors([bullet for bullet in stored if bullet.touched_revision > after], model_id)
+        parts = [service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))]
+        size = 0
+        for bullet in stored:
+            message = convert.encode_stored_bullet(bullet)
+            embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
+            added = message.ByteSize() + embedding.ByteSize()
+            if parts[-1].playbook.bullets and size + added > self._size.max_part:
+                parts.append(service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, [])))
+                size = 0
+            size += added
+            parts[-1].playbook.bullets.append(message)
+            if model_id:
+                parts[-1].embeddings.append(embedding)
+        return parts
+
+    async def _load_vectors(self, stored: Sequence[StoredBullet | None], model_id: str) -> Mapping[str, Float32s]:
         """Return the stored vectors of these bullets, by text; none without a model id."""
         if not model_id:
             return {}
