@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Engine, event, func, select
 
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from services.evidence.adapters.bodies import decompress
@@ -45,12 +46,30 @@ async def open_packs(
     assert bool(statements) == evidence.database.is_postgresql
 
 
+@contextmanager
+def record_moves() -> Iterator[list[str]]:
+    """Yield the statements that move bodies into packs, which are added as they are executed."""
+    moves: list[str] = []
+
+    def record(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("UPDATE archive_trajectory"):
+            moves.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield moves
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
 async def test_maintenance_packs_bodies_and_every_trajectory_stays_readable(database_location: str) -> None:
     async with open_packs(database_location) as (servicer, archive, _):
         for number in range(20):
             await store(servicer, f"t-{number}", query=f"push branch {number}")
         before = (await archive.find_totals(DATASET)).size
-        await archive.maintain()
+        with record_moves() as moves:
+            await archive.maintain()
+        assert len(moves) == 1
         totals = await archive.find_totals(DATASET)
         assert totals.size < before / 4
         assert await archive.store.list_unpacked(DATASET, 99) == []

@@ -6,10 +6,27 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from services.evidence.adapters.sql.archive_schema import archive_pack, archive_trajectory
 from services.evidence.usecases.archive_ports import NewPack, PackMember, StoredPack
+
+# Built once, and executed for all members of a pack together.
+_ADD_PACK = insert(archive_pack).returning(archive_pack.c.number)
+_MOVE_INTO_PACK = (
+    update(archive_trajectory)
+    .where(
+        archive_trajectory.c.dataset_id == bindparam("of_dataset"),
+        archive_trajectory.c.number == bindparam("of_number"),
+    )
+    .values(
+        body=None,
+        bytes=bindparam("share"),
+        pack_number=bindparam("in_pack"),
+        pack_start=bindparam("start"),
+        pack_length=bindparam("length"),
+    )
+)
 
 
 def select_body(connection: Connection, row: Row[Any]) -> tuple[bytes | None, PackMember | None]:
@@ -59,18 +76,28 @@ def can_be_moved(connection: Connection, dataset_id: int, packs: Sequence[NewPac
 
 def insert_packs(connection: Connection, dataset_id: int, packs: Sequence[NewPack]) -> int:
     """Insert packs and move the members into them; return how many bytes more the bodies take than before."""
-    columns, added = archive_trajectory.c, 0
+    columns = archive_trajectory.c
+    numbers = [member.number for pack in packs for member in pack.members]
+    present = select(func.sum(columns.bytes)).where(columns.dataset_id == dataset_id, columns.number.in_(numbers))
+    before = int(connection.execute(present).scalar_one() or 0)
     for pack in packs:
         plain = sum(member.length for member in pack.members)
         values = {"dataset_id": dataset_id, "plain_bytes": plain, "is_stale": False, "body": pack.body}
-        row = insert(archive_pack).values(values).returning(archive_pack.c.number)
-        number = connection.execute(row).scalar_one()
-        for member, share in zip(pack.members, _share(len(pack.body), pack.members), strict=True):
-            is_member = (columns.dataset_id == dataset_id, columns.number == member.number)
-            added += share - connection.execute(select(columns.bytes).where(*is_member)).scalar_one()
-            span = {"pack_number": number, "pack_start": member.start, "pack_length": member.length}
-            connection.execute(update(archive_trajectory).where(*is_member).values(body=None, bytes=share, **span))
-    return added
+        number = connection.execute(_ADD_PACK, values).scalar_one()
+        shares = zip(pack.members, _share(len(pack.body), pack.members), strict=True)
+        moved = [
+            {
+                "of_dataset": dataset_id,
+                "of_number": member.number,
+                "in_pack": number,
+                "start": member.start,
+                "length": member.length,
+                "share": share,
+            }
+            for member, share in shares
+        ]
+        connection.execute(_MOVE_INTO_PACK, moved)
+    return sum(len(pack.body) for pack in packs) - before
 
 
 def delete_packs(connection: Connection, dataset_id: int, numbers: Sequence[int]) -> None:
