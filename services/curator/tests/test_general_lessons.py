@@ -408,8 +408,14 @@ async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookSt
 
 
 async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore) -> None:
+    """Proposals are made again only if the calls of the other trajectory change the lessons."""
     snapshot, base = await store.load_with_evidence("d", ["pay_fee"])
-    first, second = [await generalize(pays(name, "45.00", "4500"), snapshot, base) for name in ("a", "b")]
-    for update, must_match, is_stored in ((first, True, True), (second, True, False), (second, False, True)):
+    unrepaired = build_reflection("c", call("pay_fee", E41, account="c"), passed=False)
+    first, second, third = [
+        await generalize(reflection, snapshot, base)
+        for reflection in (pays("a", "45.00", "4500"), unrepaired, pays("b", "45.00", "4500"))
+    ]
+    steps = ((first, True, True), (second, True, True), (third, True, False), (third, False, True))
+    for update, must_match, is_stored in steps:
         assert await store.write("d", partial(update.store, must_match=must_match)) is is_stored
-    assert (await store.load_with_evidence("d", ["pay_fee"]))[1]["pay_fee"].trajectories == {"a", "b"}
+    assert (await store.load_with_evidence("d", ["pay_fee"]))[1]["pay_fee"].trajectories == {"a", "b", "c"}

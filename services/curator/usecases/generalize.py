@@ -29,6 +29,7 @@ class EvidenceUpdate:
     """The records of the operations of a trajectory: as read (`base`), and with the new calls (`records`)."""
 
     reflection: Reflection
+    playbook: Snapshot
     base: Mapping[str, Evidence] = field(default_factory=dict)
     records: Mapping[str, Evidence] = field(default_factory=dict)
     proposals: tuple[Proposal, ...] = ()
@@ -36,21 +37,21 @@ class EvidenceUpdate:
     """The subjects of the lessons that hold now; the lesson of one trajectory on such a subject adds nothing."""
 
     def store(self, dataset: DatasetTransaction, *, must_match: bool) -> bool:
-        """Store the records; return False, unless `must_match` is False, if another trajectory changed them meanwhile.
+        """Store the records; return False, unless `must_match` is False, if the newest records support other lessons.
 
         Without `must_match` the trajectory is added to the newest records; the next one leads to their lessons.
         """
         stored = dataset.evidence(list(self.records))
-        if stored == self.base:
-            dataset.store_evidence(
-                self.records[name] for name in self.records if self.records[name] != stored.get(name)
-            )
-            return True
-        if must_match:
-            return False
-        dataset.store_evidence(
-            add_trajectory(stored.get(name) or Evidence(name), self.reflection) for name in self.records
-        )
+        records = self.records
+        if stored != self.base and must_match:
+            # Another trajectory changed them meanwhile, which seldom changes the lessons.
+            newest = _build_update(self.reflection, stored, list(records), self.playbook)
+            if (newest.proposals, newest.subjects) != (self.proposals, self.subjects):
+                return False
+            records = newest.records
+        elif stored != self.base:
+            records = {name: add_trajectory(stored.get(name) or Evidence(name), self.reflection) for name in records}
+        dataset.store_evidence(record for name, record in records.items() if record != stored.get(name))
         return True
 
 
@@ -61,7 +62,7 @@ async def generalize(reflection: Reflection, playbook: Snapshot, base: Mapping[s
     """
     operations = list_operations(reflection)
     if not operations:
-        return EvidenceUpdate(reflection)
+        return EvidenceUpdate(reflection, playbook)
     if len(operations) <= INLINE_OPERATIONS:
         return _build_update(reflection, base, operations, playbook)
     return await asyncio.to_thread(_build_update, reflection, base, operations, playbook)
@@ -82,7 +83,8 @@ def _build_update(
         edits, records[name] = _propose(records[name], chosen, index)
         proposals += edits
         subjects |= {subject for lesson in chosen for subject in _list_subjects(name, lesson)}
-    return EvidenceUpdate(reflection, base, records, tuple(map(hold_instruction, proposals)), frozenset(subjects))
+    safe_proposals = tuple(map(hold_instruction, proposals))
+    return EvidenceUpdate(reflection, playbook, base, records, safe_proposals, frozenset(subjects))
 
 
 def _list_subjects(operation: str, lesson: GeneralLesson) -> set[Subject]:
