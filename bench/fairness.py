@@ -26,6 +26,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+from bench.load import wait_until_idle
 from bench.report import machine, write
 from chassis.errors import HanseiError
 from hansei.client import AsyncClient, Client
@@ -155,6 +156,7 @@ def measure_searches() -> Iterator[dict[str, Any]]:
 def measure_learn() -> Iterator[dict[str, Any]]:
     """Yield the rows of Learn with many clients, round after round on one server."""
     with two_tenants() as (address, keys, pid):
+        wait_until_idle(pid)
         for number in range(LEARN_ROUNDS):
             with run_flood(address, keys["evil"], "learn") as durations:
                 pass

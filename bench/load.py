@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 Call = Callable[[int], Awaitable[object]]
 # What clock_getcpuclockid(3) of Linux makes of a process id; Python does not offer it.
 _CPU_CLOCK_OF_A_PROCESS = 2
+IDLE_CPU = 0.1
+"""The processor time in a second below which a process is idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,15 @@ class Measurement:
 def cpu_seconds(pid: int) -> float:
     """User and system time a process has used so far, by its own clock: `/proc` counts in hundredths of a second."""
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_A_PROCESS)
+
+
+def wait_until_idle(pid: int, seconds: float = 60.0) -> None:
+    """Wait until a process that has started does nothing: search compiles its loops some seconds after the start."""
+    for _ in range(round(seconds)):
+        used = cpu_seconds(pid)
+        time.sleep(1.0)
+        if cpu_seconds(pid) - used < IDLE_CPU:
+            return
 
 
 async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measurement:

@@ -29,7 +29,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measurement, measure
+from bench.load import Measurement, measure, wait_until_idle
 from bench.report import machine, write
 from chassis.tests import probe
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
@@ -103,6 +103,7 @@ async def _measure_calls() -> list[Measurement]:
             stack.enter_context(_process(module, data)) for module in ("chassis.tests.probe", "services.reflector")
         )
         system = stack.enter_context(systems.one_process(data, **quiet))
+        wait_until_idle(system.processes["allinone"].pid)
         return [
             await _echo(*echo),
             await _reflect(*reflector),
