@@ -39,7 +39,7 @@ from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.rpc.servicer.generator import GeneratorServicer
 from services.planner.rpc.servicer.planner import PlannerServicer
-from services.planner.settings import PlannerSettings
+from services.planner.settings import NO_GUARDS, PlannerSettings
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
@@ -216,7 +216,7 @@ def _create_gate(config: GraceConfig) -> LearningGate:
 
 def _create_checks(settings: PlannerSettings, peers: Peers) -> CallChecks:
     dataset = settings.planner_guards_dataset
-    if not dataset:
+    if dataset == NO_GUARDS:
         return UncheckedCalls()
     return EvidenceCallChecks(peers, dataset, settings.planner_guard_seconds, count_guard_check)
 

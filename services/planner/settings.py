@@ -11,6 +11,9 @@ from libs.llm.settings import LLMSettings
 from libs.prompts.language import LanguageSetting
 from services.planner.config import DEFAULT_FILE
 
+NO_GUARDS = "off"
+"""The value of `planner_guards_dataset` without checks."""
+
 
 class PlannerSettings(LLMSettings, ServiceSettings):
     """Settings of the planner; those of making, judging and replacing plans are in the file `grace_config`."""
@@ -19,8 +22,8 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of the search service, which search steps call: `host:port`; several replicas as the name of all, or as
-    `ipv4:HOST:PORT,HOST:PORT`."""
+    """Address of the search service, which search steps call: `host:port`; several replicas as a DNS name that resolves
+    to all of them, or as `ipv4:HOST:PORT,HOST:PORT`."""
 
     curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`: it lists the datasets."""
@@ -28,8 +31,9 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     evidence_addr: str = create_plain_field("127.0.0.1:50056")
     """Address of the evidence service, `host:port`: guards of a playbook check the tool calls of executions."""
 
-    planner_guards_dataset: str = Field("planner", pattern=r"^[A-Za-z0-9_-]{0,64}$")
-    """Dataset whose guards check the tool calls of executions, after the prefix of the plan. Empty: no checks."""
+    planner_guards_dataset: str = Field("planner", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """Dataset whose guards check the tool calls of executions; its name is appended to the prefix of the plan's id.
+    `off`: no checks."""
 
     planner_guard_seconds: float = Field(0.5, gt=0, le=10)
     """Longest time that a tool call waits for its guards, in seconds; after it the call is made unchecked."""

@@ -82,7 +82,7 @@ async def running(folder: Path, tools: Tools | None = None, **more: Any) -> Asyn
             "search_addr": NOBODY,
             "curator_addr": NOBODY,
             "evidence_addr": NOBODY,
-            "planner_guards_dataset": "",
+            "planner_guards_dataset": "off",
         }
         settings = PlannerSettings(**fields | more)
         peers = Peers(settings.peer_addresses())

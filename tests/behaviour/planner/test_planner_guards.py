@@ -31,14 +31,15 @@ from tests.support.planner_service import (
 LESSON = "Look the colour up before code runs."
 SEARCH_FIRST = "call.tool == 'code_execute' && call.args.query == 'paint' && !succeeded('web_search')"
 PAINT = step(1, pb.ACTION_CODE_EXECUTE, "paint")
-DATASET = "acme--planner"
-GUARDED: dict[str, Any] = {"planner_guards_dataset": "planner", "planner_guard_seconds": 10}
+GUARDED: dict[str, Any] = {"planner_guard_seconds": 10}
 """On a busy machine a check may take longer than the default of half a second; then the call is made unchecked."""
 
 
 @asynccontextmanager
-async def run_guarded_planner(folder: Path, mode: str, target: str = SEARCH_FIRST) -> AsyncIterator[tuple[Any, Tools]]:
-    """Yield a planner whose calls are checked by one guard in this mode, and the tools that it calls."""
+async def run_guarded_planner(
+    folder: Path, mode: str, target: str = SEARCH_FIRST, dataset: str = "planner"
+) -> AsyncIterator[tuple[Any, Tools]]:
+    """Yield a planner with this dataset of guards, which has one guard in this mode, and the tools that it calls."""
     curator = build_curator(
         CuratorSettings(playbook_data_dir=str(folder / "books"), llm_provider="offline", embedding_provider="hashing"),
         chassis.Peers({}),
@@ -47,10 +48,12 @@ async def run_guarded_planner(folder: Path, mode: str, target: str = SEARCH_FIRS
     tools = Tools()
     async with chassis.serve(curator) as curating:
         peers = chassis.Peers({"curator": curating.address, "search": NOBODY})
-        await add_guard(peers, mode, target)
+        await add_guard(peers, f"acme--{dataset}", mode, target)
         async with (
             chassis.serve(build_evidence(evidence_settings, peers)) as evidence,
-            running(folder, tools, evidence_addr=evidence.address, **GUARDED) as planner,
+            running(
+                folder, tools, evidence_addr=evidence.address, planner_guards_dataset=dataset, **GUARDED
+            ) as planner,
         ):
             await tools_are_known(planner)
             tools.calls.clear()
@@ -58,7 +61,7 @@ async def run_guarded_planner(folder: Path, mode: str, target: str = SEARCH_FIRS
         await peers.close()
 
 
-async def add_guard(peers: chassis.Peers, mode: str, target: str) -> None:
+async def add_guard(peers: chassis.Peers, dataset: str, mode: str, target: str) -> None:
     """Add a lesson whose target a person pinned."""
     delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="tools", content=LESSON)
     delta.target.expression, delta.target.pinned = target, True
@@ -66,7 +69,7 @@ async def add_guard(peers: chassis.Peers, mode: str, target: str) -> None:
     stub: Any = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
     await stub.ApplyDeltas(
         playbook_service_pb2.ApplyDeltasRequest(
-            request_id=str(uuid4()), dataset=DATASET, deltas=[delta], reason="The mode is tested."
+            request_id=str(uuid4()), dataset=dataset, deltas=[delta], reason="The mode is tested."
         )
     )
 
@@ -134,6 +137,12 @@ async def test_advice_is_recorded_and_reaches_the_tool(tmp_path: Path) -> None:
 
 async def test_guards_see_what_the_user_said(tmp_path: Path) -> None:
     async with run_guarded_planner(tmp_path, "DENY", "call.tool == 'code_execute' && !said('空')") as (planner, tools):
+        await execute(planner, PAINT, plan_id="00000000000a")
+        assert queries(tools) == ["paint"]
+
+
+async def test_the_setting_off_checks_no_call(tmp_path: Path) -> None:
+    async with run_guarded_planner(tmp_path, "DENY", dataset="off") as (planner, tools):
         await execute(planner, PAINT, plan_id="00000000000a")
         assert queries(tools) == ["paint"]
 
