@@ -28,12 +28,15 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from gateway.contract import format_comment
+from hansei.playbook.v1 import rules_pb2
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference/contracts"
 _FILE_MESSAGE, _FILE_ENUM, FILE_SERVICE, METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
 _MAX_RULE = 160
+_NAMED_ALTERNATIVES = 4
+_DATASET_NAME = f"[{rules_pb2.dataset_name.full_name}]: true"
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,17 @@ def _write_overview(packages: dict[str, list[PageSource]]) -> str:
         "# Contracts",
         "",
         "Services and messages of every package, generated from the protos. Every server also describes its services",
-        "to tools such as grpcurl. The policy beside each proto, which the clients of hansei read, states how long a",
-        "call may take and whether it may be repeated.",
+        "to tools such as grpcurl. A line below each method states the policy that the clients of hansei follow:",
+        "",
+        "- the time after which a call ends (its deadline, if the caller sets none),",
+        "- *a read*: changes nothing and can be repeated,",
+        "- *once per `request_id`*: a repeat returns the stored response and changes nothing; with other contents it",
+        "  fails with ALREADY_EXISTS `REQUEST_ID_REUSED`,",
+        "- *a repeated call finds the result of the first*: so it can be repeated,",
+        "- *not idempotent*: clients do not repeat a failed call by themselves.",
+        "",
+        "Fields with *one of* exclude each other. The rule `dataset_name`: 1 to 128 of the characters A-Z, a-z, 0-9,",
+        "`_` and `-`.",
         "",
         "| service | description |",
         "|---|---|",
@@ -170,12 +182,19 @@ def _format_row(
     comments = [source.comment(*path)]
     if field_behavior_pb2.REQUIRED in field.options.Extensions[field_behavior_pb2.field_behavior]:
         comments.append("**Required.**")
+    if field.HasField("oneof_index") and not field.proto3_optional:
+        names = [f"`{other.name}`" for other in message.field if _is_alternative(other, field)]
+        comments.append(f"*One of* {', '.join(names) if len(names) <= _NAMED_ALTERNATIVES else 'these fields'}.")
     rules = _format_rules(field)
     if rules:
         comments.append(f"`{rules}`")
     return (
         f"| `{field.name}` | {_format_type(source.file.package, message, field)} | {format_cell(' '.join(comments))} |"
     )
+
+
+def _is_alternative(other: FieldDescriptorProto, field: FieldDescriptorProto) -> bool:
+    return other.HasField("oneof_index") and other.oneof_index == field.oneof_index
 
 
 def _format_rules(field: FieldDescriptorProto) -> str:
@@ -185,7 +204,10 @@ def _format_rules(field: FieldDescriptorProto) -> str:
     messages = [rule.message for rule in rules.cel]
     rules.ClearField("cel")
     rules.ClearField("required")
-    text = re.sub(r"\[(hansei\.[\w.]+)\]", r"\1", text_format.MessageToString(rules, as_one_line=True)).strip()
+    if rules.ignore == validate_pb2.IGNORE_IF_ZERO_VALUE:
+        messages.append("may be empty")
+    rules.ClearField("ignore")
+    text = text_format.MessageToString(rules, as_one_line=True).replace(_DATASET_NAME, "dataset_name").strip()
     return "; ".join([*messages, *([text] if text and len(text) <= _MAX_RULE else [])])
 
 

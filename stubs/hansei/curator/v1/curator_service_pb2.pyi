@@ -34,14 +34,14 @@ class CurateRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     PREPARED_REVISION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this curation. A repeat returns the stored answer and changes nothing."""
+    """UUID of this curation. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset that learns."""
     author: _builtins.str
     """The author of the change; empty means `curator`."""
     prepared_revision: _builtins.int
-    """The revision that PrepareCuration returned for this `request_id`. Unless the dataset has changed since, it is not
-    read again whether the request was done before. Unset: it is read before a model is asked.
+    """The revision that PrepareCuration returned for this `request_id`. If the dataset still has this revision, the
+    curator does not look for an earlier commit of the `request_id`. Unset: it looks, before it calls a model.
     """
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
@@ -123,7 +123,9 @@ class CurateResponse(_message.Message):
     error: _builtins.str
     """The reason why it was not committed, or why the model's reply was dropped; empty otherwise."""
     revision: _builtins.int
-    """The revision that now holds it; the present one when nothing changed or nothing was saved."""
+    """The revision that contains the curation; the newest revision of the dataset when nothing changed or nothing was
+    saved.
+    """
     model: _builtins.str
     """The model that proposed the deltas; `offline` for rules."""
     @_builtins.property
@@ -140,7 +142,7 @@ class CurateResponse(_message.Message):
 
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Conflict]:
-        """Deltas that were not applied because their bullets have changed since."""
+        """Deltas that were not applied because their bullets have changed since the curator read them."""
 
     @_builtins.property
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
@@ -148,7 +150,9 @@ class CurateResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """The usage of its model calls. A repeated request returns the usage of the first, as all of its response."""
+        """The usage of its model calls. A repeated request returns the usage of the first call, as it returns the whole first
+        response.
+        """
 
     def __init__(
         self,
@@ -187,7 +191,9 @@ class PrepareCurationRequest(_message.Message):
     dataset: _builtins.str
     """The dataset that learns."""
     query: _builtins.str
-    """The task. With a model the bullets that matter for it are returned, too: all while they are few, else the nearest."""
+    """The task. If a model curates, the response also contains the bullets that are most similar to it, and all bullets
+    of a small playbook.
+    """
     @_builtins.property
     def bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the bullets that were served to the agent. Unknown ids are ignored."""
@@ -225,8 +231,8 @@ class PrepareCurationResponse(_message.Message):
 
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
-        """The bullets with the given ids and those that matter for `query`, in playbook order, as many as fit a page; none
-        when a curation was committed.
+        """The bullets with the given ids and those that are most similar to `query`, in playbook order, as many as fit a
+        page; none when a curation was committed.
         """
 
     def __init__(

@@ -57,9 +57,10 @@ class CuratorServiceServicer:
     """
 
     def Curate(self, request, context):
-        """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
-        status is OK also when the model failed, its reply could not be read, or the store could not be written: then `saved`
-        is false and `error` says why, nothing has changed, and the same `request_id` may be sent again (C-77).
+        """Turns one reflection into deltas and votes and commits them as one revision. A `request_id` is applied exactly
+        once. The status is OK also when the model failed, its reply could not be read, or the database could not be
+        written: then `saved` is false and `error` says why, nothing has changed, and the same `request_id` may be sent
+        again (C-77).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,9 +34,10 @@ class CuratorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CuratorServiceAsyncStub: ...
     Curate: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.CurateRequest, _curator_service_pb2.CurateResponse]
-    """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
-    status is OK also when the model failed, its reply could not be read, or the store could not be written: then `saved`
-    is false and `error` says why, nothing has changed, and the same `request_id` may be sent again (C-77).
+    """Turns one reflection into deltas and votes and commits them as one revision. A `request_id` is applied exactly
+    once. The status is OK also when the model failed, its reply could not be read, or the database could not be
+    written: then `saved` is false and `error` says why, nothing has changed, and the same `request_id` may be sent
+    again (C-77).
     """
     PrepareCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]
     """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
@@ -54,9 +55,10 @@ class CuratorServiceAsyncStub(CuratorServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Curate: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.CurateRequest, _curator_service_pb2.CurateResponse]  # type: ignore[assignment]
-    """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
-    status is OK also when the model failed, its reply could not be read, or the store could not be written: then `saved`
-    is false and `error` says why, nothing has changed, and the same `request_id` may be sent again (C-77).
+    """Turns one reflection into deltas and votes and commits them as one revision. A `request_id` is applied exactly
+    once. The status is OK also when the model failed, its reply could not be read, or the database could not be
+    written: then `saved` is false and `error` says why, nothing has changed, and the same `request_id` may be sent
+    again (C-77).
     """
     PrepareCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]  # type: ignore[assignment]
     """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
@@ -77,9 +79,10 @@ class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _curator_service_pb2.CurateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_curator_service_pb2.CurateResponse, _abc.Awaitable[_curator_service_pb2.CurateResponse]]:
-        """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
-        status is OK also when the model failed, its reply could not be read, or the store could not be written: then `saved`
-        is false and `error` says why, nothing has changed, and the same `request_id` may be sent again (C-77).
+        """Turns one reflection into deltas and votes and commits them as one revision. A `request_id` is applied exactly
+        once. The status is OK also when the model failed, its reply could not be read, or the database could not be
+        written: then `saved` is false and `error` says why, nothing has changed, and the same `request_id` may be sent
+        again (C-77).
         """
 
     @_abc_1.abstractmethod

@@ -114,11 +114,11 @@ class ArchivedTrajectory(_message.Message):
 
     @_builtins.property
     def serving_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Servings that it reports."""
+        """Ids of the servings of its session."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When it ran."""
+        """When the agent worked on the task."""
 
     @_builtins.property
     def stored_at(self) -> _timestamp_pb2.Timestamp:
@@ -130,7 +130,7 @@ class ArchivedTrajectory(_message.Message):
 
     @_builtins.property
     def usage(self) -> _trajectory_pb2.TrajectoryUsage:
-        """The tokens and the cost of its model calls; unset if its log states none."""
+        """The tokens and the cost of its model calls; unset if its file reports none."""
 
     def __init__(
         self,

@@ -189,7 +189,7 @@ class ListTrajectoriesRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most trajectories a page. 0: 100."""
+    """Maximum number of trajectories on a page. 0: 100."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     status: _trajectory_pb2.TrajectoryStatus.ValueType
@@ -210,11 +210,11 @@ class ListTrajectoriesRequest(_message.Message):
     """True: only tombstones. False: only trajectories that can be read."""
     @_builtins.property
     def created_from(self) -> _timestamp_pb2.Timestamp:
-        """Only those that ran at this time or later."""
+        """Only those whose agents worked at this time or later."""
 
     @_builtins.property
     def created_before(self) -> _timestamp_pb2.Timestamp:
-        """Only those that ran before this time."""
+        """Only those whose agents worked before this time."""
 
     def __init__(
         self,
@@ -481,7 +481,7 @@ class DeleteArchivesRequest(_message.Message):
 
     PREFIX_FIELD_NUMBER: _builtins.int
     prefix: _builtins.str
-    """Beginning of the names of the datasets. Of a tenant's caller: the tenant's own."""
+    """Beginning of the names of the datasets. A caller with a tenant must send the prefix of its tenant, or a longer one."""
     def __init__(
         self,
         *,

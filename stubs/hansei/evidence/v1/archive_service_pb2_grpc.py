@@ -82,10 +82,10 @@ class ArchiveServiceServicer:
     """
 
     def StoreTrajectory(self, request, context):
-        """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
-        stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
-        it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
-        than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
+        """Stores a trajectory once for each pair of id and content, with secrets masked. A later call adds its usage if the
+        stored trajectory has none. The outcome of the trajectory is reported for its servings, unless it is a self-report;
+        an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger than the limit of the service, or a time in the
+        future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

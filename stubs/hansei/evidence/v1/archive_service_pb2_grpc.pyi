@@ -34,10 +34,10 @@ class ArchiveServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ArchiveServiceAsyncStub: ...
     StoreTrajectory: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.StoreTrajectoryRequest, _archive_service_pb2.StoreTrajectoryResponse]
-    """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
-    stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
-    it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
-    than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
+    """Stores a trajectory once for each pair of id and content, with secrets masked. A later call adds its usage if the
+    stored trajectory has none. The outcome of the trajectory is reported for its servings, unless it is a self-report;
+    an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger than the limit of the service, or a time in the
+    future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
     """
     GetTrajectory: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.GetTrajectoryRequest, _archive_service_pb2.GetTrajectoryResponse]
     """Reads a trajectory. NOT_FOUND `TRAJECTORY_NOT_FOUND` or, after a deletion, `TRAJECTORY_DELETED`."""
@@ -62,10 +62,10 @@ class ArchiveServiceAsyncStub(ArchiveServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StoreTrajectory: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.StoreTrajectoryRequest, _archive_service_pb2.StoreTrajectoryResponse]  # type: ignore[assignment]
-    """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
-    stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
-    it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
-    than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
+    """Stores a trajectory once for each pair of id and content, with secrets masked. A later call adds its usage if the
+    stored trajectory has none. The outcome of the trajectory is reported for its servings, unless it is a self-report;
+    an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger than the limit of the service, or a time in the
+    future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
     """
     GetTrajectory: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.GetTrajectoryRequest, _archive_service_pb2.GetTrajectoryResponse]  # type: ignore[assignment]
     """Reads a trajectory. NOT_FOUND `TRAJECTORY_NOT_FOUND` or, after a deletion, `TRAJECTORY_DELETED`."""
@@ -93,10 +93,10 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.StoreTrajectoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.StoreTrajectoryResponse, _abc.Awaitable[_archive_service_pb2.StoreTrajectoryResponse]]:
-        """Stores a trajectory, with secrets masked, once for an id and a content. A usage that a later call has is added to a
-        stored trajectory without one; a usage that is there stays. Its outcome is reported for the servings that
-        it names, unless it rests on the agent's own word alone; an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger
-        than the limit of the service, or a time in the future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
+        """Stores a trajectory once for each pair of id and content, with secrets masked. A later call adds its usage if the
+        stored trajectory has none. The outcome of the trajectory is reported for its servings, unless it is a self-report;
+        an unknown serving is ignored. INVALID_ARGUMENT: no steps, larger than the limit of the service, or a time in the
+        future. RESOURCE_EXHAUSTED `ARCHIVE_FULL`: nothing was stored.
         """
 
     @_abc_1.abstractmethod

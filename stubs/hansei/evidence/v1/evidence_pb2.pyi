@@ -36,7 +36,7 @@ class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletSta
     """Its effect is within the policy's margin."""
 
 class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
-    """State of a bullet on trial."""
+    """State of a bullet on trial. The playbook has another enum of this name."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
 """Unspecified."""
@@ -150,14 +150,14 @@ class Effect(_message.Message):
     difference: _builtins.float
     """Success rate of the served sessions minus that of the others, -1 to 1; 0 until both have a session."""
     lower: _builtins.float
-    """Lower end of the 95 % confidence sequence of the effect, valid at every look. If the effect changes over time, it is
-    below the largest effect that a session had.
+    """Lower end of the 95 % confidence sequence of the effect, valid however often it is read. If the effect changes over
+    time, it is below the largest effect that a session had.
     """
     upper: _builtins.float
     """Upper end of it. If the effect changes over time, it is above the smallest effect that a session had."""
     evidence: _builtins.float
-    """Evidence against "serving changes nothing": the value of the test martingale. At most 1 in 20 of datasets without
-    any effect ever reach 20.
+    """Evidence against "serving changes nothing": it grows while the outcomes contradict this. Of 20 datasets without any
+    effect, on average at most one ever reaches 20.
     """
     @_builtins.property
     def served(self) -> Global___ArmSummary:
@@ -207,7 +207,7 @@ class BulletEffect(_message.Message):
     """The evidence at which the bullet is decided if no other bullet has evidence; less is required if others have."""
     @_builtins.property
     def effect(self) -> Global___Effect:
-        """Effect since the trial began. Frozen once it is decided."""
+        """Effect since the trial began. It does not change after the decision."""
 
     @_builtins.property
     def state_started_at(self) -> _timestamp_pb2.Timestamp:
@@ -251,7 +251,7 @@ class AssignmentCheck(_message.Message):
     expected_share: _builtins.float
     """Share of served sessions that the policy expects."""
     failed: _builtins.bool
-    """True if the split is so uneven that, at any time, it would occur in at most 1 of 1,000 trials by chance."""
+    """True if the split is so uneven that chance causes it in at most 1 of 1,000 trials, however often it is checked."""
     def __init__(
         self,
         *,
@@ -301,7 +301,7 @@ Global___EffectPoint: _TypeAlias = EffectPoint  # noqa: Y015
 
 @_typing.final
 class Decision(_message.Message):
-    """A change of the state of a bullet that the evidence led to."""
+    """A change of the state of a bullet, caused by the evidence. Decisions about pending changes have an enum of this name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

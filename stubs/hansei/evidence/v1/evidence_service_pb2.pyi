@@ -330,9 +330,9 @@ class ReportOutcomeRequest(_message.Message):
     serving_id: _builtins.str
     """The serving, from Recall."""
     succeeded: _builtins.bool
-    """True if it succeeded."""
+    """True if the session succeeded: the outcome is then 1, else 0."""
     reward: _builtins.float
-    """Its reward, 0 to 1."""
+    """The reward of the session, 0 to 1, which is the outcome."""
     correction: _builtins.bool
     """A person's correction of the outcome that was reported before; all measurements are computed again."""
     @_builtins.property
@@ -405,7 +405,7 @@ class GetEffectsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most effects a page. 0: 100."""
+    """Maximum number of effects on a page. 0: 100."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     def __init__(
@@ -563,7 +563,7 @@ class ListDecisionsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most decisions a page. 0: 100."""
+    """Maximum number of decisions on a page. 0: 100."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     def __init__(

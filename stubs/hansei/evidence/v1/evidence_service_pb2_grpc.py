@@ -147,8 +147,8 @@ class EvidenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetEffectHistory(self, request, context):
-        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
-        sessions, the oldest first.
+        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points from 10 to 100
+        sessions, ninety from 100 to 1,000, and so on, the oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,7 +162,9 @@ class EvidenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UndoDecision(self, request, context):
-        """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again.
+        """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
+        `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
+        is not measured any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,13 +50,16 @@ class EvidenceServiceStub:
     GetLift: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetLiftRequest, _evidence_service_pb2.GetLiftResponse]
     """Returns the lift: the difference between sessions with the playbook and sessions without it."""
     GetEffectHistory: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetEffectHistoryRequest, _evidence_service_pb2.GetEffectHistoryResponse]
-    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
-    sessions, the oldest first.
+    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points from 10 to 100
+    sessions, ninety from 100 to 1,000, and so on, the oldest first.
     """
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]
     """Lists the decisions of a dataset, the newest first."""
     UndoDecision: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]
-    """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
+    """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
+    `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
+    is not measured any more.
+    """
     WatchDecisions: _grpc.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]
     """Sends the decisions of a dataset in their order: first the existing ones, then each new one within a second."""
 
@@ -82,13 +85,16 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
     GetLift: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetLiftRequest, _evidence_service_pb2.GetLiftResponse]  # type: ignore[assignment]
     """Returns the lift: the difference between sessions with the playbook and sessions without it."""
     GetEffectHistory: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetEffectHistoryRequest, _evidence_service_pb2.GetEffectHistoryResponse]  # type: ignore[assignment]
-    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
-    sessions, the oldest first.
+    """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points from 10 to 100
+    sessions, ninety from 100 to 1,000, and so on, the oldest first.
     """
     ListDecisions: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]  # type: ignore[assignment]
     """Lists the decisions of a dataset, the newest first."""
     UndoDecision: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]  # type: ignore[assignment]
-    """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
+    """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
+    `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
+    is not measured any more.
+    """
     WatchDecisions: _aio.UnaryStreamMultiCallable[_evidence_service_pb2.WatchDecisionsRequest, _evidence_service_pb2.WatchDecisionsResponse]  # type: ignore[assignment]
     """Sends the decisions of a dataset in their order: first the existing ones, then each new one within a second."""
 
@@ -159,8 +165,8 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.GetEffectHistoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.GetEffectHistoryResponse, _abc.Awaitable[_evidence_service_pb2.GetEffectHistoryResponse]]:
-        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points for each power of ten of
-        sessions, the oldest first.
+        """Returns how the effect of a bullet, or of the whole playbook, developed: about ninety points from 10 to 100
+        sessions, ninety from 100 to 1,000, and so on, the oldest first.
         """
 
     @_abc_1.abstractmethod
@@ -177,7 +183,10 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.UndoDecisionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.UndoDecisionResponse, _abc.Awaitable[_evidence_service_pb2.UndoDecisionResponse]]:
-        """Undoes the newest decision about a bullet: the bullet is measured from the start, and a removed one is added again."""
+        """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
+        `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
+        is not measured any more.
+        """
 
     @_abc_1.abstractmethod
     def WatchDecisions(

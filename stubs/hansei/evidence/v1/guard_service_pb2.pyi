@@ -154,8 +154,8 @@ class CheckCallRequest(_message.Message):
     session_id: _builtins.str
     """The session of the agent; the caller chooses it."""
     min_events: _builtins.int
-    """The number of messages and calls of the session that the caller knows of, from the last ReportCallResponse: with so many
-    at hand, a replica decides without reading the store. 0: all that any replica has stored count.
+    """The number of messages and calls of the session that the caller knows of, from the last ReportCallResponse. A
+    replica that has this number in memory decides without reading the database. 0: the replica reads the database.
     """
     @_builtins.property
     def call(self) -> Global___GuardedCall:
@@ -299,7 +299,7 @@ class ReportSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session of the agent, as in CheckCall."""
     succeeded: _builtins.bool
-    """True if the task of the session succeeded, by more than the agent's own word."""
+    """True if the task of the session succeeded, by more than a self-report."""
     def __init__(
         self,
         *,
@@ -326,7 +326,7 @@ class ReportSessionResponse(_message.Message):
     counted: _builtins.bool
     """True if this report counts; false: the session was reported before."""
     firings: _builtins.int
-    """The guards that fired in the session."""
+    """Number of guards that fired in the session."""
     def __init__(
         self,
         *,
@@ -353,7 +353,7 @@ class ListGuardDecisionsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most decisions a page; 0 means 100."""
+    """Maximum number of decisions on a page; 0 means 100."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -401,7 +401,7 @@ class GuardModeDecision(_message.Message):
     revision: _builtins.int
     """The revision that changed the mode; 0 until then, and if the guard was pinned, edited or removed meanwhile."""
     undone: _builtins.bool
-    """True if the decision was taken back."""
+    """True if the decision was undone."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """When it was decided."""
@@ -494,7 +494,7 @@ class UndoGuardDecisionResponse(_message.Message):
     DECISION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def decision(self) -> Global___GuardModeDecision:
-        """The decision that takes the other one back."""
+        """The decision that undoes the other one."""
 
     def __init__(
         self,
@@ -521,7 +521,7 @@ class ListGuardsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most guards a page; 0 means 100."""
+    """Maximum number of guards on a page; 0 means 100."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -559,13 +559,13 @@ class Guard(_message.Message):
     text: _builtins.str
     """The text of the lesson."""
     firings: _builtins.int
-    """The checked calls that the target matched."""
+    """Number of checked calls that the target matched."""
     withheld: _builtins.int
-    """The firings whose advice was withheld at random."""
+    """Number of firings whose advice was withheld at random."""
     requested_mode: _playbook_pb2.TargetMode.ValueType
     """The mode that the bullet asks for."""
     failures: _builtins.int
-    """The evaluations that failed, each of which allowed the call, in this replica since it read the target."""
+    """Number of evaluations that failed in this replica since it read the target. Each of them allowed the call."""
     suspended: _builtins.bool
     """True if this replica no longer evaluates the target, because ten evaluations took more than 5,000 steps. An edit of
     the bullet or a restart ends it.
@@ -601,8 +601,8 @@ Global___Guard: _TypeAlias = Guard  # noqa: Y015
 
 @_typing.final
 class GuardEvidence(_message.Message):
-    """The measurements of a guard in sessions since it has its mode. A session counts by its first firing, once it is
-    reported.
+    """The measurements of a guard in sessions since the last change of its mode. Only the first firing of a session counts,
+    after the session is reported. The mistake followed a firing if the matched call was made and failed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -615,19 +615,21 @@ class GuardEvidence(_message.Message):
     WITHHELD_FIELD_NUMBER: _builtins.int
     WITHHELD_MISTAKES_FIELD_NUMBER: _builtins.int
     passed_sessions: _builtins.int
-    """The passing sessions of the dataset."""
+    """Number of successful sessions of the dataset."""
     false_alarms: _builtins.int
-    """The passing sessions with a firing that the mistake did not follow; in ADVISE only those whose advice was withheld."""
+    """Number of successful sessions with a firing that the mistake did not follow; in ADVISE only those whose advice was
+    withheld.
+    """
     mistakes: _builtins.int
-    """The sessions whose firing the mistake followed, without advice."""
+    """Number of sessions without advice in which the mistake followed the firing."""
     advised: _builtins.int
-    """In ADVISE: the sessions that were given the advice."""
+    """In ADVISE: number of sessions that were given the advice."""
     advised_mistakes: _builtins.int
-    """In ADVISE: those of them whose firing the mistake followed all the same."""
+    """In ADVISE: number of those sessions in which the mistake followed all the same."""
     withheld: _builtins.int
-    """In ADVISE: the sessions whose advice was withheld."""
+    """In ADVISE: number of sessions whose advice was withheld."""
     withheld_mistakes: _builtins.int
-    """In ADVISE: those of them whose firing the mistake followed."""
+    """In ADVISE: number of those sessions in which the mistake followed."""
     def __init__(
         self,
         *,
@@ -751,8 +753,8 @@ Global___GuardTrajectory: _TypeAlias = GuardTrajectory  # noqa: Y015
 
 @_typing.final
 class ArchivedTrajectories(_message.Message):
-    """Archived trajectories to test a target on: those whose outcome does not rest on the agent's own word alone; of
-    several contents with one id, the last stored one.
+    """Archived trajectories to test a target on: those whose outcome is known and no self-report; of several contents with
+    one id, the last stored one.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -785,9 +787,11 @@ class BacktestTargetRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
-    """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
+    """The condition of the target, in a subset of CEL (ADR 157). One that does not compile is refused with
+    TARGET_INVALID.
+    """
     page_size: _builtins.int
-    """Most archived trajectories a page; 0 means 200."""
+    """Maximum number of archived trajectories on a page; 0 means 200."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same request; empty for the first page."""
     @_builtins.property
@@ -817,8 +821,8 @@ Global___BacktestTargetRequest: _TypeAlias = BacktestTargetRequest  # noqa: Y015
 
 @_typing.final
 class GuardFiring(_message.Message):
-    """The call by which a trajectory counts as one with a firing: the first call that the target matches; of a passing
-    trajectory, the first of them that did not fail.
+    """The call by which a trajectory counts as one with a firing: the first call that the target matches; of a successful
+    trajectory, the first of them that did not fail; if all of them failed, the first (`mistake_followed`).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -875,21 +879,21 @@ class BacktestTargetResponse(_message.Message):
     SKIPPED_TRAJECTORIES_FIELD_NUMBER: _builtins.int
     FALSE_ALARMS_FIELD_NUMBER: _builtins.int
     failed_trajectories: _builtins.int
-    """The failed trajectories."""
+    """Number of failed trajectories."""
     failed_with_firing: _builtins.int
-    """The failed trajectories in which the target matches a call."""
+    """Number of failed trajectories in which the target matches a call."""
     passed_trajectories: _builtins.int
-    """The passed trajectories."""
+    """Number of successful trajectories."""
     passed_with_firing: _builtins.int
-    """The passing trajectories in which the target matches a call."""
+    """Number of successful trajectories in which the target matches a call."""
     false_alarm_bound: _builtins.float
-    """The 95 % upper confidence bound of the share of passing trajectories with a false alarm."""
+    """The 95 % upper confidence bound of the share of successful trajectories with a false alarm."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     skipped_trajectories: _builtins.int
-    """The archived trajectories whose outcome is unknown or rests on the agent's own word alone; they are not tested."""
+    """Number of archived trajectories whose outcome is unknown or a self-report; they are not tested."""
     false_alarms: _builtins.int
-    """The passing trajectories in which the target matches a call that did not fail."""
+    """Number of successful trajectories in which the target matches a call that did not fail."""
     @_builtins.property
     def firings(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardFiring]:
         """The firings; of an archive, those of this page."""
@@ -927,7 +931,9 @@ class StoreBacktestRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     expression: _builtins.str
-    """The condition of the target. One that does not compile is refused with TARGET_INVALID."""
+    """The condition of the target, in a subset of CEL (ADR 157). One that does not compile is refused with
+    TARGET_INVALID.
+    """
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardTrajectory]:
         """The trajectories to test on, at most 1,000; none: the last 5,000 of the dataset's archive."""

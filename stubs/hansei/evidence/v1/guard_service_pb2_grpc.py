@@ -82,8 +82,9 @@ class GuardServiceServicer:
     """
 
     def CheckCall(self, request, context):
-        """Decides a tool call before it is made. The guards are those of the dataset's bullets; while they cannot be read, every
-        call is allowed, and the response says so in `note`. A repeat gets the same decision.
+        """Decides whether an agent may make a tool call. The guards are those of the dataset's bullets; while they cannot be
+        read, every call is allowed, and the response says so in `note`. The same call gets the same decision until the
+        session reports something or the guards change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,23 +98,24 @@ class GuardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportSession(self, request, context):
-        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
-        nothing. Modes follow from the reports (ListGuardDecisions).
+        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one
+        changes nothing. The reports can change the modes of guards; ListGuardDecisions lists the changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGuardDecisions(self, request, context):
-        """Lists the changes of modes that followed from evidence, and those that took them back, the newest first.
+        """Lists the changes of modes that followed from evidence, and those that undid them, the newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndoGuardDecision(self, request, context):
-        """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
-        NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+        """Undoes the newest decision about a guard by a new revision of the playbook. Evidence does not repeat a change to a
+        higher mode that was undone. NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a
+        later one, or the target was edited.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,8 +137,9 @@ class GuardServiceServicer:
 
     def StoreBacktest(self, request, context):
         """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
-        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
-        with at most .01. The last backtest of a target counts.
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE
+        with a `false_alarm_bound` of at most .02, up to ASK with at most .01. DENY needs a pin. The last backtest of a
+        target counts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

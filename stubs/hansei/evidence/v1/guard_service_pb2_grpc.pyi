@@ -34,20 +34,22 @@ class GuardServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GuardServiceAsyncStub: ...
     CheckCall: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.CheckCallRequest, _guard_service_pb2.CheckCallResponse]
-    """Decides a tool call before it is made. The guards are those of the dataset's bullets; while they cannot be read, every
-    call is allowed, and the response says so in `note`. A repeat gets the same decision.
+    """Decides whether an agent may make a tool call. The guards are those of the dataset's bullets; while they cannot be
+    read, every call is allowed, and the response says so in `note`. The same call gets the same decision until the
+    session reports something or the guards change.
     """
     ReportCall: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ReportCallRequest, _guard_service_pb2.ReportCallResponse]
     """Adds messages and a call with its result to a session, for the checks of its later calls."""
     ReportSession: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ReportSessionRequest, _guard_service_pb2.ReportSessionResponse]
-    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
-    nothing. Modes follow from the reports (ListGuardDecisions).
+    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one
+    changes nothing. The reports can change the modes of guards; ListGuardDecisions lists the changes.
     """
     ListGuardDecisions: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardDecisionsRequest, _guard_service_pb2.ListGuardDecisionsResponse]
-    """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+    """Lists the changes of modes that followed from evidence, and those that undid them, the newest first."""
     UndoGuardDecision: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.UndoGuardDecisionRequest, _guard_service_pb2.UndoGuardDecisionResponse]
-    """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
-    NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+    """Undoes the newest decision about a guard by a new revision of the playbook. Evidence does not repeat a change to a
+    higher mode that was undone. NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a
+    later one, or the target was edited.
     """
     ListGuards: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]
     """Lists the guards of a dataset, those that fired most often first."""
@@ -55,8 +57,9 @@ class GuardServiceStub:
     """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _grpc.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]
     """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
-    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
-    with at most .01. The last backtest of a target counts.
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE
+    with a `false_alarm_bound` of at most .02, up to ASK with at most .01. DENY needs a pin. The last backtest of a
+    target counts.
     """
 
 @_typing.type_check_only
@@ -65,20 +68,22 @@ class GuardServiceAsyncStub(GuardServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CheckCall: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.CheckCallRequest, _guard_service_pb2.CheckCallResponse]  # type: ignore[assignment]
-    """Decides a tool call before it is made. The guards are those of the dataset's bullets; while they cannot be read, every
-    call is allowed, and the response says so in `note`. A repeat gets the same decision.
+    """Decides whether an agent may make a tool call. The guards are those of the dataset's bullets; while they cannot be
+    read, every call is allowed, and the response says so in `note`. The same call gets the same decision until the
+    session reports something or the guards change.
     """
     ReportCall: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ReportCallRequest, _guard_service_pb2.ReportCallResponse]  # type: ignore[assignment]
     """Adds messages and a call with its result to a session, for the checks of its later calls."""
     ReportSession: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ReportSessionRequest, _guard_service_pb2.ReportSessionResponse]  # type: ignore[assignment]
-    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
-    nothing. Modes follow from the reports (ListGuardDecisions).
+    """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one
+    changes nothing. The reports can change the modes of guards; ListGuardDecisions lists the changes.
     """
     ListGuardDecisions: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardDecisionsRequest, _guard_service_pb2.ListGuardDecisionsResponse]  # type: ignore[assignment]
-    """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+    """Lists the changes of modes that followed from evidence, and those that undid them, the newest first."""
     UndoGuardDecision: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.UndoGuardDecisionRequest, _guard_service_pb2.UndoGuardDecisionResponse]  # type: ignore[assignment]
-    """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
-    NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+    """Undoes the newest decision about a guard by a new revision of the playbook. Evidence does not repeat a change to a
+    higher mode that was undone. NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a
+    later one, or the target was edited.
     """
     ListGuards: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.ListGuardsRequest, _guard_service_pb2.ListGuardsResponse]  # type: ignore[assignment]
     """Lists the guards of a dataset, those that fired most often first."""
@@ -86,8 +91,9 @@ class GuardServiceAsyncStub(GuardServiceStub):
     """Returns the firings of a target in recorded trajectories: those of the request, or those of an archive, page by page."""
     StoreBacktest: _aio.UnaryUnaryMultiCallable[_guard_service_pb2.StoreBacktestRequest, _guard_service_pb2.StoreBacktestResponse]  # type: ignore[assignment]
     """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
-    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
-    with at most .01. The last backtest of a target counts.
+    dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE
+    with a `false_alarm_bound` of at most .02, up to ASK with at most .01. DENY needs a pin. The last backtest of a
+    target counts.
     """
 
 class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -99,8 +105,9 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.CheckCallRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.CheckCallResponse, _abc.Awaitable[_guard_service_pb2.CheckCallResponse]]:
-        """Decides a tool call before it is made. The guards are those of the dataset's bullets; while they cannot be read, every
-        call is allowed, and the response says so in `note`. A repeat gets the same decision.
+        """Decides whether an agent may make a tool call. The guards are those of the dataset's bullets; while they cannot be
+        read, every call is allowed, and the response says so in `note`. The same call gets the same decision until the
+        session reports something or the guards change.
         """
 
     @_abc_1.abstractmethod
@@ -117,8 +124,8 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.ReportSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.ReportSessionResponse, _abc.Awaitable[_guard_service_pb2.ReportSessionResponse]]:
-        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one changes
-        nothing. Modes follow from the reports (ListGuardDecisions).
+        """Reports how a session ended. The first report of a session counts for the guards that fired in it; a later one
+        changes nothing. The reports can change the modes of guards; ListGuardDecisions lists the changes.
         """
 
     @_abc_1.abstractmethod
@@ -127,7 +134,7 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.ListGuardDecisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.ListGuardDecisionsResponse, _abc.Awaitable[_guard_service_pb2.ListGuardDecisionsResponse]]:
-        """Lists the changes of modes that followed from evidence, and those that took them back, the newest first."""
+        """Lists the changes of modes that followed from evidence, and those that undid them, the newest first."""
 
     @_abc_1.abstractmethod
     def UndoGuardDecision(
@@ -135,8 +142,9 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _guard_service_pb2.UndoGuardDecisionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.UndoGuardDecisionResponse, _abc.Awaitable[_guard_service_pb2.UndoGuardDecisionResponse]]:
-        """Takes back the newest decision about a guard, in a revision. Evidence does not repeat a promotion that was taken back.
-        NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later one, or the target was edited.
+        """Undoes the newest decision about a guard by a new revision of the playbook. Evidence does not repeat a change to a
+        higher mode that was undone. NOT_FOUND `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a
+        later one, or the target was edited.
         """
 
     @_abc_1.abstractmethod
@@ -162,8 +170,9 @@ class GuardServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_guard_service_pb2.StoreBacktestResponse, _abc.Awaitable[_guard_service_pb2.StoreBacktestResponse]]:
         """Tests a target on recorded trajectories, by default those of the dataset's archive, and stores the counts for the
-        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE with a `false_alarm_bound` of at most .02, up to ASK
-        with at most .01. The last backtest of a target counts.
+        dataset. A guard whose mode no person pinned leaves SHADOW only with a stored backtest of its target: up to ADVISE
+        with a `false_alarm_bound` of at most .02, up to ASK with at most .01. DENY needs a pin. The last backtest of a
+        target counts.
         """
 
 def add_GuardServiceServicer_to_server(servicer: GuardServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

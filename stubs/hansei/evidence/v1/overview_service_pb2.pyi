@@ -62,8 +62,8 @@ Global___TrajectoryCounts: _TypeAlias = TrajectoryCounts  # noqa: Y015
 
 @_typing.final
 class UsageTotals(_message.Message):
-    """Sums of the tokens and the cost of trajectories. A trajectory whose log does not state a value is in no sum, so a sum is
-    complete only if its number of trajectories is that of all.
+    """Sums of the tokens and the cost of trajectories. A trajectory whose file does not report a value is not in the sum of
+    that value, so a sum is complete only if its number of trajectories is that of all.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -85,7 +85,9 @@ class UsageTotals(_message.Message):
     trajectories_with_cost: _builtins.int
     """Trajectories whose cost is known."""
     cost_usd: _builtins.float
-    """US dollars of these; unset if the cost of no trajectory is known. A trajectory counts in billionths of a dollar."""
+    """US dollars of these; unset if the cost of no trajectory is known. The cost of each trajectory is rounded to
+    billionths of a dollar.
+    """
     def __init__(
         self,
         *,
@@ -186,7 +188,7 @@ Global___GroupOverview: _TypeAlias = GroupOverview  # noqa: Y015
 
 @_typing.final
 class DayOverview(_message.Message):
-    """The trajectories that ran on one day."""
+    """The trajectories of tasks on which agents worked on one day."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

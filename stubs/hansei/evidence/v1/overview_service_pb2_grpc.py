@@ -48,7 +48,7 @@ class OverviewServiceServicer:
 
     def GetOverview(self, request, context):
         """Returns the counts of the trajectories that the archive holds, from sums that each change of the archive updates. A
-        dataset without an archive has no days. Tokens and cost are those that the logs of the trajectories state.
+        dataset without an archive has no days. Tokens and cost are those that the files of the trajectories report.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,7 +35,7 @@ class OverviewServiceStub:
     def __new__(cls, channel: _aio.Channel) -> OverviewServiceAsyncStub: ...
     GetOverview: _grpc.UnaryUnaryMultiCallable[_overview_service_pb2.GetOverviewRequest, _overview_service_pb2.GetOverviewResponse]
     """Returns the counts of the trajectories that the archive holds, from sums that each change of the archive updates. A
-    dataset without an archive has no days. Tokens and cost are those that the logs of the trajectories state.
+    dataset without an archive has no days. Tokens and cost are those that the files of the trajectories report.
     """
 
 @_typing.type_check_only
@@ -45,7 +45,7 @@ class OverviewServiceAsyncStub(OverviewServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetOverview: _aio.UnaryUnaryMultiCallable[_overview_service_pb2.GetOverviewRequest, _overview_service_pb2.GetOverviewResponse]  # type: ignore[assignment]
     """Returns the counts of the trajectories that the archive holds, from sums that each change of the archive updates. A
-    dataset without an archive has no days. Tokens and cost are those that the logs of the trajectories state.
+    dataset without an archive has no days. Tokens and cost are those that the files of the trajectories report.
     """
 
 class OverviewServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -58,7 +58,7 @@ class OverviewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_overview_service_pb2.GetOverviewResponse, _abc.Awaitable[_overview_service_pb2.GetOverviewResponse]]:
         """Returns the counts of the trajectories that the archive holds, from sums that each change of the archive updates. A
-        dataset without an archive has no days. Tokens and cost are those that the logs of the trajectories state.
+        dataset without an archive has no days. Tokens and cost are those that the files of the trajectories report.
         """
 
 def add_OverviewServiceServicer_to_server(servicer: OverviewServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -35,10 +35,10 @@ class _AccessScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessSco
     ACCESS_SCOPE_REVIEW: _AccessScope.ValueType  # 3
     """Approve and reject changes, restore revisions, revoke trajectories."""
     ACCESS_SCOPE_ADMIN: _AccessScope.ValueType  # 4
-    """Everything, with keys, rules of datasets and the audit records."""
+    """Everything, including API keys, policies of datasets, and the audit records."""
 
 class AccessScope(_AccessScope, metaclass=_AccessScopeEnumTypeWrapper):
-    """A permission of a caller."""
+    """A permission of a caller. Only ADMIN includes others."""
 
 ACCESS_SCOPE_UNSPECIFIED: AccessScope.ValueType  # 0
 """Refused on input."""
@@ -49,7 +49,7 @@ ACCESS_SCOPE_LEARN: AccessScope.ValueType  # 2
 ACCESS_SCOPE_REVIEW: AccessScope.ValueType  # 3
 """Approve and reject changes, restore revisions, revoke trajectories."""
 ACCESS_SCOPE_ADMIN: AccessScope.ValueType  # 4
-"""Everything, with keys, rules of datasets and the audit records."""
+"""Everything, including API keys, policies of datasets, and the audit records."""
 Global___AccessScope: _TypeAlias = AccessScope  # noqa: Y015
 
 @_typing.final
@@ -95,7 +95,7 @@ class WhoAmIResponse(_message.Message):
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
-        """When the credential ends; unset: not by itself."""
+        """When the credential expires; unset: it does not expire."""
 
     def __init__(
         self,
@@ -139,9 +139,9 @@ class ApiKey(_message.Message):
     tenant: _builtins.str
     """Its tenant; empty: the operator's."""
     calls_per_second: _builtins.float
-    """Calls a second it may make; 0 means any number."""
+    """Calls a second that it may make; 0: no limit."""
     calls_per_day: _builtins.int
-    """Calls a day (UTC) it may make; 0 means any number."""
+    """Calls a day (UTC) that it may make; 0: no limit."""
     created_by: _builtins.str
     """The caller that created the key."""
     @_builtins.property
@@ -154,7 +154,7 @@ class ApiKey(_message.Message):
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
-        """When it ends; unset: not by itself."""
+        """When it expires; unset: it does not expire."""
 
     @_builtins.property
     def revoked_at(self) -> _timestamp_pb2.Timestamp:
@@ -204,16 +204,16 @@ class CreateKeyRequest(_message.Message):
     tenant: _builtins.str
     """The tenant it belongs to: a-z, 0-9 and single hyphens. Empty: the caller's."""
     calls_per_second: _builtins.float
-    """Calls a second that are allowed; 0 means the limit of the gateway's settings."""
+    """Calls a second that are allowed; 0: the limit in the gateway's settings when the key is created."""
     calls_per_day: _builtins.int
-    """Calls a day (UTC) that are allowed; 0 means the limit of the gateway's settings."""
+    """Calls a day (UTC) that are allowed; 0: the limit in the gateway's settings when the key is created."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___AccessScope.ValueType]:
         """The permissions of the key, at least one."""
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
-        """When it ends; unset: not by itself."""
+        """When it expires; unset: it does not expire."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class ListKeysRequest(_message.Message):
     tenant: _builtins.str
     """Only keys of this tenant; empty: all the caller may see."""
     page_size: _builtins.int
-    """Most keys a page; 0 means 100, more than 1,000 is refused."""
+    """Maximum number of keys on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -435,7 +435,7 @@ class ListAuditRecordsRequest(_message.Message):
     tenant: _builtins.str
     """Only audit records of this tenant; empty: all the caller may see."""
     page_size: _builtins.int
-    """Most audit records on a page; 0 means 100, more than 1,000 is refused."""
+    """Maximum number of audit records on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(

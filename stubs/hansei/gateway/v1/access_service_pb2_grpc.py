@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AccessServiceStub:
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class AccessServiceStub:
 
 
 class AccessServiceServicer:
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant.
     """
 
     def WhoAmI(self, request, context):
@@ -74,21 +74,23 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateKey(self, request, context):
-        """Makes a key. Its text is in this answer and nowhere else; if the answer is lost, revoke the key and make another.
+        """Creates an API key. Only this response contains its text; if the response is lost, revoke the key and create
+        another.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListKeys(self, request, context):
-        """Lists keys by id, without their texts.
+        """Lists API keys by id, without their texts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeKey(self, request, context):
-        """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`.
+        """Revokes an API key: calls in progress with it end. Revoking a revoked key changes nothing. NOT_FOUND
+        `KEY_NOT_FOUND`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +140,7 @@ def add_AccessServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccessService:
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant.
     """
 
     @staticmethod

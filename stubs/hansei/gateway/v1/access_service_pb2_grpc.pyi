@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AccessServiceStub:
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,32 +36,40 @@ class AccessServiceStub:
     WhoAmI: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]
     """Returns the caller and its permissions."""
     CreateKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CreateKeyRequest, _access_service_pb2.CreateKeyResponse]
-    """Makes a key. Its text is in this answer and nowhere else; if the answer is lost, revoke the key and make another."""
+    """Creates an API key. Only this response contains its text; if the response is lost, revoke the key and create
+    another.
+    """
     ListKeys: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListKeysRequest, _access_service_pb2.ListKeysResponse]
-    """Lists keys by id, without their texts."""
+    """Lists API keys by id, without their texts."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeKeyRequest, _access_service_pb2.RevokeKeyResponse]
-    """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
+    """Revokes an API key: calls in progress with it end. Revoking a revoked key changes nothing. NOT_FOUND
+    `KEY_NOT_FOUND`.
+    """
     ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListAuditRecordsRequest, _access_service_pb2.ListAuditRecordsResponse]
     """Lists audit records, newest first. Records are added and never changed."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WhoAmI: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]  # type: ignore[assignment]
     """Returns the caller and its permissions."""
     CreateKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateKeyRequest, _access_service_pb2.CreateKeyResponse]  # type: ignore[assignment]
-    """Makes a key. Its text is in this answer and nowhere else; if the answer is lost, revoke the key and make another."""
+    """Creates an API key. Only this response contains its text; if the response is lost, revoke the key and create
+    another.
+    """
     ListKeys: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListKeysRequest, _access_service_pb2.ListKeysResponse]  # type: ignore[assignment]
-    """Lists keys by id, without their texts."""
+    """Lists API keys by id, without their texts."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeKeyRequest, _access_service_pb2.RevokeKeyResponse]  # type: ignore[assignment]
-    """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
+    """Revokes an API key: calls in progress with it end. Revoking a revoked key changes nothing. NOT_FOUND
+    `KEY_NOT_FOUND`.
+    """
     ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListAuditRecordsRequest, _access_service_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
     """Lists audit records, newest first. Records are added and never changed."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
+    """Manages API keys and audit records. A caller with a tenant sees and creates only those of its tenant."""
 
     @_abc_1.abstractmethod
     def WhoAmI(
@@ -77,7 +85,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_service_pb2.CreateKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.CreateKeyResponse, _abc.Awaitable[_access_service_pb2.CreateKeyResponse]]:
-        """Makes a key. Its text is in this answer and nowhere else; if the answer is lost, revoke the key and make another."""
+        """Creates an API key. Only this response contains its text; if the response is lost, revoke the key and create
+        another.
+        """
 
     @_abc_1.abstractmethod
     def ListKeys(
@@ -85,7 +95,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_service_pb2.ListKeysRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.ListKeysResponse, _abc.Awaitable[_access_service_pb2.ListKeysResponse]]:
-        """Lists keys by id, without their texts."""
+        """Lists API keys by id, without their texts."""
 
     @_abc_1.abstractmethod
     def RevokeKey(
@@ -93,7 +103,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_service_pb2.RevokeKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.RevokeKeyResponse, _abc.Awaitable[_access_service_pb2.RevokeKeyResponse]]:
-        """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
+        """Revokes an API key: calls in progress with it end. Revoking a revoked key changes nothing. NOT_FOUND
+        `KEY_NOT_FOUND`.
+        """
 
     @_abc_1.abstractmethod
     def ListAuditRecords(

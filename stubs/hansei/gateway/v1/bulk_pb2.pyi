@@ -28,7 +28,7 @@ class _JobState:
 class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     JOB_STATE_UNSPECIFIED: _JobState.ValueType  # 0
-    """Never sent; in a filter, any."""
+    """Never sent."""
     JOB_STATE_RUNNING: _JobState.ValueType  # 1
     """Trajectories wait or are being learned."""
     JOB_STATE_COMPLETED: _JobState.ValueType  # 2
@@ -42,7 +42,7 @@ class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
     """Progress of a job."""
 
 JOB_STATE_UNSPECIFIED: JobState.ValueType  # 0
-"""Never sent; in a filter, any."""
+"""Never sent."""
 JOB_STATE_RUNNING: JobState.ValueType  # 1
 """Trajectories wait or are being learned."""
 JOB_STATE_COMPLETED: JobState.ValueType  # 2
@@ -55,7 +55,9 @@ Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
-    """A job. Its counts are those of the curator's answers: `waiting`, `learned`, `dead` and `dropped` add up to `total`."""
+    """A job. Its counts follow from the responses of the curator: `waiting`, `learned`, `dead` and `dropped` add up to
+    `total`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -87,7 +89,7 @@ class Job(_message.Message):
     learned: _builtins.int
     """Trajectories that the curator has committed."""
     unchanged: _builtins.int
-    """Of those learned, the ones that changed nothing: the playbook already knew."""
+    """Of those learned, the ones that changed nothing: the playbook already contained their lessons."""
     dead: _builtins.int
     """Trajectories that could not be learned; see ListDeadLetters."""
     dropped: _builtins.int
@@ -139,7 +141,7 @@ Global___Job: _TypeAlias = Job  # noqa: Y015
 
 @_typing.final
 class QueuedTrajectory(_message.Message):
-    """One trajectory of a job: the fields of LearnRequest without dataset and `request_id`."""
+    """One trajectory of a job: the fields of LearnRequest without those of JobHead."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -189,7 +191,7 @@ class DeadLetter(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     DIED_AT_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Its place in the job, from 0."""
+    """Its index in the job, from 0."""
     trajectory_id: _builtins.str
     """Its trajectory's id; empty if it had none."""
     attempts: _builtins.int

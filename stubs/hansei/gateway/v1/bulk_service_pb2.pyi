@@ -62,7 +62,7 @@ class JobHead(_message.Message):
     MAX_ITERATIONS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID of the job. A repeat with the same trajectories, their `created_at` aside, returns the job as it is and queues
-    nothing.
+    nothing; with others it fails with ALREADY_EXISTS `REQUEST_ID_REUSED`.
     """
     dataset: _builtins.str
     """The dataset that learns; must be that of each trajectory."""
@@ -191,9 +191,9 @@ class ListJobsRequest(_message.Message):
     dataset: _builtins.str
     """Only jobs of this dataset; unset means all."""
     page_size: _builtins.int
-    """Most jobs a page; 0 means 50."""
+    """Maximum number of jobs on a page; 0 means 50."""
     page_token: _builtins.str
-    """The `next_page_token` of an earlier answer; empty for the first page."""
+    """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
         self,
         *,
@@ -347,9 +347,9 @@ class ListDeadLettersRequest(_message.Message):
     job_id: _builtins.str
     """The job."""
     page_size: _builtins.int
-    """Most letters a page; 0 means 50."""
+    """Maximum number of dead letters on a page; 0 means 50."""
     page_token: _builtins.str
-    """The `next_page_token` of an earlier answer; empty for the first page."""
+    """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
         self,
         *,
@@ -377,7 +377,7 @@ class ListDeadLettersResponse(_message.Message):
     """Token of the next page; empty on the last one."""
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[_bulk_pb2.DeadLetter]:
-        """The letters, in the order of the job."""
+        """The dead letters, in the order of the job."""
 
     def __init__(
         self,

@@ -85,21 +85,21 @@ class BulkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """One job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over.
+        """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Jobs, newest first.
+        """Lists jobs, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchJob(self, request, context):
-        """One job now and whenever it changes, until it has ended.
+        """Streams a job: now, and at each change until it has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,14 +114,14 @@ class BulkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """The trajectories that could not be learned, with the reason, in the order of the job.
+        """Lists the trajectories that could not be learned, with the reason, in the order of the job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryDeadLetters(self, request, context):
-        """Queues all dead letters of a job again, with attempts of their own.
+        """Queues all dead letters of a job again, with a new count of attempts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

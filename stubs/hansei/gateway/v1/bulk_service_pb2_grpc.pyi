@@ -38,19 +38,19 @@ class BulkServiceStub:
     arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.GetJobRequest, _bulk_service_pb2.GetJobResponse]
-    """One job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
+    """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.ListJobsRequest, _bulk_service_pb2.ListJobsResponse]
-    """Jobs, newest first."""
+    """Lists jobs, newest first."""
     WatchJob: _grpc.UnaryStreamMultiCallable[_bulk_service_pb2.WatchJobRequest, _bulk_service_pb2.WatchJobResponse]
-    """One job now and whenever it changes, until it has ended."""
+    """Streams a job: now, and at each change until it has ended."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.CancelJobRequest, _bulk_service_pb2.CancelJobResponse]
     """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
     (PlaybookService can revoke them).
     """
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]
-    """The trajectories that could not be learned, with the reason, in the order of the job."""
+    """Lists the trajectories that could not be learned, with the reason, in the order of the job."""
     RetryDeadLetters: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]
-    """Queues all dead letters of a job again, with attempts of their own."""
+    """Queues all dead letters of a job again, with a new count of attempts."""
 
 @_typing.type_check_only
 class BulkServiceAsyncStub(BulkServiceStub):
@@ -62,19 +62,19 @@ class BulkServiceAsyncStub(BulkServiceStub):
     arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.GetJobRequest, _bulk_service_pb2.GetJobResponse]  # type: ignore[assignment]
-    """One job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
+    """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.ListJobsRequest, _bulk_service_pb2.ListJobsResponse]  # type: ignore[assignment]
-    """Jobs, newest first."""
+    """Lists jobs, newest first."""
     WatchJob: _aio.UnaryStreamMultiCallable[_bulk_service_pb2.WatchJobRequest, _bulk_service_pb2.WatchJobResponse]  # type: ignore[assignment]
-    """One job now and whenever it changes, until it has ended."""
+    """Streams a job: now, and at each change until it has ended."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.CancelJobRequest, _bulk_service_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Cancels the waiting trajectories. Those in progress are finished, and only then has the job ended; learned ones stay
     (PlaybookService can revoke them).
     """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.ListDeadLettersRequest, _bulk_service_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
-    """The trajectories that could not be learned, with the reason, in the order of the job."""
+    """Lists the trajectories that could not be learned, with the reason, in the order of the job."""
     RetryDeadLetters: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.RetryDeadLettersRequest, _bulk_service_pb2.RetryDeadLettersResponse]  # type: ignore[assignment]
-    """Queues all dead letters of a job again, with attempts of their own."""
+    """Queues all dead letters of a job again, with a new count of attempts."""
 
 class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queues trajectories and learns them in the background, each exactly once, even if processes are killed."""
@@ -95,7 +95,7 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.GetJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.GetJobResponse, _abc.Awaitable[_bulk_service_pb2.GetJobResponse]]:
-        """One job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
+        """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
 
     @_abc_1.abstractmethod
     def ListJobs(
@@ -103,7 +103,7 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.ListJobsResponse, _abc.Awaitable[_bulk_service_pb2.ListJobsResponse]]:
-        """Jobs, newest first."""
+        """Lists jobs, newest first."""
 
     @_abc_1.abstractmethod
     def WatchJob(
@@ -111,7 +111,7 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.WatchJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_bulk_service_pb2.WatchJobResponse], _abc.AsyncIterator[_bulk_service_pb2.WatchJobResponse]]:
-        """One job now and whenever it changes, until it has ended."""
+        """Streams a job: now, and at each change until it has ended."""
 
     @_abc_1.abstractmethod
     def CancelJob(
@@ -129,7 +129,7 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.ListDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.ListDeadLettersResponse, _abc.Awaitable[_bulk_service_pb2.ListDeadLettersResponse]]:
-        """The trajectories that could not be learned, with the reason, in the order of the job."""
+        """Lists the trajectories that could not be learned, with the reason, in the order of the job."""
 
     @_abc_1.abstractmethod
     def RetryDeadLetters(
@@ -137,6 +137,6 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bulk_service_pb2.RetryDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.RetryDeadLettersResponse, _abc.Awaitable[_bulk_service_pb2.RetryDeadLettersResponse]]:
-        """Queues all dead letters of a job again, with attempts of their own."""
+        """Queues all dead letters of a job again, with a new count of attempts."""
 
 def add_BulkServiceServicer_to_server(servicer: BulkServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -34,7 +34,7 @@ class _LearnStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LearnStage
     LEARN_STAGE_LOADED: _LearnStage.ValueType  # 1
     """The playbook was read."""
     LEARN_STAGE_REFLECTED: _LearnStage.ValueType  # 2
-    """The reflection is there."""
+    """The reflection is complete."""
     LEARN_STAGE_CURATED: _LearnStage.ValueType  # 3
     """The curation is committed; the response is complete."""
     LEARN_STAGE_SKIPPED: _LearnStage.ValueType  # 4
@@ -48,7 +48,7 @@ LEARN_STAGE_UNSPECIFIED: LearnStage.ValueType  # 0
 LEARN_STAGE_LOADED: LearnStage.ValueType  # 1
 """The playbook was read."""
 LEARN_STAGE_REFLECTED: LearnStage.ValueType  # 2
-"""The reflection is there."""
+"""The reflection is complete."""
 LEARN_STAGE_CURATED: LearnStage.ValueType  # 3
 """The curation is committed; the response is complete."""
 LEARN_STAGE_SKIPPED: LearnStage.ValueType  # 4
@@ -69,7 +69,9 @@ class LearnRequest(_message.Message):
     MAX_ITERATIONS_FIELD_NUMBER: _builtins.int
     SIBLINGS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this learning, handed down all hops. A repeat returns the stored outcome and changes nothing."""
+    """UUID of this call, which the gateway passes to all services. A repeat returns the stored outcome and changes
+    nothing.
+    """
     ground_truth: _builtins.str
     """The correct answer, if known."""
     test_report: _builtins.str
@@ -218,7 +220,7 @@ class RunWorkflowRequest(_message.Message):
     query: _builtins.str
     """The question of the user."""
     dataset: _builtins.str
-    """The dataset; unset means `appworld` (G-19)."""
+    """The dataset; unset means the default dataset `appworld` (G-19)."""
     min_revision: _builtins.int
     """Answer from this revision of the playbook or a later one; 0 takes the index as it is."""
     session_id: _builtins.str
@@ -262,9 +264,9 @@ class RunWorkflowResponse(_message.Message):
     search_results_count: _builtins.int
     """The number of bullets in the prompt."""
     model: _builtins.str
-    """The model that answered; `offline` for the extractive mode."""
+    """The model that answered; `offline` if rules answered with sentences of the bullets."""
     revision: _builtins.int
-    """The revision of the index that answered."""
+    """The revision of the index that was searched."""
     serving_id: _builtins.str
     """Id under which the outcome of the session is reported; empty when nothing is measured."""
     note: _builtins.str
@@ -311,7 +313,7 @@ class AnswerRequest(_message.Message):
     query: _builtins.str
     """The question of the user."""
     dataset: _builtins.str
-    """The dataset; unset means `appworld`."""
+    """The dataset; unset means the default dataset `appworld`."""
     min_revision: _builtins.int
     """Answer from this revision of the playbook or a later one; 0 takes the index as it is."""
     instruction: _builtins.str
@@ -353,16 +355,16 @@ class AnswerResponse(_message.Message):
     SERVING_ID_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The model that answered; `offline` for the extractive mode."""
+    """The model that answered; `offline` if rules answered with sentences of the bullets."""
     revision: _builtins.int
-    """The revision of the index that answered."""
+    """The revision of the index that was searched."""
     serving_id: _builtins.str
     """Id under which the outcome of the session is reported; empty when nothing is measured."""
     note: _builtins.str
     """The reason why bullets were not assigned at random although the request has a session; empty otherwise."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The attempt: answer, reasoning, used and cited bullets."""
+        """The trajectory: answer, reasoning, used and cited bullets."""
 
     @_builtins.property
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:

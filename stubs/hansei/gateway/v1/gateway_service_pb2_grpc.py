@@ -62,7 +62,7 @@ class GatewayServiceServicer:
     """
 
     def Learn(self, request, context):
-        """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`.
+        """Reflects on a trajectory and curates the lessons. A `request_id` is applied exactly once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,7 +76,7 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunWorkflow(self, request, context):
-        """Answers a question from a playbook in style plain (G-32).
+        """Answers a question from a playbook with the plain prompt (GENERATE_STYLE_PLAIN), without citations (G-32).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

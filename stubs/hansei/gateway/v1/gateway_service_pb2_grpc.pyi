@@ -34,11 +34,11 @@ class GatewayServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GatewayServiceAsyncStub: ...
     Learn: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]
-    """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
+    """Reflects on a trajectory and curates the lessons. A `request_id` is applied exactly once."""
     LearnWithProgress: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]
     """Does the same as Learn and sends an event at the end of each stage; the last event holds the response."""
     RunWorkflow: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]
-    """Answers a question from a playbook in style plain (G-32)."""
+    """Answers a question from a playbook with the plain prompt (GENERATE_STYLE_PLAIN), without citations (G-32)."""
     Answer: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.AnswerRequest, _gateway_service_pb2.AnswerResponse]
     """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39)."""
 
@@ -48,11 +48,11 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Learn: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]  # type: ignore[assignment]
-    """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
+    """Reflects on a trajectory and curates the lessons. A `request_id` is applied exactly once."""
     LearnWithProgress: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]  # type: ignore[assignment]
     """Does the same as Learn and sends an event at the end of each stage; the last event holds the response."""
     RunWorkflow: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]  # type: ignore[assignment]
-    """Answers a question from a playbook in style plain (G-32)."""
+    """Answers a question from a playbook with the plain prompt (GENERATE_STYLE_PLAIN), without citations (G-32)."""
     Answer: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.AnswerRequest, _gateway_service_pb2.AnswerResponse]  # type: ignore[assignment]
     """Answers a question from a playbook and cites its bullets; returns the whole trajectory (G-39)."""
 
@@ -65,7 +65,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.LearnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_gateway_service_pb2.LearnResponse, _abc.Awaitable[_gateway_service_pb2.LearnResponse]]:
-        """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
+        """Reflects on a trajectory and curates the lessons. A `request_id` is applied exactly once."""
 
     @_abc_1.abstractmethod
     def LearnWithProgress(
@@ -81,7 +81,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.RunWorkflowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_gateway_service_pb2.RunWorkflowResponse, _abc.Awaitable[_gateway_service_pb2.RunWorkflowResponse]]:
-        """Answers a question from a playbook in style plain (G-32)."""
+        """Answers a question from a playbook with the plain prompt (GENERATE_STYLE_PLAIN), without citations (G-32)."""
 
     @_abc_1.abstractmethod
     def Answer(

@@ -64,7 +64,7 @@ class Team(_message.Message):
     team_name: _builtins.str
     """Name for people and prompts; not blank."""
     dataset: _builtins.str
-    """The dataset whose bullets are served to the team; unset means `appworld`."""
+    """The dataset whose bullets are served to the team; unset means the default dataset `appworld`."""
     instruction: _builtins.str
     """System message of the generator; empty for none."""
     def __init__(
@@ -103,13 +103,13 @@ class RunRoundsRequest(_message.Message):
     EVALUATION_FIELD_NUMBER: _builtins.int
     JUDGE_MODEL_FIELD_NUMBER: _builtins.int
     user_prompt: _builtins.str
-    """The task of the user; not blank. Searches and evaluators get this text, never a team's prompt, which is this text
-    and the rounds so far, and may have 100,000 characters.
+    """The task of the user; not blank. Searches and evaluators get only this text. The prompt of a team is this text and
+    its rounds so far, at most 100,000 characters.
     """
     execution_id: _builtins.str
     """Id of this execution on the leaderboard, new and not blank; unset means a random UUID."""
     max_rounds: _builtins.int
-    """Most rounds of a team; unset means 5."""
+    """Maximum number of rounds of a team; unset means 5."""
     min_rounds: _builtins.int
     """Rounds before the judge is called; unset means 2, or 1 if `max_rounds` is 1."""
     judge_on_final_round: _builtins.bool
@@ -234,7 +234,7 @@ class RoundFinished(_message.Message):
 
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The attempt that was submitted. Its query is the prompt of the team."""
+        """The trajectory that was submitted. Its query is the prompt of the team."""
 
     def __init__(
         self,
@@ -286,11 +286,11 @@ class RoundState(_message.Message):
 
     @_builtins.property
     def round_ended_at(self) -> _timestamp_pb2.Timestamp:
-        """When its score was there."""
+        """When the submission was scored."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.ModelUsage:
-        """The usage of the model calls of the submission, the scores and, once it is there, the judgement."""
+        """The usage of the model calls of the submission, the scores and, if there is one, the judgement."""
 
     def __init__(
         self,
@@ -333,7 +333,9 @@ class TeamResult(_message.Message):
     status: Global___RoundsStatus.ValueType
     """COMPLETED with at least one completed round."""
     exit_reason: _builtins.str
-    """`max_rounds_reached`, `no_improvement_expected`, `partial_failure` or `partial_failure_timeout`; empty when FAILED."""
+    """`max_rounds_reached`, `no_improvement_expected`, `partial_failure` (a later round failed) or
+    `partial_failure_timeout` (a later round ran into a timeout); empty when FAILED.
+    """
     error: _builtins.str
     """The error. Empty without one."""
     rounds: _builtins.int
@@ -388,7 +390,7 @@ class RoundsResult(_message.Message):
     """Its best submission. Absent when all failed."""
     @_builtins.property
     def teams(self) -> _containers.RepeatedCompositeFieldContainer[Global___TeamResult]:
-        """One a team, in the order of the request."""
+        """One for each team, in the order of the request."""
 
     @_builtins.property
     def ranking(self) -> _containers.RepeatedCompositeFieldContainer[_leaderboard_service_pb2.RankingRow]:

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class RoundsServiceStub:
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round.
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
     """
 
     def __init__(self, channel):
@@ -43,13 +44,14 @@ class RoundsServiceStub:
 
 
 class RoundsServiceServicer:
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round.
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
     """
 
     def RunRounds(self, request, context):
-        """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-        a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-        ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
+        """Runs all teams at once: one event for each finished round of a team, and the result last. If all teams fail, the
+        result says so, and the call succeeds. A cancelled call ends its teams; for each team with a completed round, the
+        leaderboard marks its best round as final. ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,7 +74,8 @@ def add_RoundsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RoundsService:
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round.
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
     """
 
     @staticmethod

@@ -27,31 +27,37 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RoundsServiceStub:
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round."""
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RoundsServiceAsyncStub: ...
     RunRounds: _grpc.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]
-    """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-    a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-    ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
+    """Runs all teams at once: one event for each finished round of a team, and the result last. If all teams fail, the
+    result says so, and the call succeeds. A cancelled call ends its teams; for each team with a completed round, the
+    leaderboard marks its best round as final. ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
     """
 
 @_typing.type_check_only
 class RoundsServiceAsyncStub(RoundsServiceStub):
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round."""
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RunRounds: _aio.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]  # type: ignore[assignment]
-    """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-    a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-    ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
+    """Runs all teams at once: one event for each finished round of a team, and the result last. If all teams fail, the
+    result says so, and the call succeeds. A cancelled call ends its teams; for each team with a completed round, the
+    leaderboard marks its best round as final. ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
     """
 
 class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Lets teams work on one prompt in rounds. A team that fails ends alone and keeps its best completed round."""
+    """Lets teams work on one prompt in rounds. A failure of one team does not end the others; the team keeps its best
+    completed round.
+    """
 
     @_abc_1.abstractmethod
     def RunRounds(
@@ -59,9 +65,9 @@ class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _rounds_service_pb2.RunRoundsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_rounds_service_pb2.RunRoundsResponse], _abc.AsyncIterator[_rounds_service_pb2.RunRoundsResponse]]:
-        """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-        a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-        ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
+        """Runs all teams at once: one event for each finished round of a team, and the result last. If all teams fail, the
+        result says so, and the call succeeds. A cancelled call ends its teams; for each team with a completed round, the
+        leaderboard marks its best round as final. ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
         """
 
 def add_RoundsServiceServicer_to_server(servicer: RoundsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

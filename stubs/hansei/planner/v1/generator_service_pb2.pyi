@@ -72,7 +72,7 @@ class GenerateRequest(_message.Message):
     """System message; empty for none (P-122)."""
     @_builtins.property
     def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
-        """The retrieved bullets in rank order."""
+        """The bullets that a search returned, in rank order."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class GenerateResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     MODEL_USAGE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The model that answered; `offline` for the extractive mode."""
+    """The model that answered; `offline` if rules answered with sentences of the bullets."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The trajectory: answer, reasoning, used and cited bullets."""
@@ -110,7 +110,9 @@ class GenerateResponse(_message.Message):
     @_builtins.property
     @_deprecated("""This field has been marked as deprecated using proto field options.""")
     def usage(self) -> Global___TokenUsage:
-        """Tokens that the calls took. Unset without a call, and when the provider did not report them. Use `model_usage`."""
+        """Deprecated: use `model_usage`. Tokens that the calls took; unset without a call, and when the provider did not
+        report them.
+        """
 
     @_builtins.property
     def model_usage(self) -> _usage_pb2.ModelUsage:
@@ -134,7 +136,7 @@ Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
 
 @_typing.final
 class TokenUsage(_message.Message):
-    """Tokens and cost of model calls."""
+    """Tokens and cost of model calls; the validator has another message of this name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -120,7 +120,7 @@ class _ExecutionStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Execu
     EXECUTION_STATUS_PARTIAL: _ExecutionStatus.ValueType  # 4
     """Ended; at least one step succeeded."""
     EXECUTION_STATUS_FAILED: _ExecutionStatus.ValueType  # 5
-    """Ended; no step succeeded, or the executor itself failed."""
+    """Ended; no step succeeded, or the planner itself failed."""
     EXECUTION_STATUS_CANCELLED: _ExecutionStatus.ValueType  # 6
     """Ended; cancelled by a person, by the default answer, or by CancelExecution."""
 
@@ -138,7 +138,7 @@ EXECUTION_STATUS_SUCCESS: ExecutionStatus.ValueType  # 3
 EXECUTION_STATUS_PARTIAL: ExecutionStatus.ValueType  # 4
 """Ended; at least one step succeeded."""
 EXECUTION_STATUS_FAILED: ExecutionStatus.ValueType  # 5
-"""Ended; no step succeeded, or the executor itself failed."""
+"""Ended; no step succeeded, or the planner itself failed."""
 EXECUTION_STATUS_CANCELLED: ExecutionStatus.ValueType  # 6
 """Ended; cancelled by a person, by the default answer, or by CancelExecution."""
 Global___ExecutionStatus: _TypeAlias = ExecutionStatus  # noqa: Y015
@@ -182,7 +182,7 @@ class _InterventionAction:
 class _InterventionActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InterventionAction.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INTERVENTION_ACTION_UNSPECIFIED: _InterventionAction.ValueType  # 0
-    """No action; refused."""
+    """Parsed from `user_input` or `selected_option`."""
     INTERVENTION_ACTION_PROCEED: _InterventionAction.ValueType  # 1
     """Continue."""
     INTERVENTION_ACTION_MODIFY: _InterventionAction.ValueType  # 2
@@ -200,7 +200,7 @@ class InterventionAction(_InterventionAction, metaclass=_InterventionActionEnumT
     """The decision of a person."""
 
 INTERVENTION_ACTION_UNSPECIFIED: InterventionAction.ValueType  # 0
-"""No action; refused."""
+"""Parsed from `user_input` or `selected_option`."""
 INTERVENTION_ACTION_PROCEED: InterventionAction.ValueType  # 1
 """Continue."""
 INTERVENTION_ACTION_MODIFY: InterventionAction.ValueType  # 2
@@ -573,7 +573,7 @@ class ConfidenceScore(_message.Message):
     score: _builtins.float
     """0 to 1, 3 decimals."""
     level: _builtins.str
-    """high, medium, low or very_low."""
+    """The confidence in words: high, medium, low or very_low. It is not an intervention level."""
     calibrated: _builtins.float
     """Probability that the step is right, from the calibrated score. Unset before a calibration exists."""
     @_builtins.property
@@ -650,8 +650,8 @@ class ToolEvidence(_message.Message):
     tool: _builtins.str
     """The tool, by the action of its steps."""
     proven_threshold: _builtins.float
-    """The lowest confidence above which at most the share alpha of the results is wrong, as far as is proven. Unset: no
-    threshold is proven.
+    """The lowest confidence for which the labels prove that at most the share `guarantee.alpha` (of
+    `config/grace_config.yml`) of the results above it is wrong. Unset: no threshold is proven.
     """
     audit_rate: _builtins.float
     """The probability with which the next step above this threshold is selected for a label. 1: no threshold is proven."""
@@ -712,7 +712,7 @@ class InterventionRequest(_message.Message):
     step_id: _builtins.int
     """The step that the question is about. Unset: the plan itself, before its first step."""
     message: _builtins.str
-    """Description of the event."""
+    """The cause of the question, as a text for people."""
     question: _builtins.str
     """The question. Unset: the message is the question."""
     reason: _builtins.str
@@ -966,7 +966,7 @@ class ExecutionResult(_message.Message):
     final_answer: _builtins.str
     """The answer. Unset: there is none."""
     overall_confidence: _builtins.float
-    """Confidence in the whole, 0 to 1."""
+    """Confidence in the execution as a whole, 0 to 1."""
     overall_status: Global___ExecutionStatus.ValueType
     """SUCCESS, PARTIAL, FAILED or CANCELLED."""
     replan_count: _builtins.int
@@ -1082,7 +1082,7 @@ class Execution(_message.Message):
     replan_count: _builtins.int
     """The number of replacements of the plan."""
     overall_confidence: _builtins.float
-    """Confidence in the whole so far, 0 to 1."""
+    """Confidence in the execution so far, 0 to 1."""
     sequence: _builtins.int
     """Sequence number of the last event this state contains."""
     @_builtins.property
@@ -1184,7 +1184,7 @@ Global___StepStarted: _TypeAlias = StepStarted  # noqa: Y015
 
 @_typing.final
 class ToolReturned(_message.Message):
-    """A tool call returned. Recorded before the executor decides anything by it."""
+    """A tool call returned. Recorded before the planner uses the result."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1378,7 +1378,7 @@ Global___ExecutionStarted: _TypeAlias = ExecutionStarted  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
-    """A log line that people read: a notification, or an action of the executor."""
+    """A log line that people read: a notification, or an action of the planner."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1406,7 +1406,10 @@ Global___LogLine: _TypeAlias = LogLine  # noqa: Y015
 
 @_typing.final
 class InterventionAnswered(_message.Message):
-    """A person or the clock answered the open question."""
+    """A person answered the open question, or it expired. Then the plan is replaced if the confidence of the step is low;
+    else the default answer applies: to proceed if `intervention.auto_proceed_on_timeout` of `config/grace_config.yml` is
+    true, to cancel if not.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

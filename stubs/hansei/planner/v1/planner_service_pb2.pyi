@@ -578,7 +578,7 @@ class ListExecutionsRequest(_message.Message):
     STARTED_AFTER_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """Most executions a page, at most 200; 0 means 50."""
+    """Maximum number of executions on a page, at most 200; 0 means 50."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     status: _planner_pb2.ExecutionStatus.ValueType
@@ -1213,7 +1213,7 @@ class GetThresholdsResponse(_message.Message):
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_planner_pb2.ToolEvidence]:
-        """The measurements of the results of each tool by labels, in the order of the first selection."""
+        """For each tool, how often its results were labelled as correct and as wrong, in the order of the first selection."""
 
     def __init__(
         self,

@@ -139,8 +139,9 @@ class PlannerServiceServicer:
     """
 
     def CreatePlan(self, request, context):
-        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
-        template.
+        """Turns a query into a plan. Never fails because of the model: without a usable reply it returns the template, a
+        fixed plan of two steps: search, then answer. NOT_FOUND `COLLECTION_NOT_FOUND`: the requested collection does not
+        exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,14 +169,17 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunPlan(self, request, context):
-        """Executes a plan without asking a person, and returns its result.
+        """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
+        has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
+        collection is unknown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExecutePlan(self, request, context):
-        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects.
+        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller
+        disconnects. Errors as in RunPlan.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,6 +187,8 @@ class PlannerServiceServicer:
 
     def ResumePlan(self, request, context):
         """Answers the open question of a paused execution and streams its events until it pauses again or ends.
+        FAILED_PRECONDITION `EXECUTION_NOT_PAUSED`: there is no open question. INVALID_ARGUMENT `ANSWER_REFUSED`: the
+        answer has another token, plan version or step than the question.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,14 +216,16 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelExecution(self, request, context):
-        """Cancels an execution: running tools are cancelled, and nothing starts afterwards.
+        """Cancels an execution: running tools are cancelled, and nothing starts afterwards. An execution that has ended is
+        not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddInformation(self, request, context):
-        """Adds information to a running or paused execution; it replans before its next step.
+        """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
+        `EXECUTION_ENDED`: it has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -226,6 +234,8 @@ class PlannerServiceServicer:
     def CreateWebhook(self, request, context):
         """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
         a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+        INVALID_ARGUMENT `INVALID_WEBHOOK_URL`: the planner does not send messages to the URL. FAILED_PRECONDITION
+        `TOO_MANY_WEBHOOKS`: the execution has as many as it may have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -253,7 +263,8 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitFeedback(self, request, context):
-        """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it.
+        """Records whether a confidence was justified. In the mode `adjusted` of `config/grace_config.yml`, the thresholds of
+        later decisions depend on it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -267,8 +278,8 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResetThresholds(self, request, context):
-        """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
-        audits and stays.
+        """Restores the configured thresholds and deletes all feedback. In the mode `guaranteed` it does not change the proven
+        thresholds, because they follow from the labels of audits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,8 +36,9 @@ class PlannerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PlannerServiceAsyncStub: ...
     CreatePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]
-    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
-    template.
+    """Turns a query into a plan. Never fails because of the model: without a usable reply it returns the template, a
+    fixed plan of two steps: search, then answer. NOT_FOUND `COLLECTION_NOT_FOUND`: the requested collection does not
+    exist.
     """
     RefinePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]
     """Changes a plan according to feedback; returns the plan unchanged if that fails."""
@@ -46,11 +47,19 @@ class PlannerServiceStub:
     DrawPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]
     """Draws a plan as mermaid text."""
     RunPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]
-    """Executes a plan without asking a person, and returns its result."""
+    """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
+    has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
+    collection is unknown.
+    """
     ExecutePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]
-    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
+    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller
+    disconnects. Errors as in RunPlan.
+    """
     ResumePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]
-    """Answers the open question of a paused execution and streams its events until it pauses again or ends."""
+    """Answers the open question of a paused execution and streams its events until it pauses again or ends.
+    FAILED_PRECONDITION `EXECUTION_NOT_PAUSED`: there is no open question. INVALID_ARGUMENT `ANSWER_REFUSED`: the
+    answer has another token, plan version or step than the question.
+    """
     WatchExecution: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]
     """Streams the events of an execution from any sequence number, without gap or duplicate, until it ends."""
     GetExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetExecutionRequest, _planner_service_pb2.GetExecutionResponse]
@@ -58,12 +67,18 @@ class PlannerServiceStub:
     ListExecutions: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]
     """Lists executions, newest first."""
     CancelExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]
-    """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
+    """Cancels an execution: running tools are cancelled, and nothing starts afterwards. An execution that has ended is
+    not changed.
+    """
     AddInformation: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]
-    """Adds information to a running or paused execution; it replans before its next step."""
+    """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
+    `EXECUTION_ENDED`: it has ended.
+    """
     CreateWebhook: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]
     """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
     a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+    INVALID_ARGUMENT `INVALID_WEBHOOK_URL`: the planner does not send messages to the URL. FAILED_PRECONDITION
+    `TOO_MANY_WEBHOOKS`: the execution has as many as it may have.
     """
     ListWebhooks: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ListWebhooksRequest, _planner_service_pb2.ListWebhooksResponse]
     """Lists the webhooks of an execution, without their secrets."""
@@ -72,12 +87,14 @@ class PlannerServiceStub:
     VerifyExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]
-    """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
+    """Records whether a confidence was justified. In the mode `adjusted` of `config/grace_config.yml`, the thresholds of
+    later decisions depend on it.
+    """
     GetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]
     """Returns the current thresholds and the number of feedback records behind them."""
     ResetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]
-    """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
-    audits and stays.
+    """Restores the configured thresholds and deletes all feedback. In the mode `guaranteed` it does not change the proven
+    thresholds, because they follow from the labels of audits.
     """
 
 @_typing.type_check_only
@@ -88,8 +105,9 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]  # type: ignore[assignment]
-    """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
-    template.
+    """Turns a query into a plan. Never fails because of the model: without a usable reply it returns the template, a
+    fixed plan of two steps: search, then answer. NOT_FOUND `COLLECTION_NOT_FOUND`: the requested collection does not
+    exist.
     """
     RefinePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]  # type: ignore[assignment]
     """Changes a plan according to feedback; returns the plan unchanged if that fails."""
@@ -98,11 +116,19 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     DrawPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]  # type: ignore[assignment]
     """Draws a plan as mermaid text."""
     RunPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]  # type: ignore[assignment]
-    """Executes a plan without asking a person, and returns its result."""
+    """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
+    has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
+    collection is unknown.
+    """
     ExecutePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]  # type: ignore[assignment]
-    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
+    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller
+    disconnects. Errors as in RunPlan.
+    """
     ResumePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]  # type: ignore[assignment]
-    """Answers the open question of a paused execution and streams its events until it pauses again or ends."""
+    """Answers the open question of a paused execution and streams its events until it pauses again or ends.
+    FAILED_PRECONDITION `EXECUTION_NOT_PAUSED`: there is no open question. INVALID_ARGUMENT `ANSWER_REFUSED`: the
+    answer has another token, plan version or step than the question.
+    """
     WatchExecution: _aio.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]  # type: ignore[assignment]
     """Streams the events of an execution from any sequence number, without gap or duplicate, until it ends."""
     GetExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetExecutionRequest, _planner_service_pb2.GetExecutionResponse]  # type: ignore[assignment]
@@ -110,12 +136,18 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     ListExecutions: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]  # type: ignore[assignment]
     """Lists executions, newest first."""
     CancelExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]  # type: ignore[assignment]
-    """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
+    """Cancels an execution: running tools are cancelled, and nothing starts afterwards. An execution that has ended is
+    not changed.
+    """
     AddInformation: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]  # type: ignore[assignment]
-    """Adds information to a running or paused execution; it replans before its next step."""
+    """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
+    `EXECUTION_ENDED`: it has ended.
+    """
     CreateWebhook: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]  # type: ignore[assignment]
     """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
     a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+    INVALID_ARGUMENT `INVALID_WEBHOOK_URL`: the planner does not send messages to the URL. FAILED_PRECONDITION
+    `TOO_MANY_WEBHOOKS`: the execution has as many as it may have.
     """
     ListWebhooks: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ListWebhooksRequest, _planner_service_pb2.ListWebhooksResponse]  # type: ignore[assignment]
     """Lists the webhooks of an execution, without their secrets."""
@@ -124,12 +156,14 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     VerifyExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.VerifyExecutionRequest, _planner_service_pb2.VerifyExecutionResponse]  # type: ignore[assignment]
     """Replays an execution's log without calling anything and checks its chain of hashes."""
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
-    """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
+    """Records whether a confidence was justified. In the mode `adjusted` of `config/grace_config.yml`, the thresholds of
+    later decisions depend on it.
+    """
     GetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]  # type: ignore[assignment]
     """Returns the current thresholds and the number of feedback records behind them."""
     ResetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]  # type: ignore[assignment]
-    """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
-    audits and stays.
+    """Restores the configured thresholds and deletes all feedback. In the mode `guaranteed` it does not change the proven
+    thresholds, because they follow from the labels of audits.
     """
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -143,8 +177,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.CreatePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.CreatePlanResponse, _abc.Awaitable[_planner_service_pb2.CreatePlanResponse]]:
-        """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it returns the two-step
-        template.
+        """Turns a query into a plan. Never fails because of the model: without a usable reply it returns the template, a
+        fixed plan of two steps: search, then answer. NOT_FOUND `COLLECTION_NOT_FOUND`: the requested collection does not
+        exist.
         """
 
     @_abc_1.abstractmethod
@@ -177,7 +212,10 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.RunPlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.RunPlanResponse, _abc.Awaitable[_planner_service_pb2.RunPlanResponse]]:
-        """Executes a plan without asking a person, and returns its result."""
+        """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
+        has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
+        collection is unknown.
+        """
 
     @_abc_1.abstractmethod
     def ExecutePlan(
@@ -185,7 +223,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.ExecutePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_planner_service_pb2.ExecutePlanResponse], _abc.AsyncIterator[_planner_service_pb2.ExecutePlanResponse]]:
-        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
+        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller
+        disconnects. Errors as in RunPlan.
+        """
 
     @_abc_1.abstractmethod
     def ResumePlan(
@@ -193,7 +233,10 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.ResumePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_planner_service_pb2.ResumePlanResponse], _abc.AsyncIterator[_planner_service_pb2.ResumePlanResponse]]:
-        """Answers the open question of a paused execution and streams its events until it pauses again or ends."""
+        """Answers the open question of a paused execution and streams its events until it pauses again or ends.
+        FAILED_PRECONDITION `EXECUTION_NOT_PAUSED`: there is no open question. INVALID_ARGUMENT `ANSWER_REFUSED`: the
+        answer has another token, plan version or step than the question.
+        """
 
     @_abc_1.abstractmethod
     def WatchExecution(
@@ -225,7 +268,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.CancelExecutionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.CancelExecutionResponse, _abc.Awaitable[_planner_service_pb2.CancelExecutionResponse]]:
-        """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
+        """Cancels an execution: running tools are cancelled, and nothing starts afterwards. An execution that has ended is
+        not changed.
+        """
 
     @_abc_1.abstractmethod
     def AddInformation(
@@ -233,7 +278,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.AddInformationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.AddInformationResponse, _abc.Awaitable[_planner_service_pb2.AddInformationResponse]]:
-        """Adds information to a running or paused execution; it replans before its next step."""
+        """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
+        `EXECUTION_ENDED`: it has ended.
+        """
 
     @_abc_1.abstractmethod
     def CreateWebhook(
@@ -243,6 +290,8 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_planner_service_pb2.CreateWebhookResponse, _abc.Awaitable[_planner_service_pb2.CreateWebhookResponse]]:
         """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
         a message is a `StreamResponse` of A2A 1.0 with a `statusUpdate`. A webhook with the same id is replaced.
+        INVALID_ARGUMENT `INVALID_WEBHOOK_URL`: the planner does not send messages to the URL. FAILED_PRECONDITION
+        `TOO_MANY_WEBHOOKS`: the execution has as many as it may have.
         """
 
     @_abc_1.abstractmethod
@@ -275,7 +324,9 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.SubmitFeedbackRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.SubmitFeedbackResponse, _abc.Awaitable[_planner_service_pb2.SubmitFeedbackResponse]]:
-        """Records whether a confidence was justified. In the mode adjusted, the thresholds of later decisions depend on it."""
+        """Records whether a confidence was justified. In the mode `adjusted` of `config/grace_config.yml`, the thresholds of
+        later decisions depend on it.
+        """
 
     @_abc_1.abstractmethod
     def GetThresholds(
@@ -291,8 +342,8 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.ResetThresholdsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.ResetThresholdsResponse, _abc.Awaitable[_planner_service_pb2.ResetThresholdsResponse]]:
-        """Restores the configured thresholds and deletes all feedback. In mode guaranteed the threshold follows the labels of
-        audits and stays.
+        """Restores the configured thresholds and deletes all feedback. In the mode `guaranteed` it does not change the proven
+        thresholds, because they follow from the labels of audits.
         """
 
 def add_PlannerServiceServicer_to_server(servicer: PlannerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -38,7 +38,9 @@ class _EffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effect.ValueTy
     """Nobody can determine afterwards whether the effect happened: a person decides whether the call is repeated."""
 
 class Effect(_Effect, metaclass=_EffectEnumTypeWrapper):
-    """The side effects of a call, which decide whether a call with an unknown outcome may be repeated."""
+    """The effect class: the side effects of a call, which decide whether a call with an unknown outcome may be repeated.
+    The evidence service has a message of this name.
+    """
 
 EFFECT_UNSPECIFIED: Effect.ValueType  # 0
 """Unspecified: EFFECT_UNSAFE."""

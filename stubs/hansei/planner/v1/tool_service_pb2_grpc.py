@@ -57,7 +57,8 @@ class ToolServiceServicer:
     """
 
     def ListTools(self, request, context):
-        """Describes the tools of this service. The planner calls it until it succeeds once.
+        """Describes the tools of this service. The planner calls it after its start until it succeeds; later changes of the
+        tools need a restart of the planner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class ToolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ToolServiceAsyncStub: ...
     ListTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]
-    """Describes the tools of this service. The planner calls it until it succeeds once."""
+    """Describes the tools of this service. The planner calls it after its start until it succeeds; later changes of the
+    tools need a restart of the planner.
+    """
     CallTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]
     """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it."""
     FindOutcome: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]
@@ -46,7 +48,9 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]  # type: ignore[assignment]
-    """Describes the tools of this service. The planner calls it until it succeeds once."""
+    """Describes the tools of this service. The planner calls it after its start until it succeeds; later changes of the
+    tools need a restart of the planner.
+    """
     CallTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]  # type: ignore[assignment]
     """Performs one tool call. The RPC has the deadline of the step, and is cancelled with it."""
     FindOutcome: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]  # type: ignore[assignment]
@@ -61,7 +65,9 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.ListToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.ListToolsResponse, _abc.Awaitable[_tool_service_pb2.ListToolsResponse]]:
-        """Describes the tools of this service. The planner calls it until it succeeds once."""
+        """Describes the tools of this service. The planner calls it after its start until it succeeds; later changes of the
+        tools need a restart of the planner.
+        """
 
     @_abc_1.abstractmethod
     def CallTool(

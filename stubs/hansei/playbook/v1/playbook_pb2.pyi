@@ -66,7 +66,7 @@ class _BulletStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BulletSta
     """Retired by its votes: the history keeps the bullet, search does not return it, and it is evicted first."""
 
 class BulletState(_BulletState, metaclass=_BulletStateEnumTypeWrapper):
-    """State of a bullet: in use or retired."""
+    """State of a bullet: in use or retired. The evidence service has another enum of this name, for trials."""
 
 BULLET_STATE_UNSPECIFIED: BulletState.ValueType  # 0
 """Unspecified: BULLET_STATE_ACTIVE."""
@@ -223,7 +223,7 @@ class Bullet(_message.Message):
     confidence_score: _builtins.float
     """helpful / (helpful + harmful), 0.5 without votes (C-02). Computed; ignored on input."""
     created_revision: _builtins.int
-    """Revision that added it; 0 in messages that come from outside a store."""
+    """Revision that added it; 0 if the bullet was not read from the curator."""
     updated_revision: _builtins.int
     """Revision that last changed its text, section or keywords. Votes do not change it."""
     state: Global___BulletState.ValueType
@@ -288,9 +288,9 @@ class Target(_message.Message):
     MODE_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
-    """A condition in the subset of CEL of `chassis/targets`, such as `call.tool == 'refund' && !called('get_order')`; at
-    most 2,000 characters. One that does not compile is refused with TARGET_INVALID. Empty in a delta: the bullet loses
-    its target.
+    """A condition in a subset of CEL (ADR 157), such as `call.tool == 'refund' && !called('get_order')`; at most 2,000
+    characters. One that does not compile is refused with TARGET_INVALID. Empty in a delta: the bullet loses its
+    target.
     """
     mode: Global___TargetMode.ValueType
     """The reaction to a call that matches; unspecified: SHADOW."""
@@ -343,7 +343,7 @@ Global___Source: _TypeAlias = Source  # noqa: Y015
 
 @_typing.final
 class Delta(_message.Message):
-    """One small edit of a playbook (`DeltaContextItem` of C-07)."""
+    """One small edit of a playbook (C-07)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -565,7 +565,7 @@ class Revision(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
-    """1, 2, 3 … without gaps."""
+    """1, 2, 3 … without gaps; only a deletion may follow a gap."""
     kind: Global___RevisionKind.ValueType
     """The kind of the change."""
     author: _builtins.str
@@ -587,8 +587,8 @@ class Revision(_message.Message):
     bullets_after: _builtins.int
     """Number of bullets after."""
     signal: _builtins.str
-    """The source of the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report` (only the
-    agent's own word); empty if it is unknown.
+    """The source of the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report` (only the agent
+    itself states it); empty if it is unknown.
     """
     @_builtins.property
     def committed_at(self) -> _timestamp_pb2.Timestamp:
@@ -608,8 +608,8 @@ class Revision(_message.Message):
 
     @_builtins.property
     def omitted(self) -> Global___OmittedParts:
-        """The parts that are left out of a revision that is too large for one message: changes, operations and votes at the end
-        of their lists. Before that, applied operations lose the text of their delta, which `changes` has.
+        """The parts that are left out of a revision that is too large for one message. First the texts of applied deltas are
+        left out, because `changes` contains them; then changes, operations and votes from the end of their lists.
         """
 
     def __init__(
@@ -697,7 +697,7 @@ class BulletChange(_message.Message):
     @_builtins.property
     def embedding(self) -> Global___Embedding:
         """The embedding of `after.searchable_text`. Set only in the change feed, for a watcher that asked for this model, and
-        only where the store has it; unset for a retired bullet.
+        only where the curator has it; unset for a retired bullet.
         """
 
     def __init__(
@@ -719,7 +719,9 @@ Global___BulletChange: _TypeAlias = BulletChange  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """The vector that an embedding model made of a text. The curator makes it once, before the commit that brings the text."""
+    """The vector that an embedding model made of a text; the message of search with this name has other fields. The curator
+    makes it once, before the commit that brings the text.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -55,7 +55,7 @@ class _PlaybookFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Playbo
     PLAYBOOK_FORMAT_UNSPECIFIED: _PlaybookFormat.ValueType  # 0
     """On import: detected by the content. On export: JSON."""
     PLAYBOOK_FORMAT_JSON: _PlaybookFormat.ValueType  # 1
-    """The JSON format of the curator's specification."""
+    """The JSON that ExportPlaybook writes: an object with the bullets and their votes."""
     PLAYBOOK_FORMAT_TEXT_COUNTED: _PlaybookFormat.ValueType  # 2
     """`## SECTION` headings and lines `[id] helpful=5 harmful=0 :: text`."""
     PLAYBOOK_FORMAT_TEXT_PLAIN: _PlaybookFormat.ValueType  # 3
@@ -67,7 +67,7 @@ class PlaybookFormat(_PlaybookFormat, metaclass=_PlaybookFormatEnumTypeWrapper):
 PLAYBOOK_FORMAT_UNSPECIFIED: PlaybookFormat.ValueType  # 0
 """On import: detected by the content. On export: JSON."""
 PLAYBOOK_FORMAT_JSON: PlaybookFormat.ValueType  # 1
-"""The JSON format of the curator's specification."""
+"""The JSON that ExportPlaybook writes: an object with the bullets and their votes."""
 PLAYBOOK_FORMAT_TEXT_COUNTED: PlaybookFormat.ValueType  # 2
 """`## SECTION` headings and lines `[id] helpful=5 harmful=0 :: text`."""
 PLAYBOOK_FORMAT_TEXT_PLAIN: PlaybookFormat.ValueType  # 3
@@ -88,7 +88,9 @@ class GetPlaybookRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
-    """The revision to read; 0 is the empty playbook. A number beyond the newest revision fails with OUT_OF_RANGE."""
+    """The revision to read; an explicit 0 is the empty playbook. Without a revision and a time, the newest is read. A
+    number beyond the newest revision fails with OUT_OF_RANGE.
+    """
     allow_missing: _builtins.bool
     """True: a dataset that does not exist reads as an empty playbook at revision 0. False: NOT_FOUND, with similar names."""
     page_token: _builtins.str
@@ -158,7 +160,7 @@ class ListBulletsRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most bullets a page; 0 means 100, more than 1,000 is refused. A page of large bullets has fewer."""
+    """Maximum number of bullets on a page; 0 means 100, more than 1,000 is refused. A page of large bullets has fewer."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
@@ -233,7 +235,7 @@ class ListDatasetsRequest(_message.Message):
     PREFIX_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """Most datasets a page; 0 means 100, more than 1,000 is refused."""
+    """Maximum number of datasets on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     prefix: _builtins.str
@@ -382,7 +384,7 @@ class GetDatasetResponse(_message.Message):
 
     @_builtins.property
     def policy(self) -> _review_pb2.DatasetPolicy:
-        """The rules in force, defaults filled in."""
+        """The policy in force, defaults filled in."""
 
     def __init__(
         self,
@@ -411,7 +413,7 @@ class DeleteDatasetRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this deletion. A repeat returns the stored answer and changes nothing."""
+    """UUID of this deletion. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     author: _builtins.str
@@ -528,7 +530,7 @@ class ApplyDeltasRequest(_message.Message):
     SOURCE_TRAJECTORY_FIELD_NUMBER: _builtins.int
     HOLD_FOR_REVIEW_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     base_revision: _builtins.int
@@ -542,7 +544,9 @@ class ApplyDeltasRequest(_message.Message):
     source_trajectory: _builtins.str
     """The trajectory the deltas were learned from; empty for none."""
     hold_for_review: _builtins.bool
-    """True: every delta waits for review, regardless of the policy of the dataset. Votes pass. Default false."""
+    """True: every delta waits for review, regardless of the policy of the dataset. Votes are counted at once. Default
+    false.
+    """
     @_builtins.property
     def deltas(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Delta]:
         """At most 1,000 deltas, applied in order."""
@@ -587,7 +591,7 @@ class ApplyDeltasResponse(_message.Message):
     PENDING_FIELD_NUMBER: _builtins.int
     BULLETS_AFTER_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """The revision that now holds the change; the present one when nothing changed."""
+    """The revision that contains the change; the newest one when nothing changed."""
     bullets_after: _builtins.int
     """Number of bullets after."""
     @_builtins.property
@@ -645,7 +649,7 @@ class WatchPlaybookRequest(_message.Message):
     snapshot: _builtins.bool
     """Begin with a snapshot of the playbook at the newest revision in place of the revisions up to it."""
     embedding_model_id: _builtins.str
-    """Id of the embedding model whose vectors the events carry, where the store has them; empty means no vectors."""
+    """Id of the embedding model whose vectors the events carry, where the curator has them; empty means no vectors."""
     embeddings_after_revision: _builtins.int
     """In the snapshot, only bullets that changed after this revision carry vectors; 0 means all."""
     allow_missing: _builtins.bool
@@ -691,7 +695,9 @@ class WatchPlaybookResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___Progress:
-        """No new revision. Sent at least every 30 seconds, so that the watcher knows that the feed works."""
+        """No new revision. Sent after a pause of `HANSEI_CURATOR_WATCH_PROGRESS_SECONDS` (15 s by default), so that the
+        watcher knows that the feed works.
+        """
 
     def __init__(
         self,
@@ -780,7 +786,7 @@ class GetHistoryRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most revisions a page; 0 means 50, more than 1,000 is refused."""
+    """Maximum number of revisions on a page; 0 means 50, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -841,7 +847,7 @@ class GetBulletHistoryRequest(_message.Message):
     bullet_id: _builtins.str
     """The bullet; it may have been removed."""
     page_size: _builtins.int
-    """Most revisions a page; 0 means as many as fit, more than 1,000 is refused."""
+    """Maximum number of revisions on a page; 0 means as many as fit, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -970,7 +976,7 @@ class RestoreRevisionRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
@@ -1041,7 +1047,7 @@ class RevokeTrajectoryRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     trajectory_id: _builtins.str
@@ -1103,7 +1109,9 @@ class RevokeTrajectoryResponse(_message.Message):
 
     @_builtins.property
     def entangled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of bullets that were changed again after the edit of this trajectory; a person should check them."""
+        """Ids of bullets that others changed after the edit of this trajectory. These edits are not reverted; a person should
+        check them.
+        """
 
     def __init__(
         self,
@@ -1155,7 +1163,7 @@ class GetPolicyResponse(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def policy(self) -> _review_pb2.DatasetPolicy:
-        """The rules in force, defaults filled in."""
+        """The policy in force, defaults filled in."""
 
     def __init__(
         self,
@@ -1180,12 +1188,12 @@ class SetPolicyRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     @_builtins.property
     def policy(self) -> _review_pb2.DatasetPolicy:
-        """The new rules."""
+        """The new policy."""
 
     def __init__(
         self,
@@ -1211,7 +1219,7 @@ class SetPolicyResponse(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def policy(self) -> _review_pb2.DatasetPolicy:
-        """The rules now in force."""
+        """The policy now in force."""
 
     def __init__(
         self,
@@ -1239,7 +1247,7 @@ class ListPendingChangesRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
-    """Most changes a page; 0 means 100, more than 1,000 is refused. A page of large changes has fewer."""
+    """Maximum number of changes on a page; 0 means 100, more than 1,000 is refused. A page of large changes has fewer."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
@@ -1303,7 +1311,7 @@ class DecidePendingChangesRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     decision: Global___Decision.ValueType
@@ -1375,11 +1383,13 @@ class MergePlaybooksRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset into which the others are merged; its own bullets stay."""
     duplicate_threshold: _builtins.float
-    """Cosine from which two bullets are the same lesson, 0 to 1; unset means exact duplicates only."""
+    """Lowest similarity (cosine) at which two bullets count as the same lesson, 0 to 1; unset means exact duplicates
+    only.
+    """
     author: _builtins.str
     """The author of the change; empty means `api`."""
     reason: _builtins.str
@@ -1429,7 +1439,9 @@ class MergePlaybooksResponse(_message.Message):
     """The number of pairs that did not fit."""
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergeConflict]:
-        """Pairs that share an id or a subject but not the text, as many as fit a message."""
+        """Pairs that share an id but not the text, or whose texts contradict each other about the same subject (its first
+        name in backticks and its first quotation); as many as fit a message.
+        """
 
     def __init__(
         self,
@@ -1533,7 +1545,7 @@ class ImportHead(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this change. A repeat returns the stored answer and changes nothing."""
+    """UUID of this change. A repeat returns the stored response and changes nothing."""
     dataset: _builtins.str
     """The dataset."""
     format: Global___PlaybookFormat.ValueType

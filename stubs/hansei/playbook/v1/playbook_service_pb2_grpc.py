@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class PlaybookServiceStub:
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     def __init__(self, channel):
@@ -139,8 +139,8 @@ class PlaybookServiceStub:
 
 
 class PlaybookServiceServicer:
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     def GetPlaybook(self, request, context):
@@ -165,17 +165,17 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetDataset(self, request, context):
-        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules.
+        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its policy.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteDataset(self, request, context):
-        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
-        later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
-        `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
+        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, policy, embeddings, and
+        stored responses. A tombstone remains: a revision of the kind DELETE, which the change feed sends. If the name is
+        used again later, it is a new dataset, and its revision numbers continue. A `request_id` is applied exactly once.
+        NOT_FOUND `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,7 +189,7 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ApplyDeltas(self, request, context):
-        """Applies deltas and votes in one revision. Exactly once per `request_id`.
+        """Applies deltas and votes in one revision. A `request_id` is applied exactly once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -238,14 +238,14 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetPolicy(self, request, context):
-        """Reads the rules of a dataset.
+        """Reads the policy of a dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Replaces the rules of a dataset.
+        """Replaces the policy of a dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -274,9 +274,9 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ImportPlaybook(self, request_iterator, context):
-        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
-        bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
-        repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. An import with
+        `replace` makes one revision. Without it, more than 500 bullets make several revisions, so that other writes need
+        not wait for the whole file; if the import is interrupted, a repeat with the same `request_id` continues it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -401,8 +401,8 @@ def add_PlaybookServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlaybookService:
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     @staticmethod

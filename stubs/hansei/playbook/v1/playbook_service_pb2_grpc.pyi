@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlaybookServiceStub:
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     @_typing.overload
@@ -42,17 +42,17 @@ class PlaybookServiceStub:
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]
-    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
+    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its policy."""
     DeleteDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]
-    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
-    later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
-    `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
+    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, policy, embeddings, and
+    stored responses. A tombstone remains: a revision of the kind DELETE, which the change feed sends. If the name is
+    used again later, it is a new dataset, and its revision numbers continue. A `request_id` is applied exactly once.
+    NOT_FOUND `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
     """
     GetSections: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]
-    """Applies deltas and votes in one revision. Exactly once per `request_id`."""
+    """Applies deltas and votes in one revision. A `request_id` is applied exactly once."""
     WatchPlaybook: _grpc.UnaryStreamMultiCallable[_playbook_service_pb2.WatchPlaybookRequest, _playbook_service_pb2.WatchPlaybookResponse]
     """Streams every revision after `from_revision`, first those that exist, then each new one as it is committed."""
     GetHistory: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetHistoryRequest, _playbook_service_pb2.GetHistoryResponse]
@@ -66,9 +66,9 @@ class PlaybookServiceStub:
     RevokeTrajectory: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.RevokeTrajectoryRequest, _playbook_service_pb2.RevokeTrajectoryResponse]
     """Removes everything that was learned from one trajectory, as a new revision."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetPolicyRequest, _playbook_service_pb2.GetPolicyResponse]
-    """Reads the rules of a dataset."""
+    """Reads the policy of a dataset."""
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]
-    """Replaces the rules of a dataset."""
+    """Replaces the policy of a dataset."""
     ListPendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]
     """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]
@@ -78,17 +78,17 @@ class PlaybookServiceStub:
     MergePlaybooks: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]
     """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _grpc.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]
-    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
-    bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
-    repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. An import with
+    `replace` makes one revision. Without it, more than 500 bullets make several revisions, so that other writes need
+    not wait for the whole file; if the import is interrupted, a repeat with the same `request_id` continues it.
     """
     ExportPlaybook: _grpc.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]
     """Exports a playbook as a file sent in chunks."""
 
 @_typing.type_check_only
 class PlaybookServiceAsyncStub(PlaybookServiceStub):
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -99,17 +99,17 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     ListDatasets: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]  # type: ignore[assignment]
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]  # type: ignore[assignment]
-    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
+    """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its policy."""
     DeleteDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]  # type: ignore[assignment]
-    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
-    later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
-    `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
+    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, policy, embeddings, and
+    stored responses. A tombstone remains: a revision of the kind DELETE, which the change feed sends. If the name is
+    used again later, it is a new dataset, and its revision numbers continue. A `request_id` is applied exactly once.
+    NOT_FOUND `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
     """
     GetSections: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]  # type: ignore[assignment]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]  # type: ignore[assignment]
-    """Applies deltas and votes in one revision. Exactly once per `request_id`."""
+    """Applies deltas and votes in one revision. A `request_id` is applied exactly once."""
     WatchPlaybook: _aio.UnaryStreamMultiCallable[_playbook_service_pb2.WatchPlaybookRequest, _playbook_service_pb2.WatchPlaybookResponse]  # type: ignore[assignment]
     """Streams every revision after `from_revision`, first those that exist, then each new one as it is committed."""
     GetHistory: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetHistoryRequest, _playbook_service_pb2.GetHistoryResponse]  # type: ignore[assignment]
@@ -123,9 +123,9 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     RevokeTrajectory: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.RevokeTrajectoryRequest, _playbook_service_pb2.RevokeTrajectoryResponse]  # type: ignore[assignment]
     """Removes everything that was learned from one trajectory, as a new revision."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetPolicyRequest, _playbook_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
-    """Reads the rules of a dataset."""
+    """Reads the policy of a dataset."""
     SetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
-    """Replaces the rules of a dataset."""
+    """Replaces the policy of a dataset."""
     ListPendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]  # type: ignore[assignment]
     """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]  # type: ignore[assignment]
@@ -135,16 +135,16 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     MergePlaybooks: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]  # type: ignore[assignment]
     """Merges the playbooks of several datasets into one, and returns the conflicts."""
     ImportPlaybook: _aio.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]  # type: ignore[assignment]
-    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
-    bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
-    repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+    """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. An import with
+    `replace` makes one revision. Without it, more than 500 bullets make several revisions, so that other writes need
+    not wait for the whole file; if the import is interrupted, a repeat with the same `request_id` continues it.
     """
     ExportPlaybook: _aio.UnaryStreamMultiCallable[_playbook_service_pb2.ExportPlaybookRequest, _playbook_service_pb2.ExportPlaybookResponse]  # type: ignore[assignment]
     """Exports a playbook as a file sent in chunks."""
 
 class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
-    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or a policy of its own. Reading one
+    that does not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     @_abc_1.abstractmethod
@@ -177,7 +177,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.GetDatasetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.GetDatasetResponse, _abc.Awaitable[_playbook_service_pb2.GetDatasetResponse]]:
-        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its rules."""
+        """Reads the summary of a dataset: its newest revision, its numbers of bullets and pending changes, and its policy."""
 
     @_abc_1.abstractmethod
     def DeleteDataset(
@@ -185,10 +185,10 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.DeleteDatasetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.DeleteDatasetResponse, _abc.Awaitable[_playbook_service_pb2.DeleteDatasetResponse]]:
-        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
-        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. If the name is used again
-        later, it is a new dataset, and its revision numbers continue. Exactly once per `request_id`. NOT_FOUND
-        `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
+        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, policy, embeddings, and
+        stored responses. A tombstone remains: a revision of the kind DELETE, which the change feed sends. If the name is
+        used again later, it is a new dataset, and its revision numbers continue. A `request_id` is applied exactly once.
+        NOT_FOUND `DATASET_NOT_FOUND`: the dataset does not exist, or was deleted before.
         """
 
     @_abc_1.abstractmethod
@@ -205,7 +205,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.ApplyDeltasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ApplyDeltasResponse, _abc.Awaitable[_playbook_service_pb2.ApplyDeltasResponse]]:
-        """Applies deltas and votes in one revision. Exactly once per `request_id`."""
+        """Applies deltas and votes in one revision. A `request_id` is applied exactly once."""
 
     @_abc_1.abstractmethod
     def WatchPlaybook(
@@ -261,7 +261,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.GetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.GetPolicyResponse, _abc.Awaitable[_playbook_service_pb2.GetPolicyResponse]]:
-        """Reads the rules of a dataset."""
+        """Reads the policy of a dataset."""
 
     @_abc_1.abstractmethod
     def SetPolicy(
@@ -269,7 +269,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.SetPolicyResponse, _abc.Awaitable[_playbook_service_pb2.SetPolicyResponse]]:
-        """Replaces the rules of a dataset."""
+        """Replaces the policy of a dataset."""
 
     @_abc_1.abstractmethod
     def ListPendingChanges(
@@ -303,9 +303,9 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_playbook_service_pb2.ImportPlaybookRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ImportPlaybookResponse, _abc.Awaitable[_playbook_service_pb2.ImportPlaybookResponse]]:
-        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. More than 500
-        bullets make several revisions, so that other writes need not wait for the whole file; if the import breaks off, a
-        repeat with the same `request_id` continues it. Replacing the bullets of a playbook makes one revision.
+        """Imports a playbook from a file sent in chunks. It replaces or extends the playbook of the dataset. An import with
+        `replace` makes one revision. Without it, more than 500 bullets make several revisions, so that other writes need
+        not wait for the whole file; if the import is interrupted, a repeat with the same `request_id` continues it.
         """
 
     @_abc_1.abstractmethod

@@ -35,8 +35,8 @@ class _ReviewModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReviewMode
     REVIEW_MODE_REVIEW: _ReviewMode.ValueType  # 2
     """Every ADD, UPDATE and DELETE waits for review; votes are counted at once."""
     REVIEW_MODE_TIERED: _ReviewMode.ValueType  # 3
-    """UPDATEs, DELETEs, changes of authors with low trust, and texts that look like instructions wait for review; votes and
-    other ADDs are applied at once.
+    """UPDATEs, DELETEs, changes of authors with low trust, and texts that look like instructions wait for review; votes,
+    other ADDs, and all changes of authors with high trust are applied at once.
     """
 
 class ReviewMode(_ReviewMode, metaclass=_ReviewModeEnumTypeWrapper):
@@ -49,8 +49,8 @@ REVIEW_MODE_AUTO: ReviewMode.ValueType  # 1
 REVIEW_MODE_REVIEW: ReviewMode.ValueType  # 2
 """Every ADD, UPDATE and DELETE waits for review; votes are counted at once."""
 REVIEW_MODE_TIERED: ReviewMode.ValueType  # 3
-"""UPDATEs, DELETEs, changes of authors with low trust, and texts that look like instructions wait for review; votes and
-other ADDs are applied at once.
+"""UPDATEs, DELETEs, changes of authors with low trust, and texts that look like instructions wait for review; votes,
+other ADDs, and all changes of authors with high trust are applied at once.
 """
 Global___ReviewMode: _TypeAlias = ReviewMode  # noqa: Y015
 
@@ -120,7 +120,7 @@ Global___PendingState: _TypeAlias = PendingState  # noqa: Y015
 
 @_typing.final
 class DatasetPolicy(_message.Message):
-    """The rules of one dataset."""
+    """The policy of one dataset: limits, duplicates, and the changes that wait for review."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -160,7 +160,9 @@ class DatasetPolicy(_message.Message):
     means no limit.
     """
     duplicate_threshold: _builtins.float
-    """Cosine from which two bullets are the same lesson, 0 to 1; unset means exact duplicates only."""
+    """Lowest similarity (cosine) at which two bullets count as the same lesson, 0 to 1; unset means exact duplicates
+    only.
+    """
     retire_after_harmful: _builtins.int
     """A bullet with at least this many harmful votes and more harmful than helpful ones retires; 0 means never."""
     @_builtins.property

@@ -142,7 +142,7 @@ class ReflectRequest(_message.Message):
     dataset: _builtins.str
     """Selects the prompt templates."""
     max_iterations: _builtins.int
-    """Number of reflections, each of which gets the insights of the one before; unset means 1, at most 10."""
+    """Maximum number of iterations, each of which gets the insights of the one before; unset means 1, at most 10."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The trajectory."""

@@ -215,9 +215,9 @@ Global___Step: _TypeAlias = Step  # noqa: Y015
 
 @_typing.final
 class TrajectoryUsage(_message.Message):
-    """The tokens and the cost of the model calls of a trajectory, as its log states them: the sums of those calls whose
-    values the log has. They are never estimated, and a cost never follows from a list of prices. An unset field is unknown,
-    which is not 0. They do not identify a trajectory: its id and its content are the same with other ones.
+    """The tokens and the cost of the model calls of a trajectory, as its file reports them: the sums of those calls whose
+    values the file has. They are never estimated, and a cost never follows from a list of prices. An unset field is
+    unknown, which is not 0. They are no part of the content: they change neither a derived id nor the content hash.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -319,7 +319,7 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When it ran; unset means now."""
+        """When the agent worked on the task; unset means now."""
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
@@ -333,7 +333,7 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def usage(self) -> Global___TrajectoryUsage:
-        """The tokens and the cost of its model calls; unset if its log states none."""
+        """The tokens and the cost of its model calls; unset if its file reports none."""
 
     def __init__(
         self,
@@ -406,8 +406,8 @@ class Insight(_message.Message):
     contradicts: _builtins.str
     """Id of the bullet that the lesson contradicts; empty for none."""
     target: _builtins.str
-    """The condition of a tool call that repeats the mistake, in the subset of CEL of `chassis/targets`; empty without one.
-    The bullet that is learned gets it in mode SHADOW.
+    """The condition of a tool call that repeats the mistake, a subset of CEL (ADR 157), such as `call.tool == 'refund' &&
+    !called('get_order')`; empty without one. The bullet that is learned gets it in mode SHADOW.
     """
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -621,8 +621,8 @@ class ReflectionResult(_message.Message):
     task_id: _builtins.str
     """Id of the task. Trajectories of one task are not independent evidence. Empty: the task is identified by the query."""
     error: _builtins.str
-    """The reason why the model's reflection is missing or incomplete; empty when nothing failed. With `model` `offline`
-    the model failed and the rules reflected instead.
+    """The reason why the model's reflection is missing or incomplete; empty when nothing failed. If it is set and `model`
+    is `offline`, the model failed, and rules reflected in its place.
     """
     @_builtins.property
     def insights(self) -> _containers.RepeatedCompositeFieldContainer[Global___Insight]:
@@ -630,7 +630,7 @@ class ReflectionResult(_message.Message):
 
     @_builtins.property
     def bullet_evaluations(self) -> _containers.RepeatedCompositeFieldContainer[Global___BulletEvaluation]:
-        """Votes on the bullets that were used; at most 1,000."""
+        """Votes on the bullets that were served; at most 1,000."""
 
     @_builtins.property
     def attribution(self) -> Global___Attribution:

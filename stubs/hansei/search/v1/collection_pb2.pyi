@@ -32,10 +32,12 @@ class _CollectionBackendEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Col
     COLLECTION_BACKEND_HYBRID: _CollectionBackend.ValueType  # 1
     """The index of the search service, in the memory of one machine; exact up to a configured size."""
     COLLECTION_BACKEND_QDRANT: _CollectionBackend.ValueType  # 2
-    """A Qdrant server, for collections beyond one machine. Scores are approximate: see the README of the service."""
+    """A Qdrant server, for collections beyond one machine. Scores are approximate, because the index of the server
+    chooses the candidates.
+    """
     COLLECTION_BACKEND_PGVECTOR: _CollectionBackend.ValueType  # 3
     """A PostgreSQL server with pgvector 0.8 or newer, shared by all replicas. Scores are approximate beyond 10,000
-    candidates: see the README of the service.
+    candidates, because its index then chooses them.
     """
 
 class CollectionBackend(_CollectionBackend, metaclass=_CollectionBackendEnumTypeWrapper):
@@ -46,10 +48,12 @@ COLLECTION_BACKEND_UNSPECIFIED: CollectionBackend.ValueType  # 0
 COLLECTION_BACKEND_HYBRID: CollectionBackend.ValueType  # 1
 """The index of the search service, in the memory of one machine; exact up to a configured size."""
 COLLECTION_BACKEND_QDRANT: CollectionBackend.ValueType  # 2
-"""A Qdrant server, for collections beyond one machine. Scores are approximate: see the README of the service."""
+"""A Qdrant server, for collections beyond one machine. Scores are approximate, because the index of the server
+chooses the candidates.
+"""
 COLLECTION_BACKEND_PGVECTOR: CollectionBackend.ValueType  # 3
 """A PostgreSQL server with pgvector 0.8 or newer, shared by all replicas. Scores are approximate beyond 10,000
-candidates: see the README of the service.
+candidates, because its index then chooses them.
 """
 Global___CollectionBackend: _TypeAlias = CollectionBackend  # noqa: Y015
 
@@ -74,9 +78,9 @@ class Collection(_message.Message):
     backend: Global___CollectionBackend.ValueType
     """The index of its chunks."""
     chunk_tokens: _builtins.int
-    """Most terms of a chunk, counted by the tokeniser of the service."""
+    """Maximum number of tokens of a chunk, counted by the tokeniser of the service."""
     chunk_overlap: _builtins.int
-    """Terms of a chunk that the next one begins with, at most."""
+    """Maximum number of tokens at the end of a chunk that the next chunk repeats."""
     embedding_model: _builtins.str
     """Id of the embedding model of its vectors."""
     dimension: _builtins.int
@@ -304,8 +308,8 @@ class CollectionQuery(_message.Message):
     top_k: _builtins.int
     """Number of results, over all pages; unset means 10, at most 10,000."""
     alpha: _builtins.float
-    """Weight of the vector score, 0 to 1. Unset: the service's default, which an embedding model for many languages lets
-    rise where the texts lack words of the query.
+    """Weight of the vector score, 0 to 1. Unset: the default of the service; with a multilingual embedding model it is
+    higher if the texts contain few words of the query.
     """
     fusion: _search_pb2.Fusion.ValueType
     """The fusion of the scores."""

@@ -34,9 +34,11 @@ class CreateCollectionRequest(_message.Message):
     backend: _collection_pb2.CollectionBackend.ValueType
     """The index of its chunks; cannot be changed later."""
     chunk_tokens: _builtins.int
-    """Most terms of a chunk, 8 to 4,096; unset means 200."""
+    """Maximum number of tokens of a chunk, 8 to 4,096; unset means 200."""
     chunk_overlap: _builtins.int
-    """Terms of a chunk that the next one begins with, at most: 0 to half of chunk_tokens; unset means a sixth of it."""
+    """Maximum number of tokens at the end of a chunk that the next chunk repeats: 0 to half of chunk_tokens; unset means
+    a sixth of it.
+    """
     def __init__(
         self,
         *,
@@ -140,7 +142,7 @@ class ListCollectionsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """Most collections a page; 0 means 100, more than 1,000 is refused."""
+    """Maximum number of collections on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     prefix: _builtins.str
@@ -360,7 +362,7 @@ class ListDocumentsRequest(_message.Message):
     collection: _builtins.str
     """The collection."""
     page_size: _builtins.int
-    """Most documents a page; 0 means 100, more than 1,000 is refused."""
+    """Maximum number of documents on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -577,7 +579,9 @@ class SearchCollectionRequest(_message.Message):
     collection: _builtins.str
     """The collection."""
     page_size: _builtins.int
-    """Most results a page; 0 returns all `top_k` at once. All pages show one ranking, also after later writes."""
+    """Maximum number of results on a page; 0 returns all `top_k` at once. All pages show one ranking, also after later
+    writes.
+    """
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same query; empty for the first page. OUT_OF_RANGE when its
     ranking was evicted and the index has changed: begin a new search.

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class CollectionServiceStub:
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     def __init__(self, channel):
@@ -90,11 +91,13 @@ class CollectionServiceStub:
 
 class CollectionServiceServicer:
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     def CreateCollection(self, request, context):
-        """Creates a collection. One of that name with the same settings is returned; with others: ALREADY_EXISTS.
+        """Creates a collection. If a collection of the name exists, it is returned if its settings are the same; otherwise
+        ALREADY_EXISTS `COLLECTION_EXISTS`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -115,7 +118,7 @@ class CollectionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCollection(self, request, context):
-        """Deletes a collection with all its documents.
+        """Deletes a collection with all its documents. NOT_FOUND `COLLECTION_NOT_FOUND`: there is none of the name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -228,7 +231,8 @@ def add_CollectionServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class CollectionService:
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     @staticmethod

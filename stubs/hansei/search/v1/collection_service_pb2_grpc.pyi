@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class CollectionServiceStub:
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     @_typing.overload
@@ -36,13 +37,15 @@ class CollectionServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CollectionServiceAsyncStub: ...
     CreateCollection: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.CreateCollectionRequest, _collection_service_pb2.CreateCollectionResponse]
-    """Creates a collection. One of that name with the same settings is returned; with others: ALREADY_EXISTS."""
+    """Creates a collection. If a collection of the name exists, it is returned if its settings are the same; otherwise
+    ALREADY_EXISTS `COLLECTION_EXISTS`.
+    """
     GetCollection: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.GetCollectionRequest, _collection_service_pb2.GetCollectionResponse]
     """Returns a collection."""
     ListCollections: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.ListCollectionsRequest, _collection_service_pb2.ListCollectionsResponse]
     """Lists the collections, ordered by name."""
     DeleteCollection: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.DeleteCollectionRequest, _collection_service_pb2.DeleteCollectionResponse]
-    """Deletes a collection with all its documents."""
+    """Deletes a collection with all its documents. NOT_FOUND `COLLECTION_NOT_FOUND`: there is none of the name."""
     PutDocuments: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.PutDocumentsRequest, _collection_service_pb2.PutDocumentsResponse]
     """Adds or replaces documents by id, all of them or none. Unchanged documents are neither embedded nor written."""
     GetDocument: _grpc.UnaryUnaryMultiCallable[_collection_service_pb2.GetDocumentRequest, _collection_service_pb2.GetDocumentResponse]
@@ -62,18 +65,21 @@ class CollectionServiceStub:
 @_typing.type_check_only
 class CollectionServiceAsyncStub(CollectionServiceStub):
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateCollection: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.CreateCollectionRequest, _collection_service_pb2.CreateCollectionResponse]  # type: ignore[assignment]
-    """Creates a collection. One of that name with the same settings is returned; with others: ALREADY_EXISTS."""
+    """Creates a collection. If a collection of the name exists, it is returned if its settings are the same; otherwise
+    ALREADY_EXISTS `COLLECTION_EXISTS`.
+    """
     GetCollection: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.GetCollectionRequest, _collection_service_pb2.GetCollectionResponse]  # type: ignore[assignment]
     """Returns a collection."""
     ListCollections: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.ListCollectionsRequest, _collection_service_pb2.ListCollectionsResponse]  # type: ignore[assignment]
     """Lists the collections, ordered by name."""
     DeleteCollection: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.DeleteCollectionRequest, _collection_service_pb2.DeleteCollectionResponse]  # type: ignore[assignment]
-    """Deletes a collection with all its documents."""
+    """Deletes a collection with all its documents. NOT_FOUND `COLLECTION_NOT_FOUND`: there is none of the name."""
     PutDocuments: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.PutDocumentsRequest, _collection_service_pb2.PutDocumentsResponse]  # type: ignore[assignment]
     """Adds or replaces documents by id, all of them or none. Unchanged documents are neither embedded nor written."""
     GetDocument: _aio.UnaryUnaryMultiCallable[_collection_service_pb2.GetDocumentRequest, _collection_service_pb2.GetDocumentResponse]  # type: ignore[assignment]
@@ -92,7 +98,8 @@ class CollectionServiceAsyncStub(CollectionServiceStub):
 
 class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
-    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
+    finds them, on every replica. A write needs no `request_id`: it can be repeated after an error, because the same
+    document again changes nothing.
     """
 
     @_abc_1.abstractmethod
@@ -101,7 +108,9 @@ class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _collection_service_pb2.CreateCollectionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_collection_service_pb2.CreateCollectionResponse, _abc.Awaitable[_collection_service_pb2.CreateCollectionResponse]]:
-        """Creates a collection. One of that name with the same settings is returned; with others: ALREADY_EXISTS."""
+        """Creates a collection. If a collection of the name exists, it is returned if its settings are the same; otherwise
+        ALREADY_EXISTS `COLLECTION_EXISTS`.
+        """
 
     @_abc_1.abstractmethod
     def GetCollection(
@@ -125,7 +134,7 @@ class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _collection_service_pb2.DeleteCollectionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_collection_service_pb2.DeleteCollectionResponse, _abc.Awaitable[_collection_service_pb2.DeleteCollectionResponse]]:
-        """Deletes a collection with all its documents."""
+        """Deletes a collection with all its documents. NOT_FOUND `COLLECTION_NOT_FOUND`: there is none of the name."""
 
     @_abc_1.abstractmethod
     def PutDocuments(

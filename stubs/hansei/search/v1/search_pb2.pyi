@@ -46,7 +46,7 @@ Global___Fusion: _TypeAlias = Fusion  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """A vector with its dimension and model."""
+    """A vector with its dimension and model. The curator's message of this name has other fields."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -98,8 +98,8 @@ class SearchQuery(_message.Message):
     give (helpful + 1) / (helpful + harmful + 2) of at least 0.3, so that one bad vote hides no bullet.
     """
     alpha: _builtins.float
-    """Weight of the vector score, 0 to 1. Unset: the service's default, which an embedding model for many languages lets
-    rise where the texts lack words of the query.
+    """Weight of the vector score, 0 to 1. Unset: the default of the service; with a multilingual embedding model it is
+    higher if the texts contain few words of the query.
     """
     fusion: Global___Fusion.ValueType
     """The fusion of the scores."""

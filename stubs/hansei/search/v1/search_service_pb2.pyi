@@ -63,8 +63,8 @@ class SearchRequest(_message.Message):
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
     page_size: _builtins.int
-    """Most results a page, out of the query's `top_k`; 0 returns all of them at once, unless they are too large for one
-    message. All pages show one ranking, also after later commits.
+    """Maximum number of results on a page, out of the query's `top_k`; 0 returns all of them at once, unless they are too
+    large for one message. All pages show one ranking, also after later commits.
     """
     page_token: _builtins.str
     """From the previous page's `next_page_token`, with the same query; empty for the first page. OUT_OF_RANGE when its
@@ -123,8 +123,8 @@ class SearchResponse(_message.Message):
     `similarity_limit`. The results are then only those that differ least.
     """
     similarity_limit: _builtins.float
-    """Cosine from which a bullet without a term of the query may match, for this query and embedding model. 0 when the
-    model's limit is not measured; 1 when the model does not know the script of the query.
+    """Lowest `raw_cosine` at which a bullet without a term of the query counts as a match, for this query and embedding
+    model. 0 when the model's limit is not measured; 1 when the model does not know the script of the query.
     """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
@@ -195,7 +195,7 @@ class BatchSearchResponse(_message.Message):
     RESPONSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def responses(self) -> _containers.RepeatedCompositeFieldContainer[Global___SearchResponse]:
-        """One a query, in order, all at one revision."""
+        """One for each query, in order, all at one revision."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class EmbedResponse(_message.Message):
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.Embedding]:
-        """One a text, in order."""
+        """One for each text, in order."""
 
     def __init__(
         self,

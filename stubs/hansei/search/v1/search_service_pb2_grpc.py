@@ -67,8 +67,8 @@ class SearchServiceServicer:
     """
 
     def Search(self, request, context):
-        """Ranks the bullets of a dataset; an empty one gives no results. NOT_FOUND for a dataset that does not exist, unless
-        `allow_missing`.
+        """Ranks the bullets of a dataset; an empty dataset gives no results. NOT_FOUND for a dataset that does not exist,
+        unless `allow_missing`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,8 +34,8 @@ class SearchServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SearchServiceAsyncStub: ...
     Search: _grpc.UnaryUnaryMultiCallable[_search_service_pb2.SearchRequest, _search_service_pb2.SearchResponse]
-    """Ranks the bullets of a dataset; an empty one gives no results. NOT_FOUND for a dataset that does not exist, unless
-    `allow_missing`.
+    """Ranks the bullets of a dataset; an empty dataset gives no results. NOT_FOUND for a dataset that does not exist,
+    unless `allow_missing`.
     """
     BatchSearch: _grpc.UnaryUnaryMultiCallable[_search_service_pb2.BatchSearchRequest, _search_service_pb2.BatchSearchResponse]
     """Ranks the bullets of a dataset for many queries at one revision, with one embedding call."""
@@ -52,8 +52,8 @@ class SearchServiceAsyncStub(SearchServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Search: _aio.UnaryUnaryMultiCallable[_search_service_pb2.SearchRequest, _search_service_pb2.SearchResponse]  # type: ignore[assignment]
-    """Ranks the bullets of a dataset; an empty one gives no results. NOT_FOUND for a dataset that does not exist, unless
-    `allow_missing`.
+    """Ranks the bullets of a dataset; an empty dataset gives no results. NOT_FOUND for a dataset that does not exist,
+    unless `allow_missing`.
     """
     BatchSearch: _aio.UnaryUnaryMultiCallable[_search_service_pb2.BatchSearchRequest, _search_service_pb2.BatchSearchResponse]  # type: ignore[assignment]
     """Ranks the bullets of a dataset for many queries at one revision, with one embedding call."""
@@ -73,8 +73,8 @@ class SearchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _search_service_pb2.SearchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_search_service_pb2.SearchResponse, _abc.Awaitable[_search_service_pb2.SearchResponse]]:
-        """Ranks the bullets of a dataset; an empty one gives no results. NOT_FOUND for a dataset that does not exist, unless
-        `allow_missing`.
+        """Ranks the bullets of a dataset; an empty dataset gives no results. NOT_FOUND for a dataset that does not exist,
+        unless `allow_missing`.
         """
 
     @_abc_1.abstractmethod

@@ -60,7 +60,7 @@ class MetricConfig(_message.Message):
     INSTRUCTION_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name the metric is configured under; scores and weights carry it. Must be unique."""
+    """Name of the metric; scores and weights refer to the metric by it. Must be unique."""
     metric: _builtins.str
     """Built-in metric it uses: `ClarityCoherence`, `Coverage`, `Relevance` or `LLMPlain`. Empty: the one of that name."""
     weight: _builtins.float
@@ -160,9 +160,9 @@ class RepeatedScoring(_message.Message):
     MAX_SAMPLES_FIELD_NUMBER: _builtins.int
     HALF_WIDTH_FIELD_NUMBER: _builtins.int
     min_samples: _builtins.int
-    """Fewest scores per metric. 0: 3."""
+    """Minimum number of scores for each metric. 0: 3."""
     max_samples: _builtins.int
-    """Most scores per metric. 0: 10."""
+    """Maximum number of scores for each metric. 0: 10."""
     half_width: _builtins.float
     """Stop when the interval of the mean is at most this many points to either side. 0: 5."""
     def __init__(
@@ -191,7 +191,7 @@ class MetricScore(_message.Message):
     EVALUATOR_COMMENT_FIELD_NUMBER: _builtins.int
     SAMPLED_FIELD_NUMBER: _builtins.int
     metric_name: _builtins.str
-    """Name the metric is configured under."""
+    """Name of the metric."""
     score: _builtins.float
     """Score 0 to 100, 2 decimals; with repeated scoring their mean."""
     evaluator_comment: _builtins.str
@@ -227,7 +227,7 @@ class SampledScore(_message.Message):
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
     unmeasured: _builtins.int
-    """Calls that failed and are counted as nothing, neither 0 nor any other score."""
+    """Calls that failed. They are not counted as any score."""
     lower: _builtins.float
     """Lower end of the 95 % confidence sequence of the mean, valid whenever sampling stops."""
     upper: _builtins.float
@@ -402,7 +402,7 @@ class ComparisonRanking(_message.Message):
     MEASURED_FIELD_NUMBER: _builtins.int
     UNMEASURED_FIELD_NUMBER: _builtins.int
     position_term: _builtins.float
-    """Logits that being shown first is worth. Absent when the term is off."""
+    """The advantage, in logits, of the submission that is shown first. Absent when the term is off."""
     length_term: _builtins.float
     """Logits per natural log of the length ratio. Absent when the term is off."""
     measured: _builtins.int

@@ -177,7 +177,7 @@ class DecideRoundRequest(_message.Message):
     min_rounds: _builtins.int
     """Rounds before the judge is called."""
     max_rounds: _builtins.int
-    """Most rounds of a team."""
+    """Maximum number of rounds of a team."""
     judge_on_final_round: _builtins.bool
     """True if the judge is called after the last allowed round, for the record."""
     formatted_prompt: _builtins.str
@@ -322,7 +322,7 @@ class CompareSubmissionsRequest(_message.Message):
     model: _builtins.str
     """Model as `provider:model-name`. Absent: the service's default."""
     max_comparisons: _builtins.int
-    """Most calls of the judge. A request that needs more is refused before the first. 0: 2,000."""
+    """Maximum number of calls of the judge. A request that needs more is refused before the first. 0: 2,000."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparisonTask]:
         """The tasks."""

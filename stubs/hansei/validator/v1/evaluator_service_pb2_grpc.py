@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class EvaluatorServiceStub:
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
@@ -65,8 +65,8 @@ class EvaluatorServiceStub:
 
 
 class EvaluatorServiceServicer:
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
@@ -85,17 +85,17 @@ class EvaluatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecideRound(self, request, context):
-        """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
-        them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-        needed, and no model is called.
+        """Decides whether a team continues after a round. Before `min_rounds` the team continues. After `max_rounds` it ends.
+        Otherwise a model judges; after the last round a model judges only if the request asks for it. If a prompt is
+        needed and the request has none, the response sets `judgment_required`, and no model is called.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompareSubmissions(self, request, context):
-        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
-        A failed call makes one comparison unmeasured and ends nothing.
+        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
+        whose call fails is unmeasured; the others continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,8 +146,8 @@ def add_EvaluatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EvaluatorService:
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EvaluatorServiceStub:
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
@@ -41,13 +41,13 @@ class EvaluatorServiceStub:
     Judge: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]
     """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]
-    """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
-    them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-    needed, and no model is called.
+    """Decides whether a team continues after a round. Before `min_rounds` the team continues. After `max_rounds` it ends.
+    Otherwise a model judges; after the last round a model judges only if the request asks for it. If a prompt is
+    needed and the request has none, the response sets `judgment_required`, and no model is called.
     """
     CompareSubmissions: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]
-    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
-    A failed call makes one comparison unmeasured and ends nothing.
+    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
+    whose call fails is unmeasured; the others continue.
     """
     RankComparisons: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.RankComparisonsRequest, _evaluator_service_pb2.RankComparisonsResponse]
     """Ranks contestants from given comparisons. Calls no model.
@@ -56,8 +56,8 @@ class EvaluatorServiceStub:
 
 @_typing.type_check_only
 class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
@@ -67,13 +67,13 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     Judge: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]  # type: ignore[assignment]
     """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]  # type: ignore[assignment]
-    """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
-    them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-    needed, and no model is called.
+    """Decides whether a team continues after a round. Before `min_rounds` the team continues. After `max_rounds` it ends.
+    Otherwise a model judges; after the last round a model judges only if the request asks for it. If a prompt is
+    needed and the request has none, the response sets `judgment_required`, and no model is called.
     """
     CompareSubmissions: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]  # type: ignore[assignment]
-    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
-    A failed call makes one comparison unmeasured and ends nothing.
+    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
+    whose call fails is unmeasured; the others continue.
     """
     RankComparisons: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.RankComparisonsRequest, _evaluator_service_pb2.RankComparisonsResponse]  # type: ignore[assignment]
     """Ranks contestants from given comparisons. Calls no model.
@@ -81,8 +81,8 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     """
 
 class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs. A judge
+    that fails is UNAVAILABLE; a request whose model or weights are not valid fails with INVALID_ARGUMENT. The model
     `offline:rules` judges by rules over the text, states this, and is the default where LLM_PROVIDER=offline.
     """
 
@@ -108,9 +108,9 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.DecideRoundRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.DecideRoundResponse, _abc.Awaitable[_evaluator_service_pb2.DecideRoundResponse]]:
-        """Decides whether a team continues after a round: below `min_rounds` it does; after `max_rounds` it does not; between
-        them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-        needed, and no model is called.
+        """Decides whether a team continues after a round. Before `min_rounds` the team continues. After `max_rounds` it ends.
+        Otherwise a model judges; after the last round a model judges only if the request asks for it. If a prompt is
+        needed and the request has none, the response sets `judgment_required`, and no model is called.
         """
 
     @_abc_1.abstractmethod
@@ -119,8 +119,8 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.CompareSubmissionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.CompareSubmissionsResponse, _abc.Awaitable[_evaluator_service_pb2.CompareSubmissionsResponse]]:
-        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
-        A failed call makes one comparison unmeasured and ends nothing.
+        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
+        whose call fails is unmeasured; the others continue.
         """
 
     @_abc_1.abstractmethod

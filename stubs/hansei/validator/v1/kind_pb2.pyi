@@ -44,7 +44,7 @@ class ReportKind(_message.Message):
     """Instructions for a model that writes such a report, besides the schema and the rules."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportRule]:
-        """Checked in this order after the schema, also when the schema finds faults."""
+        """Checked in this order after the schema, also when the schema finds errors."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -132,13 +132,13 @@ Global___ReportRule: _TypeAlias = ReportRule  # noqa: Y015
 
 @_typing.final
 class RequiredRule(_message.Message):
-    """The value at the place must be there and not be blank: not null, not whitespace only."""
+    """The value at the path must exist and not be blank: not null, not whitespace only."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Place of the value."""
+    """Path of the value."""
     def __init__(
         self,
         *,
@@ -154,14 +154,14 @@ Global___RequiredRule: _TypeAlias = RequiredRule  # noqa: Y015
 
 @_typing.final
 class ReferenceRule(_message.Message):
-    """The value at the place, and each element if it is an array, must be one of a list."""
+    """The value at the path, and each element if it is an array, must be one of a list."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Place of the value."""
+    """Path of the value."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The accepted values. Empty: the request's `valid_node_ids`."""
@@ -182,7 +182,7 @@ Global___ReferenceRule: _TypeAlias = ReferenceRule  # noqa: Y015
 
 @_typing.final
 class CountRule(_message.Message):
-    """The array at the place must have between `min` and `max` elements; a value that is no array has none."""
+    """The array at the path must have between `min` and `max` elements; a value that is no array has none."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -190,11 +190,11 @@ class CountRule(_message.Message):
     MIN_FIELD_NUMBER: _builtins.int
     MAX_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Place of the array."""
+    """Path of the array."""
     min: _builtins.int
-    """Least number of elements. Default 0."""
+    """Minimum number of elements. Default 0."""
     max: _builtins.int
-    """Most elements. Absent: no limit."""
+    """Maximum number of elements. Absent: no limit."""
     def __init__(
         self,
         *,
@@ -214,7 +214,7 @@ Global___CountRule: _TypeAlias = CountRule  # noqa: Y015
 
 @_typing.final
 class WordingRule(_message.Message):
-    """No text at the places, nor inside them, may contain one of the phrases."""
+    """No text at the paths, nor inside their values, may contain one of the phrases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -222,7 +222,7 @@ class WordingRule(_message.Message):
     PHRASES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Places of the texts. Every string inside a place is searched."""
+        """Paths of the texts. Every string inside the value is searched."""
 
     @_builtins.property
     def phrases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -32,7 +32,9 @@ class _RankingOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RankingO
     RANKING_ORDER_MAX_SCORE: _RankingOrder.ValueType  # 1
     """Highest score of any round, then team id. More rounds mean more chances."""
     RANKING_ORDER_SHRUNKEN: _RankingOrder.ValueType  # 2
-    """Mean score shrunk towards the mean of all teams by how few rounds it rests on; the number of rounds is no advantage."""
+    """Mean score, moved towards the mean of all teams, the more the fewer rounds the team has; the number of rounds is no
+    advantage.
+    """
 
 class RankingOrder(_RankingOrder, metaclass=_RankingOrderEnumTypeWrapper):
     """The order of teams."""
@@ -42,7 +44,9 @@ RANKING_ORDER_UNSPECIFIED: RankingOrder.ValueType  # 0
 RANKING_ORDER_MAX_SCORE: RankingOrder.ValueType  # 1
 """Highest score of any round, then team id. More rounds mean more chances."""
 RANKING_ORDER_SHRUNKEN: RankingOrder.ValueType  # 2
-"""Mean score shrunk towards the mean of all teams by how few rounds it rests on; the number of rounds is no advantage."""
+"""Mean score, moved towards the mean of all teams, the more the fewer rounds the team has; the number of rounds is no
+advantage.
+"""
 Global___RankingOrder: _TypeAlias = RankingOrder  # noqa: Y015
 
 @_typing.final
@@ -94,7 +98,7 @@ class LeaderBoardEntry(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     JUDGEMENT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Id assigned by the store; updates do not change it."""
+    """Id assigned by the service; updates do not change it."""
     team_name: _builtins.str
     """Name of the team for people."""
     submission_content: _builtins.str
@@ -256,7 +260,7 @@ class UpsertLeaderboardEntryRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request. A repeated id with the same entry answers again and changes nothing."""
+    """UUID of this request. A repeat with the same entry returns the stored response and changes nothing."""
     @_builtins.property
     def entry(self) -> Global___LeaderBoardEntry:
         """The entry."""
@@ -284,8 +288,8 @@ class UpsertLeaderboardEntryResponse(_message.Message):
     ENTRY_FIELD_NUMBER: _builtins.int
     BEST_ROUND_NUMBER_FIELD_NUMBER: _builtins.int
     best_round_number: _builtins.int
-    """The team's best round by now, whose entry is the final one when the team ends: the highest score, of equal ones the
-    later round.
+    """Number of the team's round with the highest score so far; of equal scores the later one. Its entry becomes the
+    final one when the team ends.
     """
     @_builtins.property
     def entry(self) -> Global___LeaderBoardEntry:
@@ -315,7 +319,7 @@ class RecordJudgementRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     JUDGEMENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request. A repeated id with the same judgement answers again and changes nothing."""
+    """UUID of this request. A repeat with the same judgement returns the stored response and changes nothing."""
     @_builtins.property
     def key(self) -> Global___RoundKey:
         """The round."""
@@ -470,9 +474,9 @@ class ListLeaderboardEntriesRequest(_message.Message):
     execution_id: _builtins.str
     """Execution."""
     page_size: _builtins.int
-    """Most entries in one answer. 0: 20."""
+    """Maximum number of entries in one response. 0: 20."""
     page_token: _builtins.str
-    """`next_page_token` of the answer before. Empty: from the start."""
+    """`next_page_token` of the previous response. Empty: from the start."""
     def __init__(
         self,
         *,
@@ -528,9 +532,9 @@ class ListLeaderboardsRequest(_message.Message):
     prefix: _builtins.str
     """Prefix of the ids of the executions. Empty: all of them."""
     page_size: _builtins.int
-    """Most executions in one response. 0: 20."""
+    """Maximum number of executions in one response. 0: 20."""
     page_token: _builtins.str
-    """`next_page_token` of the response before. Empty: from the start."""
+    """`next_page_token` of the previous response. Empty: from the start."""
     def __init__(
         self,
         *,

@@ -104,7 +104,7 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     STOP_REASON_ATTEMPTS_EXHAUSTED: _StopReason.ValueType  # 2
     """The first call and all regenerations were used up."""
     STOP_REASON_REPEATED_FAULTS: _StopReason.ValueType  # 3
-    """A regeneration returned exactly the errors that it should remove."""
+    """A regeneration returned a report with the same errors."""
     STOP_REASON_DASHBOARD_INVALID: _StopReason.ValueType  # 4
     """The dashboard is missing or has no object `trays`; no model was called."""
     STOP_REASON_TARGET_UNKNOWN: _StopReason.ValueType  # 5
@@ -122,7 +122,7 @@ STOP_REASON_VALID: StopReason.ValueType  # 1
 STOP_REASON_ATTEMPTS_EXHAUSTED: StopReason.ValueType  # 2
 """The first call and all regenerations were used up."""
 STOP_REASON_REPEATED_FAULTS: StopReason.ValueType  # 3
-"""A regeneration returned exactly the errors that it should remove."""
+"""A regeneration returned a report with the same errors."""
 STOP_REASON_DASHBOARD_INVALID: StopReason.ValueType  # 4
 """The dashboard is missing or has no object `trays`; no model was called."""
 STOP_REASON_TARGET_UNKNOWN: StopReason.ValueType  # 5
@@ -133,7 +133,7 @@ Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
 @_typing.final
 class Finding(_message.Message):
-    """One violation of one rule at one place of a report."""
+    """One violation of one rule at one path of a report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -149,7 +149,7 @@ class Finding(_message.Message):
     severity: Global___Severity.ValueType
     """Severity of the finding; an error makes the report invalid."""
     message: _builtins.str
-    """The text of the specification, with the path written as `decomposition_proposals[0].reason`."""
+    """The text of the finding, with the path written as `decomposition_proposals[0].reason`."""
     pointer: _builtins.str
     """JSON pointer (RFC 6901) of the faulty value, or of where a missing one belongs. Empty: the whole report."""
     allowed_values_total: _builtins.int
@@ -160,7 +160,7 @@ class Finding(_message.Message):
 
     @_builtins.property
     def other_pointers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Further places of the same violation, where the rule reports once for the whole report."""
+        """Further paths of the same violation, where the rule reports once for the whole report."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ValidationResult(_message.Message):
 
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
-        """The same errors and then warnings, each with its code, place and allowed values."""
+        """The same errors and then warnings, each with its code, path and allowed values."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ Global___ValidationResult: _TypeAlias = ValidationResult  # noqa: Y015
 
 @_typing.final
 class TokenUsage(_message.Message):
-    """Tokens that model calls used, as the providers reported them."""
+    """Tokens that model calls used, as the providers reported them; the planner has another message of this name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -234,7 +234,7 @@ class TokenUsage(_message.Message):
     input_tokens: _builtins.int
     """Tokens of the prompts."""
     output_tokens: _builtins.int
-    """Tokens of the answers."""
+    """Tokens of the replies."""
     calls: _builtins.int
     """Calls sent to a model, failed ones included."""
     calls_without_count: _builtins.int
@@ -275,13 +275,13 @@ class Attempt(_message.Message):
     ok: _builtins.bool
     """True when this attempt's report is valid."""
     report_json: _builtins.str
-    """The report after this attempt as JSON text. Empty when the answer held no JSON object."""
+    """The report after this attempt as JSON text. Empty when the reply of the model has no JSON object."""
     failure: _builtins.str
     """The reason why there is no report: the transport error or the parse error. Empty with a report."""
     prompt_bytes: _builtins.int
     """Size of the prompt in bytes of UTF-8."""
     answer_bytes: _builtins.int
-    """Size of the answer in bytes of UTF-8."""
+    """Size of the reply of the model in bytes of UTF-8."""
     repair: Global___Repair.ValueType
     """The part that the model wrote: the whole report or only its faulty parts."""
     @_builtins.property
@@ -332,7 +332,7 @@ class ReportRun(_message.Message):
     ok: _builtins.bool
     """True when the last report is valid."""
     report_json: _builtins.str
-    """The valid report, else the last parsed one, as JSON text. Empty when no answer held a JSON object."""
+    """The valid report, else the last parsed one, as JSON text. Empty when no reply of the model has a JSON object."""
     rendered: _builtins.str
     """The report as text for people. Set exactly when ok."""
     retry_count: _builtins.int
@@ -340,7 +340,9 @@ class ReportRun(_message.Message):
     stop_reason: Global___StopReason.ValueType
     """The reason why the run ended."""
     best_attempt: _builtins.int
-    """Number of the attempt with the fewest errors, the later one of equals. Absent when no answer held a JSON object."""
+    """Number of the attempt with the fewest errors, the later one of equals. Absent when no reply of the model has a JSON
+    object.
+    """
     @_builtins.property
     def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Messages of the latest errors. Empty when ok."""

@@ -259,7 +259,7 @@ class RegisterReportKindRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request. A repeated id with the same kind answers again and changes nothing."""
+    """UUID of this request. A repeat with the same kind returns the stored response and changes nothing."""
     @_builtins.property
     def kind(self) -> _kind_pb2.ReportKind:
         """The kind."""
@@ -357,9 +357,9 @@ class ListReportKindsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """Most kinds in one answer. 0: 50."""
+    """Maximum number of kinds in one response. 0: 50."""
     page_token: _builtins.str
-    """`next_page_token` of the answer before. Empty: from the start."""
+    """`next_page_token` of the previous response. Empty: from the start."""
     def __init__(
         self,
         *,
@@ -411,7 +411,7 @@ class DeleteReportKindRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """UUID of this request. A repeated id answers again and changes nothing."""
+    """UUID of this request. A repeat returns the stored response and changes nothing."""
     name: _builtins.str
     """Name of the kind."""
     def __init__(

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ValidatorServiceStub:
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
     """
 
     def __init__(self, channel):
@@ -78,41 +79,42 @@ class ValidatorServiceStub:
 
 
 class ValidatorServiceServicer:
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
     """
 
     def ValidateReport(self, request, context):
-        """Checks one report and returns every fault in one pass. Calls no model.
+        """Checks one report and returns all findings in one pass. Calls no model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunOrganizer(self, request, context):
-        """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard.
-        A run that ends without a valid report is an answer, not an error.
-        FAILED_PRECONDITION `MODEL_KEY_MISSING`: the model needs a key that is not set.
+        """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard. A run that
+        ends without a valid report returns a response with `ok` false, not an error. FAILED_PRECONDITION
+        `MODEL_KEY_MISSING`: the model needs a key that is not set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunAdvisor(self, request, context):
-        """Generates an Advisor report: options for one node of a dashboard. Answers and errors as in RunOrganizer.
+        """Generates an Advisor report: options for one node of a dashboard. Responses and errors as in RunOrganizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunReport(self, request, context):
-        """Generates a report of a registered kind. Answers and errors as in RunOrganizer.
+        """Generates a report of a registered kind. Responses and errors as in RunOrganizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterReportKind(self, request, context):
-        """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
+        """Registers a kind of report. INVALID_ARGUMENT names each error of the schema and each rule that does not compile.
         ALREADY_EXISTS: the name belongs to another kind or a built-in one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -192,7 +194,8 @@ def add_ValidatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ValidatorService:
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
     """
 
     @staticmethod

@@ -27,25 +27,27 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ValidatorServiceStub:
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ValidatorServiceAsyncStub: ...
     ValidateReport: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.ValidateReportRequest, _validator_service_pb2.ValidateReportResponse]
-    """Checks one report and returns every fault in one pass. Calls no model."""
+    """Checks one report and returns all findings in one pass. Calls no model."""
     RunOrganizer: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.RunOrganizerRequest, _validator_service_pb2.RunOrganizerResponse]
-    """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard.
-    A run that ends without a valid report is an answer, not an error.
-    FAILED_PRECONDITION `MODEL_KEY_MISSING`: the model needs a key that is not set.
+    """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard. A run that
+    ends without a valid report returns a response with `ok` false, not an error. FAILED_PRECONDITION
+    `MODEL_KEY_MISSING`: the model needs a key that is not set.
     """
     RunAdvisor: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.RunAdvisorRequest, _validator_service_pb2.RunAdvisorResponse]
-    """Generates an Advisor report: options for one node of a dashboard. Answers and errors as in RunOrganizer."""
+    """Generates an Advisor report: options for one node of a dashboard. Responses and errors as in RunOrganizer."""
     RunReport: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.RunReportRequest, _validator_service_pb2.RunReportResponse]
-    """Generates a report of a registered kind. Answers and errors as in RunOrganizer."""
+    """Generates a report of a registered kind. Responses and errors as in RunOrganizer."""
     RegisterReportKind: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.RegisterReportKindRequest, _validator_service_pb2.RegisterReportKindResponse]
-    """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
+    """Registers a kind of report. INVALID_ARGUMENT names each error of the schema and each rule that does not compile.
     ALREADY_EXISTS: the name belongs to another kind or a built-in one.
     """
     GetReportKind: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.GetReportKindRequest, _validator_service_pb2.GetReportKindResponse]
@@ -57,22 +59,24 @@ class ValidatorServiceStub:
 
 @_typing.type_check_only
 class ValidatorServiceAsyncStub(ValidatorServiceStub):
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ValidateReport: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.ValidateReportRequest, _validator_service_pb2.ValidateReportResponse]  # type: ignore[assignment]
-    """Checks one report and returns every fault in one pass. Calls no model."""
+    """Checks one report and returns all findings in one pass. Calls no model."""
     RunOrganizer: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.RunOrganizerRequest, _validator_service_pb2.RunOrganizerResponse]  # type: ignore[assignment]
-    """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard.
-    A run that ends without a valid report is an answer, not an error.
-    FAILED_PRECONDITION `MODEL_KEY_MISSING`: the model needs a key that is not set.
+    """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard. A run that
+    ends without a valid report returns a response with `ok` false, not an error. FAILED_PRECONDITION
+    `MODEL_KEY_MISSING`: the model needs a key that is not set.
     """
     RunAdvisor: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.RunAdvisorRequest, _validator_service_pb2.RunAdvisorResponse]  # type: ignore[assignment]
-    """Generates an Advisor report: options for one node of a dashboard. Answers and errors as in RunOrganizer."""
+    """Generates an Advisor report: options for one node of a dashboard. Responses and errors as in RunOrganizer."""
     RunReport: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.RunReportRequest, _validator_service_pb2.RunReportResponse]  # type: ignore[assignment]
-    """Generates a report of a registered kind. Answers and errors as in RunOrganizer."""
+    """Generates a report of a registered kind. Responses and errors as in RunOrganizer."""
     RegisterReportKind: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.RegisterReportKindRequest, _validator_service_pb2.RegisterReportKindResponse]  # type: ignore[assignment]
-    """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
+    """Registers a kind of report. INVALID_ARGUMENT names each error of the schema and each rule that does not compile.
     ALREADY_EXISTS: the name belongs to another kind or a built-in one.
     """
     GetReportKind: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.GetReportKindRequest, _validator_service_pb2.GetReportKindResponse]  # type: ignore[assignment]
@@ -83,7 +87,9 @@ class ValidatorServiceAsyncStub(ValidatorServiceStub):
     """Removes a registered kind. Built-in kinds cannot be removed."""
 
 class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
+    """Checks reports of any kind, and generates and corrects them. It stores no report; it stores report kinds. A dashboard
+    is a JSON object with `trays`, an object of arrays of nodes (`id`, `title`, `status`).
+    """
 
     @_abc_1.abstractmethod
     def ValidateReport(
@@ -91,7 +97,7 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _validator_service_pb2.ValidateReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.ValidateReportResponse, _abc.Awaitable[_validator_service_pb2.ValidateReportResponse]]:
-        """Checks one report and returns every fault in one pass. Calls no model."""
+        """Checks one report and returns all findings in one pass. Calls no model."""
 
     @_abc_1.abstractmethod
     def RunOrganizer(
@@ -99,9 +105,9 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _validator_service_pb2.RunOrganizerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.RunOrganizerResponse, _abc.Awaitable[_validator_service_pb2.RunOrganizerResponse]]:
-        """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard.
-        A run that ends without a valid report is an answer, not an error.
-        FAILED_PRECONDITION `MODEL_KEY_MISSING`: the model needs a key that is not set.
+        """Generates an Organizer report: decompositions, groupings and relations for the nodes of a dashboard. A run that
+        ends without a valid report returns a response with `ok` false, not an error. FAILED_PRECONDITION
+        `MODEL_KEY_MISSING`: the model needs a key that is not set.
         """
 
     @_abc_1.abstractmethod
@@ -110,7 +116,7 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _validator_service_pb2.RunAdvisorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.RunAdvisorResponse, _abc.Awaitable[_validator_service_pb2.RunAdvisorResponse]]:
-        """Generates an Advisor report: options for one node of a dashboard. Answers and errors as in RunOrganizer."""
+        """Generates an Advisor report: options for one node of a dashboard. Responses and errors as in RunOrganizer."""
 
     @_abc_1.abstractmethod
     def RunReport(
@@ -118,7 +124,7 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _validator_service_pb2.RunReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.RunReportResponse, _abc.Awaitable[_validator_service_pb2.RunReportResponse]]:
-        """Generates a report of a registered kind. Answers and errors as in RunOrganizer."""
+        """Generates a report of a registered kind. Responses and errors as in RunOrganizer."""
 
     @_abc_1.abstractmethod
     def RegisterReportKind(
@@ -126,7 +132,7 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _validator_service_pb2.RegisterReportKindRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.RegisterReportKindResponse, _abc.Awaitable[_validator_service_pb2.RegisterReportKindResponse]]:
-        """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
+        """Registers a kind of report. INVALID_ARGUMENT names each error of the schema and each rule that does not compile.
         ALREADY_EXISTS: the name belongs to another kind or a built-in one.
         """
 
