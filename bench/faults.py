@@ -49,7 +49,7 @@ def join_kills(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         refused.update(part["refused"])
     kills = max(int(match[1]) for part in parts if (match := KILLS.fullmatch(part["fault"])))
     joined = {
-        "fault": f"{kills} kills, all services by turns",
+        "fault": f"{kills} kills, all services one after the other",
         **{column: sum(part[column] for part in parts) for column in ("acknowledged", "lost", "twice")},
         "refused": dict(refused),
         "recovery_seconds": max(part["recovery_seconds"] for part in parts),

@@ -253,7 +253,8 @@ class ServiceSettings(Settings):
     """Seconds after which a refused caller should retry."""
 
     max_message_bytes: int = Field(16 * 1024 * 1024, ge=1024 * 1024)
-    """Largest gRPC message, in bytes, received or sent; at least 1 MiB, so that each bullet fits before and after."""
+    """Largest gRPC message, in bytes, received or sent; at least 1 MiB, so that a change of a bullet, which contains
+    its old and its new text, fits."""
 
     max_connection_age_seconds: int = Field(300, ge=1)
     """Seconds after which a client connection is closed gracefully, so that clients find new servers."""

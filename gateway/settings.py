@@ -28,7 +28,8 @@ class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings
     """Address of HTTP, `host:port`. Port 0 selects a free port. Set to an empty text: HTTP is not served."""
 
     workspace: str = ""
-    """Folder whose `configs/prompt_builder.toml` holds the prompts of rounds. Empty: built-in, or the environment."""
+    """Folder whose `configs/prompt_builder.toml` contains the prompts of rounds. Empty: HANSEI_TEAM_USER_PROMPT, else
+    built-in."""
 
     gateway_database_url: str = Field("data/gateway.db", min_length=1)
     """Database of API keys, audit records, jobs of bulk learning, traces, and trajectories on their way to the archive:
@@ -41,7 +42,8 @@ class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings
     """Address of the reflector, `host:port`."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of search, `host:port`; several replicas as the name of all, or as `ipv4:HOST:PORT,HOST:PORT`."""
+    """Address of search, `host:port`; several replicas as a DNS name that resolves to all of them, or as
+    `ipv4:HOST:PORT,HOST:PORT`."""
 
     planner_addr: str = create_plain_field("127.0.0.1:50054")
     """Address of the planner and the generator, `host:port`."""

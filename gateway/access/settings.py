@@ -30,8 +30,8 @@ class AccessSettings(Settings):
     """Calls a day (UTC) of a credential without a limit of its own; 0: no limit."""
 
     auth_tenant_calls: int = Field(16, ge=0)
-    """Most calls of a tenant that this gateway runs at once while other tenants call as well, fewer while the processor
-    is busy; further ones wait. Endless streams do not count. 0: no limit."""
+    """Maximum number of concurrent calls of one tenant in this gateway while other tenants call as well, fewer while
+    the processor is busy; further ones wait. `Watch…` methods do not count. 0: no limit."""
 
     oidc_issuer: str = ""
     """The issuer whose tokens (JWT) are accepted, as in their claim `iss`. Empty: no tokens are accepted."""

@@ -30,7 +30,8 @@ class BulkSettings(Settings):
     """Attempts at a trajectory of a job before it becomes a dead letter."""
 
     bulk_outage_seconds: float = Field(3600.0, ge=0)
-    """Seconds, from the first of them on, for which failures because of an unavailable service use up no attempt."""
+    """Seconds after the first failure because of an unavailable service for which such failures do not count as
+    attempts."""
 
     bulk_retry_base_seconds: float = Field(1.0, gt=0)
     """Upper limit of the first pause between attempts, seconds; it doubles with each attempt. Pauses are random."""

@@ -14,4 +14,5 @@ class OutboxSettings(Settings):
     """Store learned trajectories in the archive of the evidence service."""
 
     archive_outbox_max_bytes: int = Field(1024**3, ge=1024)
-    """Bytes of trajectories that wait here for the archive; with more, a learned trajectory is not stored."""
+    """Bytes of trajectories that wait in the gateway's database for the archive; beyond them, learned trajectories are
+    not archived."""

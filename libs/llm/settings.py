@@ -87,12 +87,13 @@ class LLMSettings(ProviderSettings):
     """The chat model."""
 
     llm_provider: str = create_plain_field("openai")
-    """Provider of the chat model: `openai` (also any OpenAI-compatible server), `anthropic`, `azure`, `bedrock`,
-    `gemini` (or its alias `google-gla`), or `offline`: no model, the agents work by rules. `hansei up` without it takes
-    `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, else `offline`."""
+    """Provider of the chat model: `openai` (also any OpenAI-compatible server), `anthropic`, `azure` (it reads
+    AZURE_OPENAI_API_KEY, AZURE_OPENAI_ENDPOINT and OPENAI_API_VERSION), `bedrock` (it reads the variables and files of
+    AWS), `gemini` (or its alias `google-gla`), or `offline`: no model, the services work by rules. `hansei up` without
+    it takes `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, else `offline`."""
 
     llm_model: str = create_plain_field("gpt-4o-mini", min_length=1)
-    """The provider's name of the chat model. Empty with `anthropic` or `gemini`: a small model of theirs."""
+    """The provider's name of the chat model. Unset with `anthropic` or `gemini`: a small model of theirs."""
 
     llm_temperature: float | None = create_plain_field(None, ge=0, le=2)
     """Sampling temperature. Empty: 0 for the reflector, the curator and the judges, else the provider's default. A
@@ -102,12 +103,12 @@ class LLMSettings(ProviderSettings):
     """Maximum tokens of a reply. Empty: the provider's default."""
 
     llm_context_tokens: int | None = create_plain_field(None, ge=1_000)
-    """Tokens of the model's context, for prompt and reply. Longer prompts are reduced. Empty: as the server states it,
-    else learned from its error."""
+    """Tokens of the model's context, for prompt and reply. Longer prompts are reduced. Empty: the value that the server
+    reports, else the one in its error message."""
 
     llm_structured_output: Literal["auto", "prompt"] = create_plain_field("auto")
-    """Method for structured replies: `auto` sends a JSON schema, to backends that do not accept one the format
-    `json_object`, else only words, `prompt` describes the schema in the prompt."""
+    """Method for structured replies: `auto`: a JSON schema; if the server refuses it, the format `json_object`; if it
+    refuses that, too, a description in the prompt. `prompt`: always a description in the prompt."""
 
     @model_validator(mode="before")
     @classmethod

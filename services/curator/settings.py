@@ -22,7 +22,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     max_concurrent_streams: int = Field(16_384, ge=1)
-    """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""
+    """Streaming calls of one gRPC service open at once; for example change feeds. More are refused."""
 
     playbook_data_dir: str = create_plain_field("data/playbooks", min_length=1)
     """Folder of the SQLite file with the playbooks, if HANSEI_CURATOR_DATABASE_URL is empty."""
@@ -39,8 +39,8 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """Comparison of lessons: `embedding`, by the vectors of the embedding model, or `words`, by shared words."""
 
     curation_same_lesson: float | None = create_plain_field(None, gt=0, le=1)
-    """Cosine of vectors from which two lessons are the same. Empty: the measured value of a bundled model; for another
-    model the strictest of these."""
+    """Lowest similarity (cosine) at which two lessons count as the same. Empty: the measured value of a bundled model;
+    for another model the highest of these values."""
 
     prompts_dir: str = "prompts"
     """Folder with templates that replace the built-in prompt: `curator/<dataset>.txt`, `curator/default.txt`."""
@@ -65,7 +65,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """Seconds without a revision after which a change feed sends Progress."""
 
     curator_watch_max_lag: int = Field(10_000, ge=1)
-    """Revisions that a watcher may fall behind after it was up to date; beyond them its stream ends with
+    """Number of revisions by which a watcher may fall behind after it was up to date; beyond them its stream ends with
     `WATCHER_TOO_FAR_BEHIND`."""
 
     @property

@@ -21,7 +21,8 @@ class EvidenceSettings(ServiceSettings):
     """Address of the curator, `host:port`."""
 
     search_addr: str = create_plain_field("127.0.0.1:50053")
-    """Address of search, `host:port`; several replicas as the name of all, or as `ipv4:HOST:PORT,HOST:PORT`."""
+    """Address of search, `host:port`; several replicas as a DNS name that resolves to all of them, or as
+    `ipv4:HOST:PORT,HOST:PORT`."""
 
     evidence_database_url: str = Field("data/evidence.db", min_length=1)
     """Database of trials, servings, outcomes and trajectories: a file name for SQLite, or a PostgreSQL URL."""
@@ -34,7 +35,7 @@ class EvidenceSettings(ServiceSettings):
     weeks, up to seven days later."""
 
     evidence_housekeeping_seconds: float = Field(10.0, ge=0.1, le=3600)
-    """Seconds between two looks for trajectories beyond their retention, and for deleted datasets."""
+    """Seconds between two scans for trajectories beyond their retention, and for deleted datasets."""
 
     evidence_retention_days: int = Field(365, ge=1, le=36500)
     """Days for which a trajectory is stored, unless its dataset has a retention of its own."""

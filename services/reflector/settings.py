@@ -26,5 +26,5 @@ class ReflectorSettings(LLMSettings, ServiceSettings):
     the language of the trajectory."""
 
     reflector_transcript_chars: int = Field(400_000, ge=2_000)
-    """Maximum characters of a trajectory with the data about it in a prompt. Longer trajectories are reduced by
-    importance, and so is one that is beyond the context of the model."""
+    """Maximum characters of a trajectory and its data in a prompt. A trajectory that exceeds this or the context of the
+    model is shortened, the least important steps first."""

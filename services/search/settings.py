@@ -29,28 +29,28 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     """Weight of the vector score against BM25, 0 to 1."""
 
     search_alpha_scaling: bool = create_plain_field(True)
-    """Scale the default weight by the quality of the embedding model: `hashing` by 0.4, `minilm`, which knows only
-    English, by the query's share of Latin letters. With `multilingual` it rises up to 1 where the texts lack words of
-    the query. The weight of a request is never changed."""
+    """Multiply SEARCH_ALPHA by a factor of the embedding model: 0.4 for `hashing`; the share of Latin letters in the
+    query for `minilm`, which knows only English. For `multilingual` raise it, up to 1, the more words of the query the
+    texts lack. The weight of a request is never changed."""
 
     search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = create_plain_field("mixed")
-    """Tokeniser: `mixed` for English and Japanese, `whitespace` the reference, `ja_bigram` with pairs of Japanese
+    """Tokeniser: `mixed` for English and Japanese, `whitespace` at white space only, `ja_bigram` with pairs of Japanese
     characters, `sudachi` like `mixed` with a dictionary of Japanese words; it needs the extra `sudachi`."""
 
     search_bm25: Literal["", "okapi", "lucene"] = create_plain_field("")
-    """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: the better one
-    by measurement, `lucene` for the tokenisers `mixed` and `sudachi`, `okapi` for the specified ones."""
+    """The BM25 formula: `okapi` (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: the better one by measurement,
+    `lucene` for the tokenisers `mixed` and `sudachi`, `okapi` for the others."""
 
     search_sentence_weight: float = create_plain_field(0.5, ge=0, le=1)
-    """Share of its weight that a word of the query gains in an entry's best sentence, where most of the words stand
-    together. Only for `lucene` and `minmax`; 0 ranks by whole entries alone."""
+    """Additional weight, as a share of its weight, of a query word that occurs in the one sentence of a bullet or chunk
+    with the most query words. Only for `lucene` and `minmax`; 0: none."""
 
     playbook_budget_tokens: int = Field(8_000, ge=1, le=1_000_000)
     """Tokens, by estimate, that the bullets served to a task may take in its prompt, where a caller names no number:
     `Recall`, `Answer`, `RunWorkflow` and the adapters serve a playbook that fits whole, else its best bullets."""
 
     search_fusion: Literal["minmax", "rrf"] = create_plain_field("minmax")
-    """Fusion of both scores: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
+    """Fusion of both scores: `minmax`, a weighted sum of scaled scores, or `rrf`, reciprocal rank fusion."""
 
     search_snapshot_dir: str = "data/search-snapshots"
     """Folder of the snapshots of indexes, which a restart loads."""

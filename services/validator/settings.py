@@ -25,7 +25,8 @@ class ValidatorSettings(ServiceSettings):
     of the query for the others."""
 
     workspace: str = ""
-    """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
+    """Folder whose `configs/prompt_builder.toml` contains the evaluator prompt. Empty: HANSEI_EVALUATOR_USER_PROMPT,
+    else built-in."""
 
     evaluator_model: str = create_plain_field("")
     """Model that scores submissions, `provider:model-name`. Empty: that of LLM_PROVIDER and LLM_MODEL."""

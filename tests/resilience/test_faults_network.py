@@ -62,7 +62,7 @@ async def test_a_peer_that_accepts_connections_and_never_responds_times_out(
         assert time.monotonic() - began < 60, "calls end with their deadlines"
         line.whole.set()
         seconds = await wait_for_recovery(callers)
-    check_ledger("a peer that accepts and never answers", system.address, callers.ledger, seconds)
+    check_ledger("a peer that accepts connections and never responds", system.address, callers.ledger, seconds)
 
 
 async def test_a_slow_connection_fails_no_call(gateway: str, system: systems.System, line: Relay) -> None:
@@ -70,7 +70,7 @@ async def test_a_slow_connection_fails_no_call(gateway: str, system: systems.Sys
         line.delay_seconds = DELAY_SECONDS
         seconds = await wait_for_recovery(callers)
     assert not callers.ledger.refused
-    check_ledger(f"each way {DELAY_SECONDS:g} s longer", system.address, callers.ledger, seconds)
+    check_ledger(f"{DELAY_SECONDS:g} s of delay in each direction", system.address, callers.ledger, seconds)
 
 
 async def refusals(refused: dict[str, int], count: int) -> None:

@@ -95,4 +95,4 @@ async def test_a_burst_of_ten_times_the_load_is_refused_as_overload(hansei: Hans
         seconds = await wait_for_recovery(callers)
     assert not burst.ledger.refused.keys() - {"RESOURCE_EXHAUSTED OVERLOADED"}
     check_ledger("burst, ten times the load", hansei.address, burst.ledger, seconds)
-    check_ledger("the same, those who were there before", hansei.address, callers.ledger, seconds)
+    check_ledger("the same burst, only the four callers from before it", hansei.address, callers.ledger, seconds)
