@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from functools import lru_cache
 from pathlib import Path
 
 _WORDS_OF_LETTERS = re.compile(r"(?<!\w)\w(?:[ .\-_*]\w){3,}(?!\w)")
@@ -31,6 +32,7 @@ _LOOK_ALIKES = str.maketrans(
 )
 
 
+@lru_cache(maxsize=4_096)
 def find_instruction(text: str) -> str:
     """Return the first phrase of `text` that instructs the reading model, or "". The time is linear in the text."""
     normal = normalize(text)

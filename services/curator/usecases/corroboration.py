@@ -102,10 +102,10 @@ def _hold_all(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
 
 def hold_instruction(proposal: Proposal) -> Proposal:
     """Return the proposal, held for review if its text gives orders to the model that reads the playbook."""
-    phrase = find_instruction(proposal.delta.content)
-    if not phrase or proposal.decline_reason or proposal.delta.type == "DELETE":
+    if proposal.decline_reason or proposal.delta.type == "DELETE":
         return proposal
-    return replace(proposal, wait_reason=WAITS_AS_INSTRUCTION.format(phrase=f'"{phrase}"'))
+    phrase = find_instruction(proposal.delta.content)
+    return replace(proposal, wait_reason=WAITS_AS_INSTRUCTION.format(phrase=f'"{phrase}"')) if phrase else proposal
 
 
 def _is_uncorroborated(proposal: Proposal, reflection: Reflection) -> bool:
