@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.console.reader import Reader
-from tests.console.test_access import faults
-from tests.console.windows import Stack
+from tests.console.test_access import dialog_faults, faults
+from tests.console.windows import Stack, reading
 
 SESSIONS = 90
 
@@ -26,7 +26,7 @@ def test_trials_are_started_and_stopped(reader: Reader, stack: Stack) -> None:
     reader.sees("Trials have stopped; no further session is measured.")
 
 
-def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stack: Stack) -> None:
+def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, browser: Browser, stack: Stack) -> None:
     stack.seeds.trials("proven", SESSIONS)
     reader.open("#/playbooks/proven")
     reader.page.get_by_role("link", name="Evidence", exact=True).last.click()
@@ -45,6 +45,8 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, stac
     decision = reader.main.locator(".decision")
     expect(decision).to_contain_text("trial→proven")
     assert faults(reader, None) == []
+    with reading(browser, stack.url, locale="ja-JP") as japanese:
+        assert dialog_faults(japanese, "#/evidence/proven", "evidence.undo_2") == []
     decision.get_by_role("link").click()
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("(0)")
     evidence = reader.page.get_by_role("region", name="Bullet")

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from tests.console.example_trajectories import BY_NAME, lines
 from tests.console.reader import Reader
 from tests.console.seeds import lesson, submit_job
-from tests.console.test_access import PHONE, faults
+from tests.console.test_access import PHONE, dialog_faults, faults
 from tests.console.test_hostile import ALL, MADE, TEXTS
 from tests.console.windows import Stack, reading
 from tests.support import systems
@@ -176,6 +176,8 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
         job = reader.page.get_by_role("region", name="Job", exact=True)
         expect(job).to_contain_text("running")
         assert job_id in reader.page.url
+        with reading(browser, patient, locale="ja-JP") as japanese:
+            assert dialog_faults(japanese, f"#/learn/cancelled?job={job_id}", "common.cancel") == []
         reader.press("c")
         dialog = reader.page.get_by_role("dialog")
         expect(dialog).to_contain_text("Learned ones stay")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.reader import Reader
+from tests.console.test_access import JAPANESE, faults
 from tests.console.windows import Stack, reading
 from tests.support import systems
 
@@ -64,3 +65,14 @@ def test_the_token_survives_a_reload_and_ends_with_the_tab(stranger: Reader) -> 
     other.goto(stranger.page.url)
     expect(other.get_by_role("heading", level=1)).to_have_text("Sign in to hansei")
     other.close()
+
+
+def test_axe_finds_no_fault_in_the_japanese_sign_in(browser: Browser, gateway_with_token: str) -> None:
+    with reading(browser, gateway_with_token, locale="ja-JP") as reader:
+        found = faults(reader, "#/playbooks")
+        reader.page.get_by_label(JAPANESE["signin.token"]).fill("guessed")
+        reader.button(JAPANESE["signin.sign_in"]).click()
+        reader.sees(JAPANESE["signin.the_gateway_rejects_this_token"])
+        found += faults(reader, None)
+        reader.expect_only_refusals("401")
+    assert found == []
