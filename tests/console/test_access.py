@@ -157,7 +157,7 @@ def test_every_page_is_reached_by_keys(reader: Reader) -> None:
         ("b", "Leaderboard"),
         ("h", "Settings"),
         ("o", "Overview"),
-        ("k", "Keys and audit log"),
+        ("k", "API keys and audit log"),
         ("p", "Playbooks"),
     ):
         reader.press("g", letter)
@@ -191,7 +191,7 @@ def test_a_playbook_is_read_by_keys_alone(reader: Reader) -> None:
 def test_focus_is_seen_and_can_skip_the_navigation(reader: Reader) -> None:
     reader.open("#/playbooks")
     reader.press("Tab")
-    skip = reader.page.get_by_role("link", name="Skip to the page")
+    skip = reader.page.get_by_role("link", name="Skip to the content")
     expect(skip).to_be_focused()
     assert skip.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
     reader.press("Enter")

@@ -39,7 +39,9 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, brow
     expect(proven).to_contain_text("(0)")
     expect(proven).to_contain_text("+100")
     chart = reader.page.get_by_role("img", name="Success with the playbook minus success without it")
-    expect(chart).to_have_accessible_name(re.compile(rf"points after {SESSIONS} sessions, 95 % interval .* to .*\."))
+    expect(chart).to_have_accessible_name(
+        re.compile(rf"points after {SESSIONS} sessions, 95 % confidence interval .* to .*\.")
+    )
     line = chart.locator(".curve").get_attribute("points") or ""
     assert 40 < len(line.split()) <= SESSIONS
     decision = reader.main.locator(".decision")

@@ -183,7 +183,7 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
         expect(dialog).to_contain_text("Learned ones stay")
         dialog.get_by_role("button", name="Cancel it").click()
         # Those that were started may be committed, so they wait for the reflector; all others are dropped.
-        expect(job).to_contain_text(re.compile(r"Waiting[1-9]\d?Reason of the last retry.*Dropped[1-9]"))
+        expect(job).to_contain_text(re.compile(r"Waiting[1-9]\d?Last error.*Cancelled[1-9]"))
 
 
 def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, failing_address: str) -> None:

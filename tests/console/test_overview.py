@@ -70,7 +70,9 @@ def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Sta
     totals = reader.main.locator(".total")
     expect(totals.filter(has_text="Success with the playbook")).to_contain_text("100 %")
     expect(totals.filter(has_text="Success without it")).to_contain_text("25 %")
-    expect(totals.filter(has_text="Success without it")).to_contain_text("95 % interval 5 % to 70 %, 4 trajectories")
+    expect(totals.filter(has_text="Success without it")).to_contain_text(
+        "95 % confidence interval 5 % to 70 %, 4 trajectories"
+    )
     errors = reader.page.get_by_role("region", name="Repeated and prevented errors")
     expect(errors.get_by_role("row", name="Without it")).to_contain_text(re.compile("4.*3.*2.*50 %"))
     expect(errors).to_contain_text("Prevented with the playbook, estimated: +2 repeated errors")

@@ -146,7 +146,7 @@ def test_a_key_is_created_shown_once_and_revoked(reader: Reader) -> None:
 
 def test_the_settings_show_models_and_version(reader: Reader) -> None:
     reader.open("#/health")
-    reader.sees("none: the agents work by rules")
+    reader.sees("none: hansei works by built-in rules")
     facts = reader.main.locator(".facts").first
     expect(facts).to_contain_text(re.compile(r"Version\d+\.\d+"))
     expect(facts).to_contain_text("hashing-v1-1536")

@@ -17,7 +17,7 @@ from tests.console.windows import BULLETS, Stack, reading
 PAPER = {"width": 718, "height": 1047}
 """The pixels of A4 within the margins below."""
 MARGINS = PdfMargins(top="10mm", right="10mm", bottom="10mm", left="10mm")
-NAVIGATION = ("Skip to the page", "Leaderboard", "Theme:", "Keyboard")
+NAVIGATION = ("Skip to the content", "Leaderboard", "Theme:", "Keyboard")
 CUT = """() => [...document.querySelectorAll("main *")]
   .filter((each) => each.checkVisibility() && getComputedStyle(each).display !== "inline")
   .filter((each) => !each.matches(".hidden-label, svg *") && each.scrollWidth > each.clientWidth + 1)

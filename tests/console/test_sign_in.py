@@ -49,7 +49,7 @@ def test_after_signing_in_the_user_returns_to_the_page(stranger: Reader) -> None
 def test_a_wrong_token_is_reported(stranger: Reader) -> None:
     stranger.open("#/playbooks")
     sign_in(stranger, "guessed")
-    stranger.sees("The gateway rejects this token.")
+    stranger.sees("The gateway rejects this API key or token.")
 
 
 def test_the_token_survives_a_reload_and_ends_with_the_tab(stranger: Reader) -> None:
