@@ -23,7 +23,7 @@ def a2a(
         bool,
         typer.Option(
             "--require-token",
-            help="Require an API key of the gateway, or a token of its issuer; callers then have its rights.",
+            help="Require an API key of the gateway, or a token of its issuer; callers then have its scopes.",
         ),
     ] = False,
     allow_host: AllowedHosts = None,
@@ -46,7 +46,7 @@ def a2a(
 ) -> None:
     """Serve plans to other agents over A2A 1.0.
 
-    A message becomes a plan, a task is its execution, and a question of the plan is the input that the task requires.
+    A message creates a plan, and the task is its execution. If the plan asks a question, the task requires input.
     Other agents find the bindings in /.well-known/agent-card.json.
     """
     import asyncio

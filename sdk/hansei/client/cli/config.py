@@ -16,14 +16,15 @@ app = CommandGroup("Configuration files.")
 @app.command()
 def init(
     component: Annotated[
-        str | None, typer.Option("--component", "-c", help="config or prompt_builder. [default: both]")
+        str | None, typer.Option("--component", "-c", help="config, or prompt_builder for prompts. [default: both]")
     ] = None,
     output_path: Annotated[
-        Path | None, typer.Option("--output-path", "-o", help="The file to write, for one component.")
+        Path | None, typer.Option("--output-path", "-o", help="With --component: the file to write.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")] = False,
     workspace: Annotated[
-        Path | None, typer.Option(envvar="HANSEI_WORKSPACE", help="The folder whose configs/ gets the files.")
+        Path | None,
+        typer.Option(envvar="HANSEI_WORKSPACE", help="The folder in whose subfolder configs/ the files are written."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -27,8 +27,8 @@ def delete(
 ) -> object:
     """Delete a dataset and erase its contents.
 
-    Erases bullets, history, votes, pending changes and rules; this cannot be undone. What is learned under the name
-    later is a new dataset.
+    Erases bullets, history, votes, pending changes and the policy, and soon afterwards trials and archived
+    trajectories; this cannot be undone. If the name is used again, that is a new dataset.
     """
     if not yes:
         _confirm(client, dataset)

@@ -25,12 +25,13 @@ def doctor(
     bundle: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.tar.gz", help="Also write a support bundle to this file, without secrets and texts."
+            metavar="FILE.tar.gz",
+            help="Also write a support bundle to this file, without secrets, bullets and trajectories.",
         ),
     ] = None,
     log: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A log file whose last part is added to the bundle. [repeatable]"),
+        typer.Option(metavar="FILE", help="With --bundle: add the end of this log file. [repeatable]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -30,7 +30,7 @@ def remember(
 ) -> object:
     """Add a lesson to a playbook.
 
-    Shows the id of the bullet, also if the same lesson is already there.
+    Shows the id of the new bullet, or of the bullet that has the same lesson already.
     """
     from hansei.client.client import NEW_DATASET
     from hansei.client.edits import DEFAULT_SECTION
@@ -46,7 +46,7 @@ def forget(
 ) -> object:
     """Remove a bullet from a playbook.
 
-    The history keeps it; `hansei dataset delete` erases contents.
+    The history keeps it. Only `hansei dataset delete` erases history, that of the whole dataset.
     """
     name = choose_dataset(client, dataset)
     return client.forget(name, bullet_id, author=author, reason=reason), name

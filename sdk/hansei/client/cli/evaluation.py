@@ -16,9 +16,7 @@ app = CommandGroup("Measure quality on recorded data.")
 
 File = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE", help="The file with the trajectories or queries to measure.", exists=True, dir_okay=False
-    ),
+    typer.Argument(metavar="FILE", help="The trajectories, or for retrieval the queries.", exists=True, dir_okay=False),
 ]
 
 
@@ -52,7 +50,7 @@ def retrieval(
 def blame(file: File, as_json: AsJson = False) -> None:
     """Measure how often reflection names the step and the agent to blame.
 
-    FILE has labelled trajectories of Who&When or tau-bench, one a line. Reflection uses its rules, not a model; in
+    FILE has labelled trajectories of Who&When or tau-bench, one per line. Reflection uses its rules, not a model; in
     conversations with a user, the rules blame the first call that may change something.
     """
     from hansei.client.server import load_server
@@ -80,7 +78,7 @@ def lift(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure with a model how much more often it makes the right call with hansei's bullets, and with other memories.
+    """Measure how much more often a model makes the right call with hansei's bullets, and with other memories.
 
     In a made-up world with twelve conventions that no model can know, 120 trajectories are learned offline in a
     temporary playbook. Then the model chooses its calls in other tasks: by the probabilities of their texts if the
@@ -130,9 +128,9 @@ def guards(
 ) -> None:
     """Measure mined guards: the shares of failing and of passing trajectories in which a guard fires.
 
-    TRAIN and FILE have trajectories with outcomes, in any format. No model is used. Without --test, the trajectories
-    of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks. Only --archive
-    needs a server.
+    TRAIN and the file of --test have trajectories with outcomes, in any format. No model is used. Without --test,
+    the trajectories of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks.
+    Only --archive needs a server.
     """
     from hansei.client.server import load_server
 
@@ -161,9 +159,10 @@ def foresight(
 ) -> None:
     """Measure how often the playbook shows how to avoid an error before it happens.
 
-    Reads the trajectories of FILE in order. Before each tool error it searches five bullets, all learned from earlier
-    trajectories, and counts whether they hold the value or the call that worked afterwards, and whether they warn of
-    the error. Simple memories are measured beside. Then the trajectory is learned, offline, in a temporary playbook.
+    Reads the trajectories of FILE in order. Before each tool error it searches for five bullets, all learned from
+    earlier trajectories, and counts whether they hold the value or the call that worked afterwards, and whether they
+    warn of the error. Simple memories are measured for comparison. Then the trajectory is learned, offline, in a
+    temporary playbook.
     """
     from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 

@@ -38,7 +38,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "trajectories export": ("hansei trajectories export --dataset devtools --output failures.jsonl --status failure",),
     "trajectories delete": (
-        "hansei trajectories delete git-push-forced --dataset devtools --yes",
+        "hansei trajectories delete git-push-forced --dataset devtools",
         "hansei trajectories delete --all --dataset devtools --yes",
     ),
     "relearn": ("hansei relearn devtools --into devtools-2",),
@@ -56,7 +56,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "guards backtest": (
         'hansei guards backtest \'call.tool == "git" && call.args.command.contains("--force")\' trajectories.jsonl',
     ),
-    "guards allow": ("hansei guards allow devtools 'call.tool == \"git\"' examples/trajectories/git-push-forced.json",),
+    "guards allow": ("hansei guards allow devtools 'call.args.command.contains(\"--force\")'",),
     "guards add": (
         'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
     ),
@@ -65,8 +65,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "guards decisions": ("hansei guards decisions devtools",),
     "guards undo": ("hansei guards undo devtools 4",),
     "guards set": (
-        "hansei guards set devtools git-00001 --mode ask",
-        'hansei guards set devtools git-00001 --mode deny --pin --reason "never rewrite main"',
+        'hansei guards set devtools git-00001 --mode deny --reason "never rewrite main"',
+        "hansei guards set devtools git-00001 --no-pin",
     ),
     "plan create": ('hansei plan create "Find the revenue of last month"', 'hansei plan create "…" --json > plan.json'),
     "plan refine": ('hansei plan refine plan.json "Check the totals first" --json > better.json',),
@@ -142,8 +142,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": ('hansei evaluate "Name three risks" @answer.txt --metric Coverage=2 --metric Relevance',),
     "judge": ("hansei judge @prompt.txt",),
     "keys create": (
-        'hansei keys create "build server" --scope learn --days 90',
-        'hansei keys create "console" --scope read --scope review',
+        "hansei keys create build-server --scope learn --days 90",
+        "hansei keys create console --scope read --scope review",
     ),
     "keys list": ("hansei keys list",),
     "keys revoke": ("hansei keys revoke key-3",),

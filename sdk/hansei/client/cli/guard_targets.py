@@ -63,10 +63,10 @@ def from_policy(
 ) -> None:
     """Write targets with a model, from the policy that recorded trajectories state.
 
-    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome is not
-    self-reported.
+    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset, without those whose
+    outcome is self-reported.
 
-    The policy consists of the instructions of the trajectories, and of the results that are the same in several tasks.
+    The model reads the instructions in the trajectories, and the tool results that are the same in several tasks.
     Each target is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
     """
     from hansei.client.archive import read_archive

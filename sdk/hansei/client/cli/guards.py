@@ -39,7 +39,7 @@ class Mode(StrEnum):
 
 @command(app, "guards.render_table", name="list", reads=True, list_name="guards", empty="There are no guards.")
 def list_guards(client: Client, dataset: Dataset) -> object:
-    """List the bullets with targets, those that fired most often first."""
+    """List the guards of a dataset, those that fired most often first."""
     return list(iterate_items(client.guards.list_all, "guards", dataset=dataset, page_size=1000))
 
 
@@ -58,8 +58,8 @@ def backtest(
 ) -> None:
     """Test a target on recorded trajectories: show the failing trajectories in which it fires, and its false alarms.
 
-    FILE has trajectories in any format; no server is needed for it. With --archive, they are the archived
-    trajectories of a dataset whose outcome is not self-reported.
+    FILE has trajectories in any format, and needs no server. --archive uses the archived trajectories of a dataset,
+    without those whose outcome is self-reported.
     """
     if (file is None) == (not archive):
         fail("name a FILE or --archive DATASET", Exit.USAGE)
@@ -88,8 +88,8 @@ def mine_guards_of_dataset(
 ) -> None:
     """Mine guards from the archived trajectories of DATASET, without a model, each with its backtest.
 
-    Predicates over tool calls are kept if they separate failed from passed trajectories, with control of the false
-    discovery rate over all that were tried. Trajectories with a self-reported outcome are left out.
+    A condition over tool calls becomes a guard if it holds mostly in failed trajectories; the false discovery rate
+    over all tested conditions is controlled. Trajectories with a self-reported outcome are left out.
     """
     from hansei.client.cli.mined_guards import add_guards, mine_archive
 
@@ -116,7 +116,7 @@ def allow(
         ),
     ] = None,
 ) -> object:
-    """Store the backtest of a target, so that its guard may leave SHADOW as far as the backtest allows."""
+    """Test a target and store the backtest. With few false alarms its guard may then advise or ask."""
     from hansei.client.server import load_server
 
     trajectories = [] if file is None else load_server().encode_guard_trajectories(file)
@@ -135,10 +135,10 @@ def set_target(
     ] = None,
     mode: Annotated[
         Mode | None,
-        typer.Option(help="The mode of the guard, which is pinned: evidence does not change it.", show_default=False),
+        typer.Option(help="Set the mode and pin it: evidence does not change a pinned mode.", show_default=False),
     ] = None,
     pin: Annotated[
-        bool | None, typer.Option("--pin/--no-pin", help="Keep the mode even if the evidence contradicts it.")
+        bool | None, typer.Option("--pin/--no-pin", help="Pin the present mode, or let evidence change it again.")
     ] = None,
     reason: Annotated[str, typer.Option(help="The reason, for the history.")] = "",
 ) -> object:
@@ -178,7 +178,7 @@ def undo(
     number: Annotated[
         int, typer.Argument(metavar="NUMBER", min=1, help="The decision; `hansei guards decisions` lists them.")
     ],
-    author: Annotated[str, typer.Option(help="The author of the change.")] = "",
+    author: Annotated[str, typer.Option(help="The author of the change, for the history.")] = "",
 ) -> object:
-    """Undo the newest decision about a guard. Evidence does not repeat a promotion that was undone."""
+    """Undo the newest decision about a guard. Evidence does not raise a mode again whose raise was undone."""
     return client.guards.undo_decision(dataset=dataset, number=number, author=author)

@@ -49,16 +49,19 @@ def install(
         str, typer.Option("--addr", metavar="HOST:PORT", help="The gRPC address of the gateway, for learning.")
     ] = "",
     checks: Annotated[
-        bool, typer.Option("--checks/--no-checks", help="claude: check each tool call before it is made.")
+        bool, typer.Option("--checks/--no-checks", help="Only for claude: check each tool call before it is made.")
     ] = True,
     http: Annotated[
-        bool, typer.Option("--http", help="claude: send prompts and tool calls over HTTP, without starting a process.")
+        bool,
+        typer.Option(
+            "--http", help="Only for claude: send prompts and tool calls over HTTP, without starting a process."
+        ),
     ] = False,
 ) -> None:
     """Add the hooks to the settings of an agent, in place of earlier ones.
 
     At the start of a session and at each prompt the agent gets the lessons that fit; when the session ends, hansei
-    learns from its transcript. Other entries of the file stay; a copy of the file from before has the suffix
+    learns from its transcript. Other entries of the file stay; the previous file is stored with the suffix
     .before-hansei.
     """
     if http:

@@ -52,7 +52,7 @@ def watch(client: Client, job: JobId) -> object:
 
 @command(app, "jobs.render_line", local=False)
 def cancel(client: Client, job: JobId) -> object:
-    """Cancel the pending trajectories of a job; learned trajectories stay learned."""
+    """Cancel the waiting trajectories of a job; the lessons of learned ones stay."""
     return client.jobs.cancel(job_id=job).job
 
 

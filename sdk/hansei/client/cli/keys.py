@@ -35,17 +35,17 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The 
 @command(app, "access.format_key", local=False)
 def create(
     client: Client,
-    label: Annotated[str, typer.Argument(help="The owner or the use of the key.")],
+    label: Annotated[str, typer.Argument(help="The name of its user or deployment: letters, digits, - and _.")],
     scope: Annotated[
         list[Scope], typer.Option("--scope", "-s", help="A scope: read, learn, review or admin; repeatable.")
     ],
     tenant: Tenant = "",
     days: Annotated[float | None, typer.Option(min=0, help="Days until the key expires. [default: never]")] = None,
     calls_per_second: Annotated[
-        float, typer.Option(min=0, help="The maximum number of calls a second; 0: the limit of the gateway.")
+        float, typer.Option(min=0, help="The maximum number of calls per second; 0: the limit of the gateway.")
     ] = 0,
     calls_per_day: Annotated[
-        int, typer.Option(min=0, help="The maximum number of calls a day; 0: the limit of the gateway.")
+        int, typer.Option(min=0, help="The maximum number of calls per day; 0: the limit of the gateway.")
     ] = 0,
 ) -> object:
     """Create a key and print it once; send it as `authorization: Bearer KEY`, or set HANSEI_TOKEN."""
@@ -84,5 +84,8 @@ def revoke(
 
 @command(commands, "access.format_audit_line", local=False, empty="There are no audit records.")
 def audit(client: Client, tenant: Tenant = "", limit: Limit = 20) -> object:
-    """List audit records, newest first: the caller, the method and the result of each change."""
+    """List audit records, newest first: the caller, the method and the result of each change.
+
+    There are records only if the gateway requires credentials.
+    """
     return list(client.access.list_audit_records(tenant=tenant, page_size=limit).audit_records)

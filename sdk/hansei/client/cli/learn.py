@@ -45,12 +45,12 @@ def learn(
             "--dataset",
             "-d",
             envvar=DATASET_VARIABLE,
-            help="The dataset of trajectories without a dataset of their own.",
+            help="The dataset for trajectories that name none.",
         ),
     ] = "default",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="The number of parallel calls.")] = 4,
     bulk: Annotated[
-        bool, typer.Option("--bulk", help="Submit jobs to the server, which continue if this command ends.")
+        bool, typer.Option("--bulk", help="Submit jobs to the server. They continue if this command ends.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="With --bulk: watch the jobs until they end.")] = True,
     again: Annotated[
@@ -65,9 +65,9 @@ def learn(
 ) -> None:
     """Learn from recorded trajectories.
 
-    Reads JSON or JSON lines of any known format, which is detected. Secrets are masked before anything is sent. The
+    Reads JSON or JSON lines in any supported format, which is detected. Secrets are masked before anything is sent. The
     content of a trajectory is its idempotency key: a command that is repeated, or continued after an interruption,
-    learns nothing twice. From a folder only files are read that are new or changed since they were learned; a
+    learns nothing twice. In a folder, only new files, and files that changed since they were learned, are read; a
     transcript that has grown is learned as a whole again, under the same id.
     """
     files = list(_iterate_files(paths))

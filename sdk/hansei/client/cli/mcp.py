@@ -26,7 +26,7 @@ def mcp(
         typer.Option(
             "--http",
             metavar="HOST:PORT",
-            help="HOST:PORT at which to serve streamable HTTP, instead of stdin and stdout.",
+            help="Serve streamable HTTP at this address, instead of stdin and stdout.",
         ),
     ] = None,
     allow_host: AllowedHosts = None,
@@ -53,8 +53,8 @@ def mcp(
 ) -> None:
     """Serve the playbook to MCP clients.
 
-    Has tools to search and read the playbook, to learn from a trajectory and to vote. The entry in the settings of a
-    client is {"command": "hansei", "args": ["mcp", "--local"]}; without --local it uses a running hansei.
+    The server has tools to search and read the playbook, to learn from a trajectory and to vote. The entry in
+    the settings of a client is {"command": "hansei", "args": ["mcp", "--local"]}; without --local it uses a running hansei.
     """
     import asyncio
 

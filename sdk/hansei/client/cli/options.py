@@ -57,7 +57,8 @@ Address = Annotated[
     ),
 ]
 Local = Annotated[
-    bool, typer.Option("--local", help="Run every service in this process, on the same data, instead of a server.")
+    bool,
+    typer.Option("--local", help="Run every service in this process, on the data of --data-dir, and call no server."),
 ]
 AllowedHosts = Annotated[
     list[str] | None,
@@ -91,7 +92,9 @@ Dataset = Annotated[
     ),
 ]
 
-Author = Annotated[str, typer.Option(help="The author, for the history. [default: api]", show_default=False)]
+Author = Annotated[
+    str, typer.Option(help="The author of the change, for the history. [default: api]", show_default=False)
+]
 Reason = Annotated[str, typer.Option(help="The reason, for the history.", show_default=False)]
 
 

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 2.0
 
 @command(commands, "status.render_status", reads=True)
 def status(client: Client) -> object:
-    """Show what hansei has learned, whether it helps, and what waits for a person.
+    """Show the datasets, the effects of their playbooks, and the items that need a person.
 
     Lists every dataset with its archived trajectories, the share of successes in the newest 90 days that have any, with
     a 95 % interval, the measured effect of the playbook if it is on trial, the tokens and the cost that the logs of the
@@ -34,7 +34,10 @@ def status(client: Client) -> object:
 
 @commands.command("open")
 def open_console(
-    page: Annotated[str, typer.Argument(metavar="PAGE", help="A page of the console, such as playbooks.")] = "",
+    page: Annotated[
+        str,
+        typer.Argument(metavar="PAGE", help="A page of the console: overview, playbooks, inbox, executions or health."),
+    ] = "",
     url: Annotated[
         str,
         typer.Option(metavar="URL", envvar="HANSEI_CONSOLE_URL", help=f"The console. [default: {DEFAULT_CONSOLE}]"),

@@ -31,7 +31,8 @@ Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="The id of t
 Prefix = Annotated[
     str,
     typer.Option(
-        help="Use only datasets and collections whose names begin with this; ends in a hyphen.", show_default=False
+        help="Use only datasets and collections whose names begin with this, which ends in a hyphen.",
+        show_default=False,
     ),
 ]
 Collection = Annotated[
@@ -117,7 +118,7 @@ def run(
             min=0.01,
             max=MOST_ANSWER_HOURS,
             metavar="HOURS",
-            help="How long each question waits for an answer. [default: 168, unless the server says otherwise]",
+            help="Hours until a question expires and the execution is cancelled. [default: 168, or the server's]",
             show_default=False,
         ),
     ] = None,
@@ -168,8 +169,9 @@ def answer(
         typer.Option(
             "--action",
             "-a",
-            help="Continue, run the step again, skip it with the steps that depend on it, remove it and run those, "
-            "change the plan as ANSWER says, or cancel.",
+            help="proceed: continue. retry: run the step again. skip: skip it and the steps that depend on it. "
+            "remove: remove it, and run the steps that depend on it. modify: change the plan as ANSWER says. "
+            "cancel: cancel the execution.",
             show_default=False,
         ),
     ] = None,
@@ -223,7 +225,7 @@ def inform(
     execution: Execution,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The information.")],
 ) -> object:
-    """Add information to a running or paused execution; it plans again before its next step."""
+    """Add information to a running or paused execution, which replans before its next step."""
     return client.planner.add_information(execution_id=execution, text=text), execution
 
 
@@ -234,7 +236,7 @@ def feedback(
     step: Annotated[int, typer.Argument(metavar="STEP", min=1, help="The number of the step.")],
     correct: Annotated[bool, typer.Option("--correct/--wrong", help="Report the result as correct, or as wrong.")],
 ) -> object:
-    """Report whether the result of a step was correct; the thresholds for questions follow such reports."""
+    """Report whether the result of a step was correct. The confidence thresholds follow these labels."""
     return client.planner.submit_feedback(execution_id=execution, step_id=step, correct=correct)
 
 
@@ -245,7 +247,7 @@ def thresholds(
         bool, typer.Option("--reset", help="Delete all feedback and restore the configured thresholds.")
     ] = False,
 ) -> object:
-    """Show the confidences from which steps continue without a question."""
+    """Show the thresholds: the confidence from which a step continues without a question."""
     if reset:
         client.planner.reset_thresholds()
     return client.planner.get_thresholds()

@@ -166,7 +166,7 @@ def merge(
 ) -> object:
     """Merge playbooks into one.
 
-    Shows the bullets that have the same id or subject but another text.
+    Lists the bullets that have the same id or subject, but different texts.
     """
     response = client.playbooks.merge(
         dataset=into, from_datasets=sources, duplicate_threshold=threshold, author=author, reason=reason

@@ -51,14 +51,18 @@ class AgentFile(StrEnum):
 
 
 DiscardEdits = Annotated[
-    bool, typer.Option("--discard-edits", help="Overwrite edits inside the block, instead of offering them for review.")
+    bool,
+    typer.Option(
+        "--discard-edits",
+        help="Overwrite edits inside the block that hansei writes, instead of offering them for review.",
+    ),
 ]
 
 
 def export_playbook(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="The file to write; - for stdout. [default: -, or the usual one of --to]"),
+        typer.Argument(metavar="FILE", help="The file to write; - for stdout. [default: -; with --to the usual one]"),
     ] = None,
     dataset: Dataset = None,
     file_format: Annotated[
@@ -80,7 +84,7 @@ def export_playbook(
 ) -> None:
     """Write a playbook to a file.
 
-    Without --addr and without a running server, the command reads the data that a server would use here.
+    If no server runs and --addr is not given, the command reads the data directly, as with --local.
     """
     if to is None and (globs or discard_edits or as_json):
         fail("--glob, --discard-edits and --json need --to", Exit.USAGE)
@@ -200,9 +204,9 @@ def import_playbook(
     author: Author = "",
     reason: Reason = "",
 ) -> object:
-    """Read a playbook from a file.
+    """Import a playbook from a file into a dataset.
 
-    Without --addr and without a running server, the command writes to the data that a server would use here.
+    If no server runs and --addr is not given, the command writes to the data directly, as with --local.
     """
     response = client.import_playbook(dataset, read_source(file), replace=replace, author=author, reason=reason)
     return response, dataset

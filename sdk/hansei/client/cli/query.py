@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 commands = CommandGroup()
 
-Query = Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for, or the question to answer.")]
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for, or the question.")]
 MinRevision = Annotated[int, typer.Option(min=0, help="Wait until the index holds this revision of the playbook.")]
 
 
@@ -37,7 +37,7 @@ def search(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            help="Return only bullets with at least this confidence, 0 to 1. [default: omit mostly harmful ones]"
+            help="Return only bullets with at least this confidence, 0 to 1. [default: leave out mostly harmful ones]"
         ),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="The weight of the vector score, 0 to 1.")] = None,
@@ -68,7 +68,10 @@ def ask(
     dataset: Dataset = None,
     min_revision: MinRevision = 0,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The id of the session; trials measure its outcome.", show_default=False)
+        str,
+        typer.Option(
+            metavar="ID", help="The id of the session, whose outcome you report for trials.", show_default=False
+        ),
     ] = "",
 ) -> object:
     """Answer a question from a playbook."""

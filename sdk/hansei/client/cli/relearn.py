@@ -22,7 +22,12 @@ MODEL_VARIABLE = "HANSEI_LLM_MODEL"
 @commands.command()
 def relearn(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset with the archive.")],
-    into: Annotated[str, typer.Option("--into", metavar="NEW", help="The dataset that learns; it must be new.")],
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into", metavar="NEW", help="The dataset that learns: a new one, or that of an interrupted relearn."
+        ),
+    ],
     model: Annotated[
         str, typer.Option(help="With --local: the chat model that reflects and curates.", show_default=False)
     ] = "",

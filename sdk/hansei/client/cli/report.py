@@ -22,7 +22,9 @@ Dashboard = Annotated[
 Focus = Annotated[str | None, typer.Option(metavar="ID", help="The node that the report is about.")]
 Intent = Annotated[str | None, typer.Option(help="Your intent, in free words.")]
 Constraint = Annotated[list[str] | None, typer.Option(help="A constraint to respect, in free words; repeatable.")]
-Partial = Annotated[bool, typer.Option("--partial", help="Correct only the parts with errors, not the whole report.")]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="If a report has errors, let the model correct only these parts.")
+]
 
 
 def exit_if_invalid(run: Any) -> None:

@@ -47,19 +47,22 @@ def run(
     dataset: Annotated[
         str | None, typer.Option("--dataset", "-d", help="The dataset whose bullets the teams get.", show_default=False)
     ] = None,
-    min_rounds: Annotated[int | None, typer.Option(min=1, help="Rounds before the judge decides. [default: 2]")] = None,
+    min_rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of a team before the judge decides. [default: 2]")
+    ] = None,
     max_rounds: Annotated[
         int | None, typer.Option(min=1, max=10, help="The maximum number of rounds of a team. [default: 5]")
     ] = None,
     execution: Annotated[
         str | None, typer.Option(help="A new id for this execution. [default: a random UUID]", show_default=False)
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model of the evaluator, as provider:model-name.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model that scores, as provider:model-name.")] = None,
     judge_model: Annotated[str | None, typer.Option(help="The model of the judge, as provider:model-name.")] = None,
 ) -> object:
     """Let teams answer a prompt in rounds, and show each finished round and the ranking.
 
-    Exits with 1 if every team failed, with 5 if some did. An interrupted command ends the teams; completed rounds stay.
+    Exits with 1 if every team failed, with 5 if some did. If the command is interrupted, the teams
+    stop; completed rounds stay.
     """
     from hansei.gateway.v1.rounds_service_pb2 import Team
     from hansei.validator.v1.evaluation_pb2 import EvaluationConfig
@@ -83,7 +86,7 @@ def list_rounds(
     client: Client,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="The number of executions.")] = 20,
 ) -> object:
-    """List the executions of rounds, the newest first."""
+    """List the executions of rounds, newest first."""
     return list(client.leaderboard.list(page_size=limit).leaderboards)
 
 
@@ -107,7 +110,7 @@ def leaderboard(
     client: Client,
     execution: Execution,
     shrunken: Annotated[
-        bool, typer.Option("--shrunken", help="Rank by the estimated mean, so that more rounds are no advantage.")
+        bool, typer.Option("--shrunken", help="Rank by an estimate of the mean, not by the best round.")
     ] = False,
 ) -> object:
     """Rank the teams of an execution."""

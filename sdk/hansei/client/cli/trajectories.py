@@ -70,7 +70,9 @@ def list_archived(
     agent: Agent = "",
     since: Since = None,
     until: Until = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="List tombstones instead of trajectories.")] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="List deleted trajectories, of which only the ids are left.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of trajectories.")] = 100,
 ) -> object:
     """List trajectories, most recently stored first."""
@@ -97,7 +99,7 @@ def show(
         ),
     ] = None,
 ) -> object:
-    """Show a trajectory, or one of its steps, as the sources of bullets name it."""
+    """Show a trajectory, or one of its steps. The sources of a bullet name the id and the steps."""
     archived = client.archive.get_trajectory(dataset=choose_dataset(client, dataset), trajectory_id=trajectory_id)
     if step is None:
         return archived
@@ -120,7 +122,7 @@ def export(
     learned: Learned = "",
     agent: Agent = "",
 ) -> object:
-    """Write trajectories as JSON lines, which `hansei learn` reads, the first stored first."""
+    """Write trajectories as JSON lines, which `hansei learn` reads, in the order in which they were stored."""
     import json
 
     from hansei.client.archive import read_archive

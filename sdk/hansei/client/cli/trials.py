@@ -33,19 +33,22 @@ def start(
         float | None, _policy_option("The share of sessions from which a bullet on trial is withheld. [default: 0.25]")
     ] = None,
     playbook_holdout: Annotated[
-        float | None, _policy_option("The share of sessions that get no playbook; 0: measure no lift. [default: 0.25]")
+        float | None,
+        _policy_option(
+            "The share of sessions that get no playbook; 0: do not measure the playbook as a whole. [default: 0.25]"
+        ),
     ] = None,
     audit_holdout: Annotated[
         float | None, _policy_option("The share of sessions from which a proven bullet is withheld. [default: 0.1]")
     ] = None,
     false_discovery_rate: Annotated[
-        float | None, _policy_option("The bound of the share of wrong decisions. [default: 0.05]")
+        float | None, _policy_option("The maximum share of wrong decisions. [default: 0.05]")
     ] = None,
     margin: Annotated[
-        float | None, _policy_option("A difference of success rates up to this is no effect. [default: 0.1]")
+        float | None, _policy_option("A difference of success rates up to this counts as no effect. [default: 0.1]")
     ] = None,
 ) -> object:
-    """Start trials, or change their policy. Other holdouts than before discard the measurements so far."""
+    """Start trials, or change their policy. A changed holdout discards all measurements so far."""
     from hansei.evidence.v1.evidence_pb2 import TrialPolicy
 
     policy = TrialPolicy(
@@ -66,7 +69,7 @@ def stop(client: Client, dataset: Dataset) -> object:
 
 @command(app, "trials.status", reads=True)
 def status(client: Client, dataset: Dataset) -> object:
-    """Show the policy, the sessions and the checks of the trials."""
+    """Show the policy, the sessions and the assignment checks of the trials."""
     return client.evidence.get_trials(dataset=dataset)
 
 
