@@ -54,7 +54,8 @@ def mcp(
     """Serve the playbook to MCP clients.
 
     The server has tools to search and read the playbook, to learn from a trajectory and to vote. The entry in
-    the settings of a client is {"command": "hansei", "args": ["mcp", "--local"]}; without --local it uses a running hansei.
+    the settings of a client is {"command": "hansei", "args": ["mcp", "--local"]}; without --local it uses a running
+    hansei.
     """
     import asyncio
 
