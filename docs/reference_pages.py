@@ -41,9 +41,16 @@ def _render_cli() -> str:
     import typer
 
     from hansei.client.cli import root_command
+    from hansei.client.cli.options import EXIT_CODES
 
     root = root_command()
-    lines = ["# Command line", "", "The text of `--help` of every command.", ""]
+    lines = ["# Command line", "", "The exit codes, and the text of `--help` of every command.", ""]
+    lines += [
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {code.value} | {meaning} |" for code, meaning in EXIT_CODES.items()),
+        "",
+    ]
     for name, command in _list_commands(root):
         context = typer.Context(command, info_name=f"hansei {name}", terminal_width=_WIDTH, max_content_width=_WIDTH)
         lines += [f"## hansei {name}", "", "```text", command.get_help(context).rstrip(), "```", ""]
@@ -61,7 +68,14 @@ def _list_commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def _render_sdk() -> str:
     """Return a page of directives: mkdocstrings replaces each by the documentation of the class."""
-    lines = ["# Python SDK", "", "The public classes of `hansei.client`, from their docstrings.", ""]
+    lines = [
+        "# Python SDK",
+        "",
+        "The public classes of `hansei.client`, from their docstrings. Begin with `Client`, or with `AsyncClient`,",
+        "which has the same methods for asyncio; `AgentMemory` connects an agent. Import exceptions from",
+        "`hansei.client.errors`.",
+        "",
+    ]
     for module_name, names in SDK_MODULES:
         lines += [f"## {module_name}", ""]
         for path in [f"{module_name}.{name}" for name in names] or _list_errors(module_name):
@@ -80,9 +94,11 @@ def _render_http() -> str:
     lines = [
         "# HTTP",
         "",
-        "All methods of the contract that have a path. Bodies and responses are the JSON of the messages on the linked",
-        "page; `{name}` is a field of the request, and fields of a GET are query parameters. Streams are server-sent",
-        "events. The gateway describes them at `/openapi.json`. Send `authorization: Bearer KEY` if it needs one.",
+        "All methods of the contract that have a path. The gateway serves them at `http://127.0.0.1:8080` by default",
+        "(`HANSEI_HTTP_ADDRESS`). Bodies and responses are the JSON of the messages on the linked page; `{name}` is a",
+        "field of the request, and fields of GET and DELETE are query parameters. A request that streams has a JSON",
+        "array of its messages as its body; responses that stream are server-sent events. If the gateway requires",
+        "credentials, send `authorization: Bearer KEY` with an API key or a token. `/openapi.json` describes all methods.",
         "",
         "| method and path | RPC | description |",
         "|---|---|---|",
