@@ -98,7 +98,7 @@ def _render_http() -> str:
         "(`HANSEI_HTTP_ADDRESS`). Bodies and responses are the JSON of the messages on the linked page; `{name}` is a",
         "field of the request, and fields of GET and DELETE are query parameters. A request that streams has a JSON",
         "array of its messages as its body; responses that stream are server-sent events. If the gateway requires",
-        "credentials, send `authorization: Bearer KEY` with an API key or a token. `/openapi.json` describes all methods.",
+        "credentials, send `authorization: Bearer KEY` with an API key or a token. `/openapi.json` describes them all.",
         "",
         "| method and path | RPC | description |",
         "|---|---|---|",
