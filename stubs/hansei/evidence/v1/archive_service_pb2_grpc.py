@@ -99,7 +99,8 @@ class ArchiveServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTrajectories(self, request, context):
-        """Lists summaries, the last stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the dataset.
+        """Lists summaries, most recently stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the
+        dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -127,8 +128,8 @@ class ArchiveServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteArchive(self, request, context):
-        """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
-        the same.
+        """Deletes all trajectories of a dataset, also those that the gateway has accepted but not stored yet. Deleting the
+        dataset does the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,9 @@ class ArchiveServiceStub:
     GetTrajectory: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.GetTrajectoryRequest, _archive_service_pb2.GetTrajectoryResponse]
     """Reads a trajectory. NOT_FOUND `TRAJECTORY_NOT_FOUND` or, after a deletion, `TRAJECTORY_DELETED`."""
     ListTrajectories: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.ListTrajectoriesRequest, _archive_service_pb2.ListTrajectoriesResponse]
-    """Lists summaries, the last stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the dataset."""
+    """Lists summaries, most recently stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the
+    dataset.
+    """
     DeleteTrajectory: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteTrajectoryRequest, _archive_service_pb2.DeleteTrajectoryResponse]
     """Deletes the body and the summary of a trajectory. A tombstone stays, so that it is not stored again."""
     GetRetention: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.GetRetentionRequest, _archive_service_pb2.GetRetentionResponse]
@@ -50,8 +52,8 @@ class ArchiveServiceStub:
     SetRetention: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.SetRetentionRequest, _archive_service_pb2.SetRetentionResponse]
     """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it."""
     DeleteArchive: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchiveRequest, _archive_service_pb2.DeleteArchiveResponse]
-    """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
-    the same.
+    """Deletes all trajectories of a dataset, also those that the gateway has accepted but not stored yet. Deleting the
+    dataset does the same.
     """
     DeleteArchives: _grpc.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchivesRequest, _archive_service_pb2.DeleteArchivesResponse]
     """Deletes all trajectories of the datasets whose names begin with a prefix, such as those of a tenant."""
@@ -70,7 +72,9 @@ class ArchiveServiceAsyncStub(ArchiveServiceStub):
     GetTrajectory: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.GetTrajectoryRequest, _archive_service_pb2.GetTrajectoryResponse]  # type: ignore[assignment]
     """Reads a trajectory. NOT_FOUND `TRAJECTORY_NOT_FOUND` or, after a deletion, `TRAJECTORY_DELETED`."""
     ListTrajectories: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.ListTrajectoriesRequest, _archive_service_pb2.ListTrajectoriesResponse]  # type: ignore[assignment]
-    """Lists summaries, the last stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the dataset."""
+    """Lists summaries, most recently stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the
+    dataset.
+    """
     DeleteTrajectory: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteTrajectoryRequest, _archive_service_pb2.DeleteTrajectoryResponse]  # type: ignore[assignment]
     """Deletes the body and the summary of a trajectory. A tombstone stays, so that it is not stored again."""
     GetRetention: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.GetRetentionRequest, _archive_service_pb2.GetRetentionResponse]  # type: ignore[assignment]
@@ -78,8 +82,8 @@ class ArchiveServiceAsyncStub(ArchiveServiceStub):
     SetRetention: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.SetRetentionRequest, _archive_service_pb2.SetRetentionResponse]  # type: ignore[assignment]
     """Sets how long trajectories are stored. The next housekeeping deletes those that exceed it."""
     DeleteArchive: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchiveRequest, _archive_service_pb2.DeleteArchiveResponse]  # type: ignore[assignment]
-    """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
-    the same.
+    """Deletes all trajectories of a dataset, also those that the gateway has accepted but not stored yet. Deleting the
+    dataset does the same.
     """
     DeleteArchives: _aio.UnaryUnaryMultiCallable[_archive_service_pb2.DeleteArchivesRequest, _archive_service_pb2.DeleteArchivesResponse]  # type: ignore[assignment]
     """Deletes all trajectories of the datasets whose names begin with a prefix, such as those of a tenant."""
@@ -113,7 +117,9 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.ListTrajectoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.ListTrajectoriesResponse, _abc.Awaitable[_archive_service_pb2.ListTrajectoriesResponse]]:
-        """Lists summaries, the last stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the dataset."""
+        """Lists summaries, most recently stored first. NOT_FOUND `ARCHIVE_NOT_FOUND`: nothing was ever stored for the
+        dataset.
+        """
 
     @_abc_1.abstractmethod
     def DeleteTrajectory(
@@ -145,8 +151,8 @@ class ArchiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _archive_service_pb2.DeleteArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_archive_service_pb2.DeleteArchiveResponse, _abc.Awaitable[_archive_service_pb2.DeleteArchiveResponse]]:
-        """Deletes all trajectories of a dataset, also those that wait in the outbox of the gateway. Deleting the dataset does
-        the same.
+        """Deletes all trajectories of a dataset, also those that the gateway has accepted but not stored yet. Deleting the
+        dataset does the same.
         """
 
     @_abc_1.abstractmethod

@@ -97,29 +97,29 @@ class EvidenceServiceServicer:
     """
 
     def StartTrials(self, request, context):
-        """Begins or changes the trials of a dataset. A change of a holdout starts all measurements again from zero.
+        """Starts or changes the trials of a dataset. A changed holdout discards all measurements so far.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopTrials(self, request, context):
-        """Ends the trials of a dataset: every session is served. The measurements and the decisions stay.
+        """Stops the trials of a dataset: every session gets all bullets. The measurements and the decisions stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTrials(self, request, context):
-        """Returns the policy, the counts and the checks of the trials of a dataset.
+        """Returns the policy, the counts and the assignment checks of the trials of a dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Recall(self, request, context):
-        """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-        the same ones in each call of the session.
+        """Returns the bullets for a query of a session, and records the serving, so that trials can measure it. Without
+        trials it is a search; with trials some bullets are withheld, the same ones in each call of the session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,7 +155,7 @@ class EvidenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDecisions(self, request, context):
-        """Lists the decisions of a dataset, the newest first.
+        """Lists the decisions of a dataset, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,14 +34,14 @@ class EvidenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EvidenceServiceAsyncStub: ...
     StartTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.StartTrialsRequest, _evidence_service_pb2.StartTrialsResponse]
-    """Begins or changes the trials of a dataset. A change of a holdout starts all measurements again from zero."""
+    """Starts or changes the trials of a dataset. A changed holdout discards all measurements so far."""
     StopTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.StopTrialsRequest, _evidence_service_pb2.StopTrialsResponse]
-    """Ends the trials of a dataset: every session is served. The measurements and the decisions stay."""
+    """Stops the trials of a dataset: every session gets all bullets. The measurements and the decisions stay."""
     GetTrials: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.GetTrialsRequest, _evidence_service_pb2.GetTrialsResponse]
-    """Returns the policy, the counts and the checks of the trials of a dataset."""
+    """Returns the policy, the counts and the assignment checks of the trials of a dataset."""
     Recall: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.RecallRequest, _evidence_service_pb2.RecallResponse]
-    """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-    the same ones in each call of the session.
+    """Returns the bullets for a query of a session, and records the serving, so that trials can measure it. Without
+    trials it is a search; with trials some bullets are withheld, the same ones in each call of the session.
     """
     ReportOutcome: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ReportOutcomeRequest, _evidence_service_pb2.ReportOutcomeResponse]
     """Reports the outcome of a session. The first report of a serving counts, unless a later one is a correction."""
@@ -54,7 +54,7 @@ class EvidenceServiceStub:
     sessions, ninety from 100 to 1,000, and so on, the oldest first.
     """
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]
-    """Lists the decisions of a dataset, the newest first."""
+    """Lists the decisions of a dataset, newest first."""
     UndoDecision: _grpc.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]
     """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
     `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
@@ -69,14 +69,14 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.StartTrialsRequest, _evidence_service_pb2.StartTrialsResponse]  # type: ignore[assignment]
-    """Begins or changes the trials of a dataset. A change of a holdout starts all measurements again from zero."""
+    """Starts or changes the trials of a dataset. A changed holdout discards all measurements so far."""
     StopTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.StopTrialsRequest, _evidence_service_pb2.StopTrialsResponse]  # type: ignore[assignment]
-    """Ends the trials of a dataset: every session is served. The measurements and the decisions stay."""
+    """Stops the trials of a dataset: every session gets all bullets. The measurements and the decisions stay."""
     GetTrials: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.GetTrialsRequest, _evidence_service_pb2.GetTrialsResponse]  # type: ignore[assignment]
-    """Returns the policy, the counts and the checks of the trials of a dataset."""
+    """Returns the policy, the counts and the assignment checks of the trials of a dataset."""
     Recall: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.RecallRequest, _evidence_service_pb2.RecallResponse]  # type: ignore[assignment]
-    """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-    the same ones in each call of the session.
+    """Returns the bullets for a query of a session, and records the serving, so that trials can measure it. Without
+    trials it is a search; with trials some bullets are withheld, the same ones in each call of the session.
     """
     ReportOutcome: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ReportOutcomeRequest, _evidence_service_pb2.ReportOutcomeResponse]  # type: ignore[assignment]
     """Reports the outcome of a session. The first report of a serving counts, unless a later one is a correction."""
@@ -89,7 +89,7 @@ class EvidenceServiceAsyncStub(EvidenceServiceStub):
     sessions, ninety from 100 to 1,000, and so on, the oldest first.
     """
     ListDecisions: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.ListDecisionsRequest, _evidence_service_pb2.ListDecisionsResponse]  # type: ignore[assignment]
-    """Lists the decisions of a dataset, the newest first."""
+    """Lists the decisions of a dataset, newest first."""
     UndoDecision: _aio.UnaryUnaryMultiCallable[_evidence_service_pb2.UndoDecisionRequest, _evidence_service_pb2.UndoDecisionResponse]  # type: ignore[assignment]
     """Undoes a decision: the bullet is measured from the start, and a removed one is added again. NOT_FOUND
     `DECISION_NOT_FOUND`; FAILED_PRECONDITION `DECISION_NOT_CURRENT`: there is a later decision about the bullet, or it
@@ -107,7 +107,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.StartTrialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.StartTrialsResponse, _abc.Awaitable[_evidence_service_pb2.StartTrialsResponse]]:
-        """Begins or changes the trials of a dataset. A change of a holdout starts all measurements again from zero."""
+        """Starts or changes the trials of a dataset. A changed holdout discards all measurements so far."""
 
     @_abc_1.abstractmethod
     def StopTrials(
@@ -115,7 +115,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.StopTrialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.StopTrialsResponse, _abc.Awaitable[_evidence_service_pb2.StopTrialsResponse]]:
-        """Ends the trials of a dataset: every session is served. The measurements and the decisions stay."""
+        """Stops the trials of a dataset: every session gets all bullets. The measurements and the decisions stay."""
 
     @_abc_1.abstractmethod
     def GetTrials(
@@ -123,7 +123,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.GetTrialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.GetTrialsResponse, _abc.Awaitable[_evidence_service_pb2.GetTrialsResponse]]:
-        """Returns the policy, the counts and the checks of the trials of a dataset."""
+        """Returns the policy, the counts and the assignment checks of the trials of a dataset."""
 
     @_abc_1.abstractmethod
     def Recall(
@@ -131,8 +131,8 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.RecallRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.RecallResponse, _abc.Awaitable[_evidence_service_pb2.RecallResponse]]:
-        """Returns the bullets for a query of a session. Without trials it is a search; with trials some bullets are withheld,
-        the same ones in each call of the session.
+        """Returns the bullets for a query of a session, and records the serving, so that trials can measure it. Without
+        trials it is a search; with trials some bullets are withheld, the same ones in each call of the session.
         """
 
     @_abc_1.abstractmethod
@@ -175,7 +175,7 @@ class EvidenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evidence_service_pb2.ListDecisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evidence_service_pb2.ListDecisionsResponse, _abc.Awaitable[_evidence_service_pb2.ListDecisionsResponse]]:
-        """Lists the decisions of a dataset, the newest first."""
+        """Lists the decisions of a dataset, newest first."""
 
     @_abc_1.abstractmethod
     def UndoDecision(

@@ -133,7 +133,7 @@ class ApiKey(_message.Message):
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     LAST_USED_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Its id, 16 hexadecimal digits; it is a part of the key's text."""
+    """Its id, 16 hexadecimal digits; it is a part of the secret."""
     label: _builtins.str
     """The display name of the key."""
     tenant: _builtins.str
@@ -242,7 +242,7 @@ class CreateKeyResponse(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Its text, to be sent as `authorization: Bearer <text>`. Shown this once."""
+    """Its secret, to be sent as `authorization: Bearer <text>`. Shown this once."""
     @_builtins.property
     def key(self) -> Global___ApiKey:
         """The key."""

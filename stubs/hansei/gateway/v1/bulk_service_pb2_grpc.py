@@ -77,8 +77,9 @@ class BulkServiceServicer:
     """
 
     def SubmitTrajectories(self, request_iterator, context):
-        """Takes a job: the head first, then its trajectories in batches. Nothing of it runs, or stays, unless the whole stream
-        arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
+        """Submits a job: the first message, the head, has its settings, and the next ones have its trajectories in batches.
+        Nothing is queued unless the whole stream arrived and every message was valid. RESOURCE_EXHAUSTED
+        `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,8 +34,9 @@ class BulkServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> BulkServiceAsyncStub: ...
     SubmitTrajectories: _grpc.StreamUnaryMultiCallable[_bulk_service_pb2.SubmitTrajectoriesRequest, _bulk_service_pb2.SubmitTrajectoriesResponse]
-    """Takes a job: the head first, then its trajectories in batches. Nothing of it runs, or stays, unless the whole stream
-    arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
+    """Submits a job: the first message, the head, has its settings, and the next ones have its trajectories in batches.
+    Nothing is queued unless the whole stream arrived and every message was valid. RESOURCE_EXHAUSTED
+    `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_bulk_service_pb2.GetJobRequest, _bulk_service_pb2.GetJobResponse]
     """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
@@ -58,8 +59,9 @@ class BulkServiceAsyncStub(BulkServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitTrajectories: _aio.StreamUnaryMultiCallable[_bulk_service_pb2.SubmitTrajectoriesRequest, _bulk_service_pb2.SubmitTrajectoriesResponse]  # type: ignore[assignment]
-    """Takes a job: the head first, then its trajectories in batches. Nothing of it runs, or stays, unless the whole stream
-    arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
+    """Submits a job: the first message, the head, has its settings, and the next ones have its trajectories in batches.
+    Nothing is queued unless the whole stream arrived and every message was valid. RESOURCE_EXHAUSTED
+    `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_bulk_service_pb2.GetJobRequest, _bulk_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Returns a job. NOT_FOUND `JOB_NOT_FOUND`, also when its retention is over."""
@@ -85,8 +87,9 @@ class BulkServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_bulk_service_pb2.SubmitTrajectoriesRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_bulk_service_pb2.SubmitTrajectoriesResponse, _abc.Awaitable[_bulk_service_pb2.SubmitTrajectoriesResponse]]:
-        """Takes a job: the head first, then its trajectories in batches. Nothing of it runs, or stays, unless the whole stream
-        arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
+        """Submits a job: the first message, the head, has its settings, and the next ones have its trajectories in batches.
+        Nothing is queued unless the whole stream arrived and every message was valid. RESOURCE_EXHAUSTED
+        `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
         """
 
     @_abc_1.abstractmethod

@@ -162,7 +162,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DrawPlan(self, request, context):
-        """Draws a plan as mermaid text.
+        """Draws a plan or an execution as mermaid text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class PlannerServiceStub:
     EstimateComplexity: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]
     """Estimates the complexity of a query."""
     DrawPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]
-    """Draws a plan as mermaid text."""
+    """Draws a plan or an execution as mermaid text."""
     RunPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]
     """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
     has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
@@ -114,7 +114,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     EstimateComplexity: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]  # type: ignore[assignment]
     """Estimates the complexity of a query."""
     DrawPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]  # type: ignore[assignment]
-    """Draws a plan as mermaid text."""
+    """Draws a plan or an execution as mermaid text."""
     RunPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]  # type: ignore[assignment]
     """Executes a plan without asking a person, and returns its result. ALREADY_EXISTS `PLAN_ALREADY_EXECUTED`: the plan
     has an execution. INVALID_ARGUMENT `INVALID_PLAN`: the plan cannot be executed, for example because a tool or a
@@ -204,7 +204,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.DrawPlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.DrawPlanResponse, _abc.Awaitable[_planner_service_pb2.DrawPlanResponse]]:
-        """Draws a plan as mermaid text."""
+        """Draws a plan or an execution as mermaid text."""
 
     @_abc_1.abstractmethod
     def RunPlan(

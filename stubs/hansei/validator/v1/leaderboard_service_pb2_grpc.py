@@ -72,7 +72,8 @@ class LeaderboardServiceServicer:
     """
 
     def UpsertLeaderboardEntry(self, request, context):
-        """Writes the entry of one round of one team; an existing one is updated and keeps its id and creation time.
+        """Writes the entry of one round of one team, its submission with the scores; an existing one is updated and keeps its
+        id and creation time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,7 +101,7 @@ class LeaderboardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListLeaderboards(self, request, context):
-        """Lists the executions that have entries, the newest first.
+        """Lists the executions that have entries, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class LeaderboardServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LeaderboardServiceAsyncStub: ...
     UpsertLeaderboardEntry: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.UpsertLeaderboardEntryRequest, _leaderboard_service_pb2.UpsertLeaderboardEntryResponse]
-    """Writes the entry of one round of one team; an existing one is updated and keeps its id and creation time."""
+    """Writes the entry of one round of one team, its submission with the scores; an existing one is updated and keeps its
+    id and creation time.
+    """
     RecordJudgement: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.RecordJudgementRequest, _leaderboard_service_pb2.RecordJudgementResponse]
     """Writes the judgement of one round of one team; an existing one is replaced."""
     GetRanking: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetRankingRequest, _leaderboard_service_pb2.GetRankingResponse]
@@ -42,7 +44,7 @@ class LeaderboardServiceStub:
     GetBestSubmission: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]
     """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
     ListLeaderboards: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardsRequest, _leaderboard_service_pb2.ListLeaderboardsResponse]
-    """Lists the executions that have entries, the newest first."""
+    """Lists the executions that have entries, newest first."""
     ListLeaderboardEntries: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -52,7 +54,9 @@ class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpsertLeaderboardEntry: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.UpsertLeaderboardEntryRequest, _leaderboard_service_pb2.UpsertLeaderboardEntryResponse]  # type: ignore[assignment]
-    """Writes the entry of one round of one team; an existing one is updated and keeps its id and creation time."""
+    """Writes the entry of one round of one team, its submission with the scores; an existing one is updated and keeps its
+    id and creation time.
+    """
     RecordJudgement: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.RecordJudgementRequest, _leaderboard_service_pb2.RecordJudgementResponse]  # type: ignore[assignment]
     """Writes the judgement of one round of one team; an existing one is replaced."""
     GetRanking: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetRankingRequest, _leaderboard_service_pb2.GetRankingResponse]  # type: ignore[assignment]
@@ -60,7 +64,7 @@ class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
     GetBestSubmission: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]  # type: ignore[assignment]
     """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
     ListLeaderboards: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardsRequest, _leaderboard_service_pb2.ListLeaderboardsResponse]  # type: ignore[assignment]
-    """Lists the executions that have entries, the newest first."""
+    """Lists the executions that have entries, newest first."""
     ListLeaderboardEntries: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]  # type: ignore[assignment]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -73,7 +77,9 @@ class LeaderboardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leaderboard_service_pb2.UpsertLeaderboardEntryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leaderboard_service_pb2.UpsertLeaderboardEntryResponse, _abc.Awaitable[_leaderboard_service_pb2.UpsertLeaderboardEntryResponse]]:
-        """Writes the entry of one round of one team; an existing one is updated and keeps its id and creation time."""
+        """Writes the entry of one round of one team, its submission with the scores; an existing one is updated and keeps its
+        id and creation time.
+        """
 
     @_abc_1.abstractmethod
     def RecordJudgement(
@@ -105,7 +111,7 @@ class LeaderboardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leaderboard_service_pb2.ListLeaderboardsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leaderboard_service_pb2.ListLeaderboardsResponse, _abc.Awaitable[_leaderboard_service_pb2.ListLeaderboardsResponse]]:
-        """Lists the executions that have entries, the newest first."""
+        """Lists the executions that have entries, newest first."""
 
     @_abc_1.abstractmethod
     def ListLeaderboardEntries(
