@@ -252,7 +252,7 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPendingChanges(self, request, context):
-        """Lists pending and decided changes, oldest first.
+        """Lists the changes that wait, or waited, for review; oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

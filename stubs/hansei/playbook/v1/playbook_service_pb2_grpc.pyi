@@ -70,7 +70,7 @@ class PlaybookServiceStub:
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]
     """Replaces the policy of a dataset."""
     ListPendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]
-    """Lists pending and decided changes, oldest first."""
+    """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]
     """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
     from, so that each trajectory can be revoked.
@@ -127,7 +127,7 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     SetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Replaces the policy of a dataset."""
     ListPendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]  # type: ignore[assignment]
-    """Lists pending and decided changes, oldest first."""
+    """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]  # type: ignore[assignment]
     """Approves or rejects pending changes. Approved changes are committed as one revision for each trajectory that they came
     from, so that each trajectory can be revoked.
@@ -277,7 +277,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.ListPendingChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ListPendingChangesResponse, _abc.Awaitable[_playbook_service_pb2.ListPendingChangesResponse]]:
-        """Lists pending and decided changes, oldest first."""
+        """Lists the changes that wait, or waited, for review; oldest first."""
 
     @_abc_1.abstractmethod
     def DecidePendingChanges(
