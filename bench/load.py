@@ -12,6 +12,8 @@ Call = Callable[[int], Awaitable[object]]
 _CPU_CLOCK_OF_A_PROCESS = 2
 IDLE_CPU = 0.1
 """The processor time in a second below which a process is idle."""
+SETTLE_SECONDS = 2.0
+"""The time after a start before which a process may be idle because its background work has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def wait_until_idle(pid: int, seconds: float = 60.0) -> None:
-    """Wait until a process that has started does nothing: search compiles its loops some seconds after the start."""
+    """Wait until a process that has just started does nothing: search loads its compiled loops a second later."""
+    time.sleep(SETTLE_SECONDS)
     for _ in range(round(seconds)):
         used = cpu_seconds(pid)
         time.sleep(1.0)
