@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -39,7 +38,9 @@ from services.curator.usecases.similarity import EmbeddingSource, SimilaritySour
 from services.curator.usecases.watch import Watch
 
 HOUSEKEEPING_SECONDS = 60
-COMPACTION_ROUNDS = 1440
+COMPACTION_SECONDS = 86_400
+COMPACTION_PAUSE = 9.0
+"""The deletion of unused embeddings takes a tenth of the time: it reads every bullet of the store."""
 """Rounds of housekeeping from one compaction of the embeddings to the next: a day; the first is in the second round."""
 
 _log = get_logger(__name__)
@@ -83,7 +84,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         await embedding_pool.close()
 
     async def run_housekeeping() -> None:
-        for rounds in itertools.count():
+        while True:
             try:
                 await store.delete_responses(settings.response_retention)
                 await store.expire_pending()
@@ -93,13 +94,25 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
                     if dropped:
                         _log.info("old revisions dropped from the log", revisions=dropped)
                 metrics.record_pending(await store.pending_counts())
-                if rounds % COMPACTION_ROUNDS == 1:
-                    _log.info("unused embeddings deleted", embeddings=await store.delete_unused_embeddings())
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
-    tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": run_housekeeping}
+    async def compact_embeddings() -> None:
+        await asyncio.sleep(HOUSEKEEPING_SECONDS)
+        while True:
+            try:
+                deleted = await store.delete_unused_embeddings(COMPACTION_PAUSE)
+                _log.info("unused embeddings deleted", embeddings=deleted)
+            except HanseiError as error:
+                _log.warning("embeddings could not be compacted; trying again later", error=str(error))
+            await asyncio.sleep(COMPACTION_SECONDS)
+
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        "feed": feed.poll,
+        "housekeeping": run_housekeeping,
+        "embeddings": compact_embeddings,
+    }
     if store.notifies:
         tasks["notices"] = lambda: store.listen(feed.advance)
     return chassis.Service(

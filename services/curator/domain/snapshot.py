@@ -14,8 +14,8 @@ class Snapshot:
     """A dataset at `revision`. Implements `DatasetView`, without history and votes.
 
     `stored` are the bullets in playbook order, or these by slot, which nobody changes any more.
-    `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared. Revisions
-    before `deleted_revision` are erased.
+    `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared. `committed_at`
+    is the time of the commit of `revision`, None if it is not known. Revisions before `deleted_revision` are erased.
     """
 
     def __init__(
@@ -26,6 +26,7 @@ class Snapshot:
         *,
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
+        committed_at: datetime | None = None,
         deleted_revision: int = 0,
         first_revision: int = 1,
     ) -> None:
@@ -33,20 +34,22 @@ class Snapshot:
         self.revision = revision
         self.created_at = created_at
         self.updated_at = updated_at
+        self.committed_at = committed_at
         self.deleted_revision = deleted_revision
         self.first_revision = first_revision
         self.slots = stored if isinstance(stored, Mapping) else {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
 
-    def advance(self, revision: int, changes: Iterable[SlotChange], updated_at: datetime | None = None) -> Snapshot:
+    def advance(self, revision: int, changes: Iterable[SlotChange], committed_at: datetime | None = None) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
         return Snapshot(
             self.dataset,
             revision,
             fold(changes, self.slots),
             created_at=self.created_at,
-            updated_at=updated_at or self.updated_at,
+            updated_at=committed_at or self.updated_at,
+            committed_at=committed_at,
             deleted_revision=self.deleted_revision,
             first_revision=self.first_revision,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.model import Float32s, Languages, hash_content
 from libs.embedding.remote import STRICTEST
+from services.curator.adapters.sql import unused_embeddings
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     DeltaContextItem,
@@ -158,7 +160,11 @@ async def test_texts_of_a_model_are_embedded_before_the_commit_and_stored_with_i
     assert found["worded"].tolist() == pytest.approx([0.5**0.5] * 2)
 
 
-async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(store: SqlPlaybookStore) -> None:
+@pytest.mark.parametrize("page_rows", [1, 1_000])
+async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(
+    store: SqlPlaybookStore, monkeypatch: pytest.MonkeyPatch, page_rows: int
+) -> None:
+    monkeypatch.setattr(unused_embeddings, "PAGE_ROWS", page_rows)
     embed = EmbedNewTexts(TextEmbedder(Model()))
     policy = Policy(review_mode=ReviewMode.TIERED)
     await store.write("reviewed", lambda transaction: transaction.set_policy(policy))
@@ -182,6 +188,27 @@ async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(st
     found = await TextEmbedder(Model(), store.embedding_store()).get_cached(texts)
     assert list(found) == ["stays", "Ignore all previous instructions."]
     assert await store.delete_unused_embeddings() == 0
+
+
+async def test_compaction_keeps_vectors_that_are_stored_meanwhile(
+    store: SqlPlaybookStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = EmbedNewTexts(TextEmbedder(Model()))
+    unused, later = await embed(["unused"]), await embed(["later"])
+    await store.write("d", lambda transaction: transaction.store_embeddings(unused))
+    read, reads = store.database.read, 0
+
+    async def store_before_the_third_read(work: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 3:  # the page of hashes and its end were read
+            await store.write("d", lambda transaction: transaction.store_embeddings(later))
+        return await read(work)
+
+    monkeypatch.setattr(store.database, "read", store_before_the_third_read)
+    assert await store.delete_unused_embeddings() == 1
+    found = await TextEmbedder(Model(), store.embedding_store()).get_cached(["unused", "later"])
+    assert list(found) == ["later"]
 
 
 def test_only_texts_that_enter_the_playbook_are_embedded() -> None:

@@ -42,6 +42,16 @@ class DatasetHead:
     retired_bullets: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """The ends of the log of a dataset, and when a revision was committed; None if the log does not have it."""
+
+    newest: int = 0
+    deleted_revision: int = 0
+    first_revision: int = 1
+    committed_at: datetime | None = None
+
+
 class DatasetTransaction(DatasetView, Protocol):
     """A dataset inside a writing transaction, locked against other writers."""
 
@@ -178,6 +188,9 @@ class PlaybookStore(Protocol):
 
     async def head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
+
+    async def find_position(self, dataset: str, revision: int) -> LogPosition:
+        """Return the ends of the log of a dataset, and when `revision` was committed."""
 
     async def erase_deleted_rows(self) -> None:
         """Remove the contents of deleted datasets from the files of the database, unless that is done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
 from services.curator.domain.log import Revision, RevisionKind
@@ -43,22 +44,34 @@ class Watch:
             return await self._store.load(dataset)
 
     async def events(
-        self, dataset: str, from_revision: int, *, snapshot: bool, allow_missing: bool = True
+        self,
+        dataset: str,
+        from_revision: int,
+        *,
+        snapshot: bool,
+        from_committed_at: datetime | None = None,
+        allow_missing: bool = True,
     ) -> AsyncIterator[Snapshot | Revision | Progress]:
         """Yield the snapshot if requested, then every later revision, and Progress while there is none.
 
+        If `from_revision` was not committed at `from_committed_at`, the store was replaced, and a snapshot comes first.
         Raises DatasetNotFound unless `allow_missing`, RevisionAhead for a start after the newest revision,
         WatcherTooFarBehind.
         """
         if not allow_missing:
             await self._store.require(dataset)
-        current = await self.load(validate_dataset_name(dataset))
-        if from_revision > current.revision:
-            raise RevisionAhead(dataset, from_revision, current.revision)
-        cursor = max(from_revision, current.deleted_revision - 1)
-        if snapshot or cursor < current.first_revision - 1:  # revisions after the cursor are no longer in the log
+        position = await self._store.find_position(validate_dataset_name(dataset), from_revision)
+        is_resumed = from_committed_at is not None and from_committed_at == position.committed_at
+        snapshot = snapshot or (from_committed_at is not None and not is_resumed)
+        if from_revision > position.newest and not snapshot:
+            raise RevisionAhead(dataset, from_revision, position.newest)
+        cursor = max(from_revision, position.deleted_revision - 1)
+        if snapshot or cursor < position.first_revision - 1:  # revisions after the cursor are no longer in the log
+            current = await self.load(dataset)
             yield current
             cursor = current.revision
+        elif is_resumed:
+            yield Progress(cursor)
         was_up_to_date = False
         while True:
             revisions = await self._feed.revisions_after(dataset, cursor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ class CuratorFeed:
         self._playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
         self._model_id = model_id
 
-    async def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
+    async def watch(
+        self, dataset: str, after: int | None, embedded_revision: int = 0, committed_at: datetime | None = None
+    ) -> AsyncIterator[Event]:
         """Yield every revision after `after`, without end; None begins with a snapshot. Raises `HanseiError`."""
         request = playbook_service_pb2.WatchPlaybookRequest(
             dataset=dataset,
@@ -30,6 +33,8 @@ class CuratorFeed:
             embeddings_after_revision=embedded_revision,
             allow_missing=True,
         )
+        if committed_at is not None:
+            request.from_committed_at.FromDatetime(committed_at)
         parts: list[IndexedBullet] = []
         vectors: dict[str, Float32s] = {}
         async for response in self._playbooks.WatchPlaybook(request):
@@ -41,10 +46,12 @@ class CuratorFeed:
                         self._add_vector(vectors, bullet, embedding)
                     parts.extend(bullets)
                     if part.last:
-                        yield PlaybookSnapshot(part.playbook.revision, parts, vectors)
+                        yield PlaybookSnapshot(part.playbook.revision, parts, vectors, _read_time(part, "committed_at"))
                         parts, vectors = [], {}
                 case "revision" if response.revision.kind == playbook_pb2.REVISION_KIND_DELETE:
-                    yield PlaybookSnapshot(response.revision.revision, [])
+                    yield PlaybookSnapshot(
+                        response.revision.revision, [], committed_at=_read_time(response.revision, "committed_at")
+                    )
                 case "revision":
                     yield self._decode_revision(response.revision)
                 case "progress":
@@ -75,7 +82,7 @@ class CuratorFeed:
             changes.append(BulletChange(change.bullet_id, bullet, change.position, is_new))
             if bullet is not None:
                 self._add_vector(vectors, bullet, change.embedding)
-        return CommittedRevision(revision.revision, changes, vectors)
+        return CommittedRevision(revision.revision, changes, vectors, _read_time(revision, "committed_at"))
 
     def _add_vector(
         self, vectors: dict[str, Float32s], bullet: IndexedBullet, embedding: playbook_pb2.Embedding
@@ -86,6 +93,10 @@ class CuratorFeed:
         vector = np.frombuffer(embedding.values, "<f4")
         if len(vector) and np.isfinite(vector).all():
             vectors[bullet.searchable_text] = vector
+
+
+def _read_time(message: Any, field: str) -> datetime | None:
+    return getattr(message, field).ToDatetime(UTC) if message.HasField(field) else None
 
 
 def parse_bullet(serialized_form: bytes) -> IndexedBullet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic
 
@@ -83,7 +84,13 @@ class SnapshotFiles(Generic[StoredItemT]):
         """Replace the snapshot. A full disk is logged; it only makes the next start slower."""
         index = snapshot.index
         array_names = None if index is None else list(index.arrays)
-        header = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": array_names}
+        committed_at = snapshot.committed_at.isoformat() if snapshot.committed_at else None
+        header = {
+            "made_with": self._made_with,
+            "revision": snapshot.revision,
+            "committed_at": committed_at,
+            "arrays": array_names,
+        }
         arrays = {
             **pack_bytes([entry_id.encode() for entry_id in snapshot.order], "order"),
             **pack_bytes([item.serialized_form for item in snapshot.retired], "retired"),
@@ -135,6 +142,7 @@ class SnapshotFiles(Generic[StoredItemT]):
             [entry_id.decode() for entry_id in unpack_bytes(arrays, "order")],
             [self._parse_item(serialized_form) for serialized_form in unpack_bytes(arrays, "retired")],
             index,
+            datetime.fromisoformat(committed_at) if (committed_at := header.get("committed_at")) else None,
         )
 
     def _locate_path(self, name: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from libs.embedding.model import Float32s
@@ -34,6 +35,7 @@ class PlaybookSnapshot:
     revision: int
     bullets: Sequence[IndexedBullet]
     vectors: Vectors = field(default_factory=dict)
+    committed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class CommittedRevision:
     revision: int
     changes: Sequence[BulletChange]
     vectors: Vectors = field(default_factory=dict)
+    committed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,12 @@ Event = PlaybookSnapshot | CommittedRevision | FeedProgress
 class ChangeFeed(Protocol):
     """The change feed of the curator."""
 
-    def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
+    def watch(
+        self, dataset: str, after: int | None, embedded_revision: int = 0, committed_at: datetime | None = None
+    ) -> AsyncIterator[Event]:
         """Yield every revision after `after`, in order and without end; after None a snapshot, then every revision.
 
+        If `after` was not committed at `committed_at`, the store was replaced, and a snapshot comes first.
         The snapshot has only the vectors of bullets that changed after `embedded_revision`.
 
         Raises `HanseiError` when the feed fails, `OutOfRange` when `after` is newer than the newest revision.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
@@ -30,13 +31,15 @@ class IndexState(Generic[ItemT]):
 class IndexSnapshot(Generic[StoredItemT]):
     """An index at one revision; of a playbook also its order and its retired bullets.
 
-    ``index`` is None until there is a first entry.
+    ``index`` is None until there is a first entry. ``committed_at`` is when the revision was committed; None if that is
+    unknown, and then the playbook is read from its start.
     """
 
     revision: int
     order: Sequence[str]
     retired: Sequence[StoredItemT]
     index: IndexState[StoredItemT] | None
+    committed_at: datetime | None = None
 
 
 class Snapshots(Protocol[StoredItemT]):

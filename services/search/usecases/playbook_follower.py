@@ -92,6 +92,7 @@ class PlaybookFollower:
         self._shared_ids: frozenset[str] = frozenset()
         self._revision = -1
         self._saved_revision = 0
+        self._committed_at: datetime | None = None
         self._state_changed = asyncio.Event()
         self._write_lock = asyncio.Lock()
         self._waiting = 0
@@ -160,8 +161,9 @@ class PlaybookFollower:
     async def run(self) -> None:
         """Load the last snapshot, then follow the feed without end.
 
-        Even after a snapshot the feed begins with the whole playbook: otherwise the index would not notice that the
-        store was replaced meanwhile. Bullets that are equal are neither embedded nor written again.
+        After a snapshot the feed goes on at its revision. If the store was replaced meanwhile, its revision has another
+        time, and the feed begins with the whole playbook; bullets that are equal are neither embedded nor written
+        again.
         """
         try:
             await self._load_snapshot()
@@ -171,10 +173,11 @@ class PlaybookFollower:
         finally:
             self.is_open = True
         failures = 0
-        after: int | None = None
+        after = None if self._committed_at is None else self._revision
         while True:
+            committed_at = None if after is None else self._committed_at
             try:
-                async for event in self._feed.watch(self.dataset, after, max(0, self._revision)):
+                async for event in self._feed.watch(self.dataset, after, max(0, self._revision), committed_at):
                     await self._apply(event)
                     after, failures = self._revision, 0
             except (MissedRevisionError, OutOfRange) as error:
@@ -206,8 +209,11 @@ class PlaybookFollower:
         if self._revision > self._saved_revision:
             async with self._write_lock:
                 revision, order, retired = self._revision, list(self._order), list(self._retired.values())
+                # Only the whole playbook distinguishes bullets that share an id.
+                committed_at = None if self._shared_ids else self._committed_at
                 index = await self._pool.run(self._index.export_state) if self._index else None
-            await self._pool.run(self._snapshots.save, self.dataset, IndexSnapshot(revision, order, retired, index))
+            snapshot = IndexSnapshot(revision, order, retired, index, committed_at)
+            await self._pool.run(self._snapshots.save, self.dataset, snapshot)
             self._saved_revision = revision
 
     async def _load_snapshot(self) -> None:
@@ -218,17 +224,20 @@ class PlaybookFollower:
             self._order = list(snapshot.order)
             self._retired = {bullet.id: bullet for bullet in snapshot.retired}
             self._revision = self._saved_revision = snapshot.revision
+            self._committed_at = snapshot.committed_at
             self._notify_waiters()
 
     async def _apply(self, event: Event) -> None:
         async with self._write_lock:
             match event:
-                case PlaybookSnapshot(revision, bullets, vectors):
+                case PlaybookSnapshot(revision, bullets, vectors, committed_at):
                     await self._replace_all(bullets, revision, vectors)
-                case CommittedRevision(revision, changes, vectors) if revision > self._revision:
+                    self._committed_at = committed_at
+                case CommittedRevision(revision, changes, vectors, committed_at) if revision > self._revision:
                     if revision != self._revision + 1:
                         raise MissedRevisionError(f"expected revision {self._revision + 1}, got {revision}")
                     await self._apply_changes(changes, revision, vectors)
+                    self._committed_at = committed_at
                 case FeedProgress(revision) if revision > self._revision:
                     raise MissedRevisionError(f"the feed is at revision {revision}, the index at {self._revision}")
                 case _:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hansei.playbook.v1.playbook_service_pb2 import DeleteDatasetRequest, WatchPlaybookRequest
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.hashing import Hashing
 from services.curator.domain.errors import RevisionAhead
@@ -18,6 +19,7 @@ from tests.support.playbook_client import (
     curator,
     delete,
     import_file,
+    new_id,
     vote,
     watch_events,
 )
@@ -43,6 +45,34 @@ async def test_a_watcher_gets_past_and_then_new_revisions(stub: Stub) -> None:
     assert events[-1].revision.changes[0].position == 3
     with pytest.raises(RevisionAhead):
         await watch_events(stub, 1, from_revision=99)
+
+
+async def test_a_watcher_resumes_from_a_revision_unless_the_store_was_replaced(stub: Stub) -> None:
+    for number in range(3):
+        await apply(stub, add(f"lesson {number}"))
+    second, third = (event.revision.committed_at for event in await watch_events(stub, 2, from_revision=1))
+    (event,) = await watch_events(stub, 1, from_revision=2, from_committed_at=second)
+    assert event.revision.revision == 3
+    (snapshot,) = await watch_events(stub, 1, snapshot=True)
+    assert snapshot.snapshot.committed_at == third
+    for revision, committed_at in ((2, third), (99, third)):
+        (event,) = await watch_events(stub, 1, from_revision=revision, from_committed_at=committed_at)
+        assert (event.snapshot.playbook.revision, len(event.snapshot.playbook.bullets)) == (3, 3)
+    await stub.DeleteDataset(DeleteDatasetRequest(request_id=new_id(), dataset="d", author="ada"))
+    await apply(stub, add("after the deletion"))
+    (event,) = await watch_events(stub, 1, from_revision=3, from_committed_at=third)
+    assert [bullet.content for bullet in event.snapshot.playbook.bullets] == ["after the deletion"]
+
+
+async def test_a_resumed_watcher_hears_at_once_that_nothing_changed(stub: Stub) -> None:
+    await apply(stub, add("one"))
+    (event,) = await watch_events(stub, 1)
+    request = WatchPlaybookRequest(
+        dataset="d", from_revision=1, from_committed_at=event.revision.committed_at, allow_missing=True
+    )
+    async for first in stub.WatchPlaybook(request):
+        assert first.progress.revision == 1
+        break
 
 
 async def test_a_watcher_can_begin_with_a_snapshot(stub: Stub) -> None:

@@ -24,7 +24,6 @@ from sqlalchemy import (
     select,
 )
 
-from libs.embedding.model import hash_content
 from services.curator.adapters.sql import schema
 from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionDropped, RevisionErased
 from services.curator.domain.evidence import Evidence
@@ -32,7 +31,7 @@ from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChan
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState, build_evidence_id
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.ports import Dataset, DatasetHead
+from services.curator.usecases.ports import Dataset, DatasetHead, LogPosition
 
 AnyRow = Row[tuple[object, ...]]
 
@@ -115,22 +114,31 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
         return cached
     created_at = datetime.fromisoformat(head.created_at)
     if wanted == newest:
-        updated_at = datetime.fromisoformat(head.updated_at)
+        committed_at: datetime | None = head.committed
+        updated_at: datetime | None = datetime.fromisoformat(head.updated_at)
         stored = _advance_cached(connection, cached, wanted) if cached else _fold(connection, dataset)
     else:
-        updated_at, stored = (
-            _read_committed_at(connection, dataset, wanted),
-            _select_past(connection, dataset, wanted),
-        )
+        updated_at = committed_at = _read_committed_at(connection, dataset, wanted)
+        stored = _select_past(connection, dataset, wanted)
     return Snapshot(
         dataset,
         wanted,
         stored,
         created_at=created_at,
         updated_at=updated_at,
+        committed_at=committed_at,
         deleted_revision=head.deleted_revision,
         first_revision=head.first_revision,
     )
+
+
+def find_position(connection: Connection, dataset: str, revision: int) -> LogPosition:
+    """Return the ends of the log of a dataset, and when `revision` was committed."""
+    head = select_head(connection, dataset)
+    if head is None:
+        return LogPosition()
+    committed_at = _read_committed_at(connection, dataset, revision)
+    return LogPosition(head.revision, head.deleted_revision, head.first_revision, committed_at)
 
 
 def require_revision(dataset: str, revision: int, head: AnyRow) -> None:
@@ -204,11 +212,11 @@ def _select_past(connection: Connection, dataset: str, revision: int) -> Sequenc
     return _read_scalars(connection, query)
 
 
-def _read_committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
-    """Return the time of the commit of a revision."""
+def _read_committed_at(connection: Connection, dataset: str, revision: int) -> datetime | None:
+    """Return the time of the commit of a revision; None if the log does not have it."""
     table = schema.revision
     query = select(table.c.committed).where(table.c.dataset == dataset, table.c.number == revision)
-    committed: datetime = connection.execute(query).scalar_one()
+    committed: datetime | None = connection.execute(query).scalar_one_or_none()
     return committed
 
 
@@ -412,17 +420,6 @@ def count_pending(connection: Connection) -> dict[PendingState, int]:
     return {PendingState(state): number for state, number in rows}
 
 
-def find_unused_embeddings(connection: Connection) -> list[bytes]:
-    """Return the content hashes of stored vectors whose text is in no playbook and in no waiting change."""
-    bullets: Iterable[StoredBullet] = connection.execute(select(schema.bullet.c.body)).scalars()
-    used = {hash_content(text) for stored in bullets for text in (stored.bullet.content, stored.bullet.searchable_text)}
-    waiting = select(schema.pending.c.body).where(schema.pending.c.state == PendingState.WAITING.value)
-    changes: Iterable[PendingChange] = connection.execute(waiting).scalars()
-    used |= {hash_content(change.proposal.delta.content) for change in changes}
-    stored_hashes = connection.execute(select(schema.embeddings.c.content_hash).distinct()).scalars()
-    return [digest for digest in map(bytes, stored_hashes) if digest not in used]
-
-
 def unerased_datasets(connection: Connection) -> list[tuple[str, int]]:
     """Return name and revision of the deletions whose contents the files of the database may still hold."""
     table = schema.dataset
@@ -436,8 +433,3 @@ def mark_erased(connection: Connection, deletions: Sequence[tuple[str, int]]) ->
     for name, revision in deletions:
         is_same = (table.c.name == name, table.c.deleted_revision == revision)
         connection.execute(table.update().where(*is_same).values(is_erased=1))
-
-
-def delete_embeddings(connection: Connection, hashes: Sequence[bytes]) -> int:
-    """Delete the vectors of these content hashes, of all models, and return their number."""
-    return connection.execute(delete(schema.embeddings).where(schema.embeddings.c.content_hash.in_(hashes))).rowcount

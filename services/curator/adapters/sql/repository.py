@@ -19,6 +19,7 @@ from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
+from services.curator.adapters.sql.unused_embeddings import delete_unused_embeddings
 from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.evidence import Evidence
 from services.curator.domain.log import Revision, RevisionKind, SlotChange
@@ -26,7 +27,7 @@ from services.curator.domain.playbook import utc_now, validate_dataset_name
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.ports import Dataset, DatasetHead, DatasetTransaction
+from services.curator.usecases.ports import Dataset, DatasetHead, DatasetTransaction, LogPosition
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -36,9 +37,6 @@ CACHED_SNAPSHOTS = 16
 
 _EDITS = frozenset({RevisionKind.CURATE, RevisionKind.APPLY, RevisionKind.UPKEEP})
 """The revisions that change nothing of a dataset but its bullets and the time of its change."""
-
-DELETED_AT_ONCE = 500
-"""Vectors deleted in one transaction, so that no commit waits for all of them."""
 
 DROPPED_AT_ONCE = 1_000
 """Revisions dropped in one transaction."""
@@ -123,14 +121,12 @@ class SqlPlaybookStore:
             self._snapshots.pop(dataset, None)
         return dropped
 
-    async def delete_unused_embeddings(self) -> int:
-        """Delete the vectors of texts that are in no playbook and in no waiting change, and return their number."""
-        hashes = await self._read(queries.find_unused_embeddings)
-        deleted = 0
-        for start in range(0, len(hashes), DELETED_AT_ONCE):
-            batch = hashes[start : start + DELETED_AT_ONCE]
-            deleted += await self.database.write(partial(queries.delete_embeddings, hashes=batch))
-        return deleted
+    async def delete_unused_embeddings(self, pause: float = 0.0) -> int:
+        """Delete the vectors of texts that are in no playbook and in no waiting change, and return their number.
+
+        After each page of rows this sleeps `pause` times as long as the page took.
+        """
+        return await delete_unused_embeddings(self.database, pause)
 
     async def erase_deleted_rows(self) -> None:
         """Remove the contents of deleted datasets from the files of the database, unless that is done."""
@@ -199,6 +195,10 @@ class SqlPlaybookStore:
     async def head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
         return await self._read(queries.read_dataset_head, validate_dataset_name(dataset), self._policy)
+
+    async def find_position(self, dataset: str, revision: int) -> LogPosition:
+        """Return the ends of the log of a dataset, and when `revision` was committed."""
+        return await self._read(queries.find_position, validate_dataset_name(dataset), revision)
 
     async def heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 from cachetools import LRUCache
@@ -31,15 +33,22 @@ class PlaybookFeed:
         self._embedder = embedder
         self._messages: LRUCache[tuple[str, int, str], pb.Revision] = LRUCache(CACHED_MESSAGES)
         # When a search process starts, it watches all its playbooks at once. Other calls then wait for one part, and
-        # not for a part of each playbook: the lock is held until the event loop has run them.
+        # not for a part of each playbook. After a part, the lock is held as long as the part took: `grpc.aio` accepts
+        # one call at a time, so calls behind a thousand watchers would wait for a part for each watcher.
         self._building = asyncio.Lock()
 
     async def WatchPlaybook(
         self, request: service_pb.WatchPlaybookRequest, context: Any
     ) -> AsyncIterator[service_pb.WatchPlaybookResponse]:
         """Yield the change feed of a dataset."""
+        is_known = request.HasField("from_committed_at")
+        from_committed_at = request.from_committed_at.ToDatetime(UTC) if is_known else None
         events = self._watch.events(
-            request.dataset, request.from_revision, snapshot=request.snapshot, allow_missing=request.allow_missing
+            request.dataset,
+            request.from_revision,
+            snapshot=request.snapshot,
+            from_committed_at=from_committed_at,
+            allow_missing=request.allow_missing,
         )
         sent = 0
         async for event in events:
@@ -83,8 +92,9 @@ class PlaybookFeed:
         stored = snapshot.all_bullets()
         for start in range(0, max(1, len(stored)), SNAPSHOT_PART):
             async with self._building:
+                began = time.monotonic()
                 parts = await self._build_parts(snapshot, stored[start : start + SNAPSHOT_PART], request)
-                await asyncio.sleep(0)
+                await asyncio.sleep(time.monotonic() - began)
             parts[-1].last = start + SNAPSHOT_PART >= len(stored)
             for part in parts:
                 yield part
@@ -94,14 +104,14 @@ class PlaybookFeed:
     ) -> list[service_pb.PlaybookPart]:
         model_id, after = request.embedding_model_id, request.embeddings_after_revision
         vectors = await self._load_vectors([bullet for bullet in stored if bullet.touched_revision > after], model_id)
-        parts = [service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))]
+        parts = [_build_part(snapshot)]
         size = 0
         for bullet in stored:
             message = convert.encode_stored_bullet(bullet)
             embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
             added = message.ByteSize() + embedding.ByteSize()
             if parts[-1].playbook.bullets and size + added > self._size.max_part:
-                parts.append(service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, [])))
+                parts.append(_build_part(snapshot))
                 size = 0
             size += added
             parts[-1].playbook.bullets.append(message)
@@ -115,6 +125,11 @@ class PlaybookFeed:
             return {}
         texts = [_get_searched_text(bullet) for bullet in stored if bullet is not None and not bullet.bullet.retired]
         return await self._embedder.get_cached(texts, model_id)
+
+
+def _build_part(snapshot: Snapshot) -> service_pb.PlaybookPart:
+    committed_at = convert.encode_timestamp(snapshot.committed_at)
+    return service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []), committed_at=committed_at)
 
 
 def _decode_vector(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -132,8 +133,9 @@ def test_a_snapshot_of_an_older_format_is_not_used(
 
 
 def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:
-    files(tmp_path).save("d", IndexSnapshot(3, [], [], None))
-    assert files(tmp_path).load("d") == IndexSnapshot(3, [], [], None)
+    snapshot: IndexSnapshot[IndexedBullet] = IndexSnapshot(3, [], [], None, datetime(2026, 11, 27, 8, 0, 0, 123456, UTC))
+    files(tmp_path).save("d", snapshot)
+    assert files(tmp_path).load("d") == snapshot
 
 
 def test_a_missing_snapshot_is_no_error(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Playbooks:
 
     def __init__(self) -> None:
         self.log: list[CommittedRevision] = []
+        self.commits = 0
         self.bullets: list[IndexedBullet] = []
         self.grew = asyncio.Event()
         self.failures: list[Exception] = []
@@ -52,7 +54,9 @@ class Playbooks:
         plan_reordering(len(order), present.__contains__, changes).apply(order)
         present |= {c.bullet_id: c.after for c in changes if c.after}
         self.bullets = [present[bullet_id] for bullet_id in order]
-        self.log.append(CommittedRevision(len(self.log) + 1, changes))
+        self.commits += 1
+        committed_at = datetime.fromtimestamp(self.commits, UTC)
+        self.log.append(CommittedRevision(len(self.log) + 1, changes, committed_at=committed_at))
         grew, self.grew = self.grew, asyncio.Event()
         grew.set()
 
@@ -61,13 +65,16 @@ class Playbooks:
         positions = {b.id: present.index(b.id) if b.id in present else len(present) + i for i, b in enumerate(bullets)}
         self.commit(*(BulletChange(b.id, b, positions[b.id]) for b in bullets))
 
-    async def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
+    async def watch(
+        self, dataset: str, after: int | None, embedded_revision: int = 0, committed_at: datetime | None = None
+    ) -> AsyncIterator[Event]:
         self.watches.append(after)
         if self.failures:
             raise self.failures.pop(0)
-        if after is None:
+        times = [None, *(revision.committed_at for revision in self.log)]
+        if after is None or (committed_at and times[after : after + 1] != [committed_at]):
             after = len(self.log)
-            yield PlaybookSnapshot(after, list(self.bullets))
+            yield PlaybookSnapshot(after, list(self.bullets), committed_at=times[after])
         if after > len(self.log):
             raise OutOfRange("beyond the newest")
         while True:

@@ -640,6 +640,7 @@ class WatchPlaybookRequest(_message.Message):
     EMBEDDING_MODEL_ID_FIELD_NUMBER: _builtins.int
     EMBEDDINGS_AFTER_REVISION_FIELD_NUMBER: _builtins.int
     ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    FROM_COMMITTED_AT_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
@@ -654,6 +655,13 @@ class WatchPlaybookRequest(_message.Message):
     """In the snapshot, only bullets that changed after this revision carry vectors; 0 means all."""
     allow_missing: _builtins.bool
     """True: a dataset that does not exist is watched from revision 0 on. False: NOT_FOUND, with similar names."""
+    @_builtins.property
+    def from_committed_at(self) -> _timestamp_pb2.Timestamp:
+        """When `from_revision` was committed, as the watcher knows it. If the log has another time for this revision, or does
+        not have it, the response begins with a snapshot; the store was replaced or the revision was dropped. Otherwise it
+        begins with `progress`.
+        """
+
     def __init__(
         self,
         *,
@@ -663,10 +671,11 @@ class WatchPlaybookRequest(_message.Message):
         embedding_model_id: _builtins.str = ...,
         embeddings_after_revision: _builtins.int = ...,
         allow_missing: _builtins.bool = ...,
+        from_committed_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_committed_at", b"from_committed_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "embedding_model_id", b"embedding_model_id", "embeddings_after_revision", b"embeddings_after_revision", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "embedding_model_id", b"embedding_model_id", "embeddings_after_revision", b"embeddings_after_revision", "from_committed_at", b"from_committed_at", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -725,6 +734,7 @@ class PlaybookPart(_message.Message):
     PLAYBOOK_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    COMMITTED_AT_FIELD_NUMBER: _builtins.int
     last: _builtins.bool
     """True if this is the last part."""
     @_builtins.property
@@ -737,16 +747,21 @@ class PlaybookPart(_message.Message):
         where there is none.
         """
 
+    @_builtins.property
+    def committed_at(self) -> _timestamp_pb2.Timestamp:
+        """When the revision of the playbook was committed; a watcher can resume from it."""
+
     def __init__(
         self,
         *,
         playbook: _playbook_pb2.Playbook | None = ...,
         last: _builtins.bool = ...,
         embeddings: _abc.Iterable[_playbook_pb2.Embedding] | None = ...,
+        committed_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["playbook", b"playbook"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_at", b"committed_at", "playbook", b"playbook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "last", b"last", "playbook", b"playbook"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_at", b"committed_at", "embeddings", b"embeddings", "last", b"last", "playbook", b"playbook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
