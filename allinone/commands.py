@@ -206,6 +206,13 @@ def find_working_calls(trajectory: Trajectory) -> list[tuple[str, str]]:
     return [(call.operation, call.arguments) for call in calls if call.is_success]
 
 
+def find_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share."""
+    from libs.guards.exact_tests import find_interval
+
+    return find_interval(successes, trials)
+
+
 def init_config(
     component: str | None, output_path: Path | None, *, force: bool, workspace: Path | None
 ) -> Sequence[Path]:

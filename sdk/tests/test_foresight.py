@@ -15,6 +15,7 @@ from hansei.client.cli.avoidance import (
     PLAYBOOK,
     WORKING_CALLS,
     Avoidance,
+    PassedShare,
     tells_how,
 )
 from hansei.client.cli.foresight import (
@@ -78,10 +79,14 @@ def test_simple_memories_hold_only_earlier_trajectories() -> None:
     avoidance.count(call, [], is_new_task=True)
     avoidance.learn([call], [("pay", '{"amount": "4500"}')])
     avoidance.count(call, ["pay 4500"], is_new_task=False)
-    assert avoidance.shares() == {PLAYBOOK: 0.5, JOINED_ERRORS: 0.0, COMMONEST_ERRORS: 0.0, WORKING_CALLS: 0.5}
-    assert set(avoidance.shares_of_new_tasks().values()) == {0.0}  # the values of a task are no foresight in its repeat
+    shares = {name: passed.share for name, passed in avoidance.shares().items()}
+    assert shares == {PLAYBOOK: 0.5, JOINED_ERRORS: 0.0, COMMONEST_ERRORS: 0.0, WORKING_CALLS: 0.5}
+    assert str(avoidance.shares()[PLAYBOOK]) == "0.500 (0.013 to 0.987)"
+    assert {passed.share for passed in avoidance.shares_of_new_tasks().values()} == {
+        0.0
+    }  # the values of a task are no foresight in its repeat
     assert (avoidance.repaired, avoidance.repaired_in_new_tasks) == (2, 1)
-    assert Avoidance().shares()[PLAYBOOK] == 0
+    assert Avoidance().shares()[PLAYBOOK] == PassedShare(0.0, 0.0, 1.0)
 
 
 def test_the_query_holds_only_what_happened_before_the_error() -> None:

@@ -11,7 +11,10 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
+
+from hansei.client.server import load_server
 
 if TYPE_CHECKING:
     from hansei.client.cli.foresight import FailedToolCall
@@ -35,9 +38,28 @@ def _holds(text: str, part: str) -> bool:
     return len(part) >= MIN_CHARS and re.search(pattern, text.casefold()) is not None
 
 
-def _divide(passed: Counter[str], tests: int) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class PassedShare:
+    """The share of the tests that a memory passed, 0 without tests, with its exact 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """Return the share and its interval."""
+        return f"{self.share:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+@cache
+def _compute_share(passed: int, tests: int) -> PassedShare:
+    low, high = load_server().find_interval(passed, tests)
+    return PassedShare(round(passed / tests, 4) if tests else 0.0, round(low, 4), round(high, 4))
+
+
+def _divide(passed: Counter[str], tests: int) -> dict[str, PassedShare]:
     names = (PLAYBOOK, JOINED_ERRORS, COMMONEST_ERRORS, WORKING_CALLS)
-    return {name: round(passed[name] / tests, 4) if tests else 0.0 for name in names}
+    return {name: _compute_share(passed[name], tests) for name in names}
 
 
 @dataclass(slots=True)
@@ -73,11 +95,11 @@ class Avoidance:
         for operation, arguments in working_calls:
             self._working_calls[operation].append(f"{operation} {arguments}")
 
-    def shares(self) -> dict[str, float]:
+    def shares(self) -> dict[str, PassedShare]:
         """Return the share of the tests that each memory passed; 0 without tests."""
         return _divide(self.passed, self.repaired)
 
-    def shares_of_new_tasks(self) -> dict[str, float]:
+    def shares_of_new_tasks(self) -> dict[str, PassedShare]:
         """Return the share of the tests in first trajectories of tasks that each memory passed; 0 without tests."""
         return _divide(self.passed_in_new_tasks, self.repaired_in_new_tasks)
 

@@ -17,7 +17,7 @@ from functools import partial
 from math import comb
 from typing import TYPE_CHECKING
 
-from hansei.client.cli.avoidance import Avoidance
+from hansei.client.cli.avoidance import Avoidance, PassedShare
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, retry_while_behind
 from hansei.client.pages import join_pages
@@ -88,10 +88,10 @@ class ForesightCounts:
     uncurated: ForesightHits = field(default_factory=ForesightHits)
     random: ForesightHits = field(default_factory=ForesightHits)
     repaired: int = 0
-    avoided: Mapping[str, float] = field(default_factory=dict)
+    avoided: Mapping[str, PassedShare] = field(default_factory=dict)
     """The share of the repaired errors that each memory shows how to avoid."""
     repaired_in_new_tasks: int = 0
-    avoided_in_new_tasks: Mapping[str, float] = field(default_factory=dict)
+    avoided_in_new_tasks: Mapping[str, PassedShare] = field(default_factory=dict)
     """The same, of the errors in the first trajectory of each task."""
 
     def document(self) -> dict[str, object]:
@@ -101,9 +101,9 @@ class ForesightCounts:
             "errors": self.errors,
             "errors_seen_before": self.seen,
             "errors_repaired": self.repaired,
-            "tells_how_to_avoid": dict(self.avoided),
+            **_describe_shares("tells_how_to_avoid", self.avoided),
             "errors_repaired_in_new_tasks": self.repaired_in_new_tasks,
-            "tells_how_to_avoid_in_new_tasks": dict(self.avoided_in_new_tasks),
+            **_describe_shares("tells_how_to_avoid_in_new_tasks", self.avoided_in_new_tasks),
             "bullets": self.bullets,
             "duplicates": self.duplicates,
             "foreseen": self.playbook.of_all,
@@ -117,6 +117,13 @@ class ForesightCounts:
         of_all = hits.of_all / self.errors if self.errors else 0.0
         of_seen = hits.of_seen / self.seen if self.seen else 0.0
         return {"foreseen_of_all": round(of_all, 4), "foreseen_of_seen": round(of_seen, 4)}
+
+
+def _describe_shares(key: str, shares: Mapping[str, PassedShare]) -> dict[str, object]:
+    return {
+        key: {memory: passed.share for memory, passed in shares.items()},
+        f"{key}_95": {memory: [passed.low, passed.high] for memory, passed in shares.items()},
+    }
 
 
 @dataclass(slots=True)

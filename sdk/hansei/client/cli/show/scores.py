@@ -109,8 +109,8 @@ def _show_shares(shares: Mapping[str, Any]) -> list[str]:
 def render_foresight(counts: ForesightCounts) -> RenderableType:
     """Show how often memories show how to avoid an error, and how often the playbook warns of one."""
     avoided = make_score_table("shows how to avoid it", "of repaired errors", "in new tasks")
-    for name, share in counts.avoided.items():
-        avoided.add_row(name, f"{share:.3f}", f"{counts.avoided_in_new_tasks[name]:.3f}")
+    for name, passed in counts.avoided.items():
+        avoided.add_row(name, str(passed), str(counts.avoided_in_new_tasks[name]))
     table = make_score_table("warned by", "of all errors", "of those seen before")
     for source in ("playbook", "uncurated", "random"):
         shares = counts.shares(getattr(counts, source))
@@ -118,4 +118,5 @@ def render_foresight(counts: ForesightCounts) -> RenderableType:
     totals = f"{count_noun(counts.errors, 'error')}, {counts.seen} seen before, {counts.trajectories} trajectories"
     bullets = f"{count_noun(counts.bullets, 'bullet')}, {count_noun(counts.duplicates, 'duplicate')}"
     repaired = f"{counts.repaired} first failing calls of an operation that a later call repaired"
+    repaired += f", {counts.repaired_in_new_tasks} in new tasks; 95 % intervals"
     return Group(avoided, Text(repaired, FAINT), table, Text(f"{totals}, {bullets}", FAINT))
