@@ -133,7 +133,8 @@ def test_a_snapshot_of_an_older_format_is_not_used(
 
 
 def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:
-    snapshot: IndexSnapshot[IndexedBullet] = IndexSnapshot(3, [], [], None, datetime(2026, 11, 27, 8, 0, 0, 123456, UTC))
+    time = datetime(2026, 11, 27, 8, 0, 0, 123456, UTC)
+    snapshot: IndexSnapshot[IndexedBullet] = IndexSnapshot(3, [], [], None, time)
     files(tmp_path).save("d", snapshot)
     assert files(tmp_path).load("d") == snapshot
 
