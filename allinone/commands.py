@@ -112,35 +112,32 @@ def mine_guards(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
     return mine_candidates(decode_archived_trajectories(archived))
 
 
-def evaluate_policy_targets(train: Path, test: Path | None, targets: Path) -> dict[str, Any]:
-    """Measure mined guards together with the targets that a model generated from policies. Raises BadSetting."""
+def evaluate_written_targets(train: Path, test: Path | None, targets: Sequence[Path]) -> dict[str, Any]:
+    """Measure mined guards together with the targets that a model wrote, in files. Raises BadSetting."""
     from allinone.guard_trajectories import read_guard_trajectories
-    from allinone.policy_targets import read_policy_targets
-    from libs.guards.sources import evaluate_sources
+    from allinone.written_targets import read_targets
+    from libs.guards.sources import WrittenTarget, evaluate_sources
 
-    sources = [item["target"] for item in read_policy_targets(targets)]
+    written = [WrittenTarget(item.target, item.domain, item.task) for item in read_targets(targets)]
     return evaluate_sources(
-        read_guard_trajectories(train), sources, None if test is None else read_guard_trajectories(test)
+        read_guard_trajectories(train), written, None if test is None else read_guard_trajectories(test)
     )
 
 
-def generate_policy_targets(file: Path) -> dict[str, Any]:
-    """Return the targets that the configured model generates from the policies in a file, with backtests."""
-    from allinone.guard_trajectories import read_guard_trajectories
-    from allinone.policy_targets import generate_policy_targets
+def generate_policy_targets(trajectories: Path | Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
+    """Return the targets that the configured model writes from the policies in trajectories, with backtests."""
+    from allinone.guard_trajectories import load_guard_trajectories
+    from allinone.written_targets import generate_policy_targets
 
-    return generate_policy_targets(read_guard_trajectories(file))
+    return generate_policy_targets(load_guard_trajectories(trajectories))
 
 
-def write_archived_policy_targets(archived: Iterable[GetTrajectoryResponse]) -> dict[str, Any]:
-    """Return the targets that the configured model writes from the policies in archived trajectories, with backtests.
+def generate_failure_targets(trajectories: Path | Iterable[GetTrajectoryResponse], limit: int) -> dict[str, Any]:
+    """Return the targets that the configured model writes from failed trajectories, with backtests."""
+    from allinone.guard_trajectories import load_guard_trajectories
+    from allinone.written_targets import generate_failure_targets
 
-    Trajectories without an outcome are left out.
-    """
-    from allinone.guard_trajectories import decode_archived_trajectories
-    from allinone.policy_targets import generate_policy_targets
-
-    return generate_policy_targets(decode_archived_trajectories(archived))
+    return generate_failure_targets(load_guard_trajectories(trajectories), limit)
 
 
 def backtest_target(expression: str, file: Path) -> dict[str, Any]:

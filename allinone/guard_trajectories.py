@@ -40,6 +40,14 @@ def read_guard_trajectories(file: Path) -> list[GuardTrajectory]:
     ]
 
 
+def load_guard_trajectories(source: Path | Iterable[GetTrajectoryResponse]) -> list[GuardTrajectory]:
+    """Return the trajectories of a file, or those of the archive that have an outcome.
+
+    Raises MalformedTrajectory, UnknownFormat.
+    """
+    return read_guard_trajectories(source) if isinstance(source, Path) else decode_archived_trajectories(source)
+
+
 def decode_archived_trajectories(archived: Iterable[GetTrajectoryResponse]) -> list[GuardTrajectory]:
     """Return the trajectories of responses of the archive; those without an outcome are left out."""
     decoded = (build_guard_trajectory(content, content.summary.content_hash) for content in archived)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
+from libs.guards.prompts import GUARD_TEXTS
 
 DOCUMENT_TASKS = 3
 """A result that is the same in so many tasks is a document that all sessions read, such as a policy."""
@@ -18,20 +19,6 @@ MAX_PARTS_CHARS = 40_000
 MAX_INSTRUCTIONS = 3
 MAX_EXAMPLE_CHARS = 500
 MAX_TOOLS = 60
-
-VOCABULARY = """\
-A target is one condition in a subset of CEL. It is true for a tool call that breaks a rule.
-- call.tool, call.args.NAME (has(call.args.NAME) tests whether it is given)
-- called(tool), succeeded(tool), count(tool): earlier calls of the session
-- last_result(tool), last_args(tool): the last result (parsed JSON) and arguments of a tool; null without a call
-- repeats(), failures(): earlier equal calls, and those of them that failed
-- seen(value): the value occurs in a message of the user, the instructions or an earlier result;
-  said(value): in a message of the user; found(value): in an earlier result
-- user_confirmed(): the last message of the user agrees
-- && || ! == != < <= > >= in, size, double, contains, startsWith, endsWith, lowerAscii, list.exists(x, condition),
-  list.all(x, condition)
-There is no date, no regular expression, and no other function. A missing field makes the whole condition fail, which
-allows the call: test with has(...) first."""
 
 RULES = """\
 You write guards for a tool-calling agent from the policy that it works by. Return JSON {"targets": [...]}, at most 12,
@@ -56,7 +43,15 @@ class RecordedPolicy:
     def prompt(self) -> str:
         """Return the message of the user for the model."""
         documents = [f"## Result of {name}\n{text}" for name, text in self.documents]
-        parts = ("# Vocabulary", VOCABULARY, "# Instructions", *self.instructions, "# Documents", *documents, "# Tools")
+        parts = (
+            "# Vocabulary",
+            GUARD_TEXTS["en"].vocabulary,
+            "# Instructions",
+            *self.instructions,
+            "# Documents",
+            *documents,
+            "# Tools",
+        )
         return "\n\n".join((*parts, "\n".join(self.tools)))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from libs.guards.failed_trajectories import build_messages, describe_tools
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
+from libs.guards.policy import RULES, collect_policies
+from libs.guards.tests.trajectories import call
 from libs.llm.client import LLMClient
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext, RoundState
@@ -248,12 +252,30 @@ def validator_prompts(language: Language) -> Iterator[tuple[str, str]]:
     yield "repair", build_repair_prompt(ORGANIZER, {"summary": ""}, parts, ["n1"], nodes, language)
 
 
+def guard_prompts(language: Language) -> Iterator[tuple[str, str]]:
+    def render(messages: Sequence[tuple[str, str]]) -> str:
+        return "\n\n".join(f"--- {role}\n{text}" for role, text in messages)
+
+    refused = call(2, "refund", "order {A-1} is locked", id="A-1")
+    done = call(1, "get_order", "", {"total": 30}, id="A-1")
+    instructions = TrajectoryMessage(0, "system", QUERY[language])
+    for name, events, chars in (
+        ("failed trajectory", (instructions, done, refused), 9_000),
+        ("long", (done,) * 99, 900),
+    ):
+        trajectory = GuardTrajectory("t", "task", False, (*events, TrajectoryMessage(3, "user", QUERY[language])))
+        yield name, render(build_messages(trajectory, describe_tools([trajectory], ""), chars, b"golden"))
+    [policy] = collect_policies([GuardTrajectory("t", "task", True, (instructions, done, refused))])
+    yield "policy", render([("system", RULES), ("human", policy.prompt)])
+
+
 SOURCES = {
     "planner": planner_prompts,
     "reflector": reflector_prompts,
     "curator": curator_prompts,
     "rounds": round_prompts,
     "validator": validator_prompts,
+    "guards": guard_prompts,
 }
 FILES = [(name, language) for name in SOURCES for language in LANGUAGES]
 
@@ -275,7 +297,9 @@ def test_prompts_are_those_of_their_files(name: str, language: Language) -> None
 
 
 def text_files() -> list[Path]:
-    return sorted([*ROOT.glob("services/*/prompts/*.toml"), *ROOT.glob("libs/prompts/*.toml")])
+    return sorted(
+        [*ROOT.glob("services/*/prompts/*.toml"), *ROOT.glob("libs/prompts/*.toml"), *ROOT.glob("libs/guards/*.toml")]
+    )
 
 
 def texts_in(value: Any, language: Language | None = None) -> Iterator[tuple[Language, str]]:

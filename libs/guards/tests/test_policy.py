@@ -7,7 +7,7 @@ import numpy as np
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
 from libs.guards.mining import MiningPolicy
 from libs.guards.policy import MIN_DOCUMENT_CHARS, collect_policies
-from libs.guards.sources import evaluate_sources, select_written
+from libs.guards.sources import WrittenTarget, evaluate_sources, select_written
 from libs.guards.tests.trajectories import build_trajectory, call
 
 LOOKUP_FIRST = "call.tool == 'refund' && !called('get_order')"
@@ -62,10 +62,11 @@ def test_written_targets_count_with_mined_guards_against_one_limit_of_false_alar
 
 def test_a_written_target_needs_no_significance_and_a_mined_one_does() -> None:
     order, refund = call(1, "get_order"), call(2, "refund")
-    trajectories = [build_trajectory(f"f{number}", refund, is_success=False) for number in range(4)]
-    trajectories += [build_trajectory(f"p{number}", order, refund) for number in range(120)]
-    report = evaluate_sources(trajectories, [LOOKUP_FIRST, "call.tool == 'refund'"])
-    assert report["by_source"]["written"]["all"]["coverage"] > 0.9
+    trajectories = [build_trajectory(f"f{number}", refund, is_success=False) for number in range(2)]
+    trajectories += [build_trajectory(f"p{number}", order, refund) for number in range(70)]
+    report = evaluate_sources(trajectories, [WrittenTarget(LOOKUP_FIRST), WrittenTarget("call.tool == 'refund'")])
+    assert report["by_source"]["written"]["all"]["coverage"] > 0.5
+    assert report["by_source"]["mined"]["all"]["coverage"] == 0.0
     assert report["by_source"]["unfiltered"]["all"]["false_alarms"] == 1.0
     assert report["false_alarms"] == 0.0
     assert [item["folds"] > 0 for item in report["targets"]] == [True, False]

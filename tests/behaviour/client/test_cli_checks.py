@@ -332,6 +332,51 @@ def test_a_model_writes_targets_from_the_policy_and_is_asked_once_more(
     assert "no model is configured" in hansei("guards", "from-policy", file).err
 
 
+def test_a_model_writes_targets_from_each_failed_trajectory(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 4, 80)
+    lookup = {"lesson": "Look the order up first.", "target": "call.tool == 'refund' && !called('get_order')"}
+    other = {"lesson": "Cancel nothing.", "target": "call.tool == 'cancel'"}
+    reply = {"analysis": "The order was not looked up.", "targets": [lookup, other]}
+    outputs = tmp_path / "policy.json", tmp_path / "failures.json"
+    with OpenAIServer(otherwise=chat(json.dumps(reply))) as model:
+        for name, value in {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "OPENAI_API_KEY": "k"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        outcome = hansei("guards", "from-failures", file, "--limit", 3, "--out", outputs[1], "--json")
+        assert outcome.code == 0, outcome.err
+        first = [request for request in model.requests if len(request.messages) == 2]
+        corrections = [request.prompt for request in model.requests if len(request.messages) > 2]
+        assert [request.messages[1][1].count("Refund order A-1.") for request in first] == [1, 1, 1]
+        assert not any("task-" in text for request in first for _, text in request.messages)
+        assert ["is true for no call of the trajectory" in prompt for prompt in corrections] == [True] * 3
+        assert hansei("guards", "from-policy", file, "--out", outputs[0]).code == 0
+        model.script(error(400, "bad request"), error(400, "bad request"))
+        partial = hansei("guards", "from-failures", file, "--json").document
+    found = outcome.document
+    assert [(item["task"], item["target"]) for item in found["targets"]] == [
+        (f"task-{number}", lookup["target"]) for number in range(3)
+    ]
+    assert [(item["failed_firing"], item["passed_firing"]) for item in found["targets"]] == [(4, 0)] * 3
+    assert [item["rule"] for item in found["refused"]] == [
+        "is true for no call of the trajectory that it was written from"
+    ] * 3
+    assert found["skipped"] == 1
+    assert (len(partial["unanswered"]), len(partial["targets"])) == (2, 2)
+    report = hansei(
+        "eval", "guards", file, *(part for path in outputs for part in ("--targets", path)), "--json"
+    ).document
+    assert (report["coverage"], report["false_alarms"]) == (1.0, 0.0)
+    assert [item["task"] for item in report["targets"]] == ["", "", "task-0", "task-1", "task-2"]
+
+
+def test_failures_are_needed_to_write_targets_from_them(hansei: Hansei, tmp_path: Path) -> None:
+    file = _write_refunds(tmp_path / "runs.jsonl", 0, 3)
+    assert "none of the 3 trajectories failed" in hansei("guards", "from-failures", file).err
+    assert "name a FILE or --archive DATASET" in hansei("guards", "from-failures").err
+
+
 def test_a_file_of_another_kind_is_refused_for_guards(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     file.write_text('{"rows": []}', encoding="utf-8")

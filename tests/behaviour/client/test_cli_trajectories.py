@@ -192,5 +192,18 @@ def test_guards_are_mined_from_the_archive(
         model.script(chat(json.dumps({"targets": [{"lesson": "Look it up.", "target": target}]})))
         written = hansei("guards", "from-policy", "--archive", dataset, "--json")
         assert "Look an order up before you refund it." in model.requests[0].messages[1][1]
+        aimed = {
+            "lesson": "Read the order before its refund.",
+            "target": "call.tool == 'refund' && !called('get_order')",
+        }
+        model.script(chat(json.dumps({"analysis": "No order was read.", "targets": [aimed]})))
+        learned = hansei("guards", "from-failures", "--archive", dataset, "--limit", 1, "--add", dataset, "--json")
     assert written.code == 0, written.err
     assert [(item["failed_firing"], item["passed_firing"]) for item in written.document["targets"]] == [(10, 0)]
+    assert learned.code == 0, learned.err
+    [item] = learned.document["targets"]
+    [bullet] = [
+        found for found in client.playbooks.get(dataset=dataset).playbook.bullets if found.content == aimed["lesson"]
+    ]
+    assert [source.trajectory_id for source in bullet.sources] == [item["trajectory_id"]]
+    assert (bullet.target.expression, bullet.target.mode) == (aimed["target"], TARGET_MODE_SHADOW)

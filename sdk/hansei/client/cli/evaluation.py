@@ -116,10 +116,11 @@ def guards(
     local: Local = False,
     data_dir: DataDirectory = None,
     targets: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Targets from `hansei guards from-policy --out FILE`, to measure together with mined guards.",
+            help="Targets from `hansei guards from-policy --out FILE` or `from-failures`, to measure together with"
+            " mined guards; repeatable.",
             exists=True,
             dir_okay=False,
         ),
@@ -130,11 +131,12 @@ def guards(
 
     TRAIN and the file of --test have trajectories with outcomes, in any format. No model is used. Without --test,
     the trajectories of TRAIN are tested in folds over tasks, each with guards that are mined from the other tasks.
-    Only --archive needs a server.
+    Targets that were written from a failed trajectory are not used in the fold that has its task. Only --archive
+    needs a server.
     """
     from hansei.client.server import load_server
 
-    if (train is None) == (not archive) or (archive and (test is not None or targets is not None)):
+    if (train is None) == (not archive) or (archive and (test is not None or targets)):
         fail("name a file TRAIN, or --archive DATASET without --test and --targets", Exit.USAGE)
     commands = load_server()
     if train is None:
@@ -142,11 +144,11 @@ def guards(
 
         with connect(addr, local, reads=True) as client:
             report = commands.evaluate_archived_guards(read_archive(client, archive))
-    elif targets is not None:
-        report = commands.evaluate_policy_targets(train, test, targets)
+    elif targets:
+        report = commands.evaluate_written_targets(train, test, targets)
     else:
         report = commands.evaluate_guards(train, test)
-    print_result(report, as_json, "scores.render_guards" if targets is None else "scores.render_guard_sources")
+    print_result(report, as_json, "scores.render_guards" if not targets else "scores.render_guard_sources")
 
 
 @app.command()

@@ -61,6 +61,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'hansei guards add devtools "Never force a push." --target \'call.args.command.contains("--force")\'',
     ),
     "guards from-policy": ("hansei guards from-policy trajectories.jsonl --add devtools",),
+    "guards from-failures": ("hansei guards from-failures trajectories.jsonl --out targets.json",),
     "guards mine": ("hansei guards mine devtools", "hansei guards mine devtools --add"),
     "guards decisions": ("hansei guards decisions devtools",),
     "guards undo": ("hansei guards undo devtools 4",),

@@ -1,4 +1,4 @@
-"""`hansei guards add` and `hansei guards from-policy`: lessons with targets, from a person and from a model.
+"""`hansei guards add`, `from-policy` and `from-failures`: lessons with targets, from a person and from a model.
 
 They are added to the commands of `guards`, so the whole group is `app` of this module.
 """
@@ -17,11 +17,27 @@ from hansei.client.cli.options import Address, AsJson, Exit, connect, fail
 from hansei.client.cli.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hansei.client.client import Client
+    from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
 
 __all__ = ["app"]
 
 SECTION = "guards"
+
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
+]
+Archive = Annotated[
+    str,
+    typer.Option(metavar="DATASET", help="Read the archived trajectories of this dataset instead.", show_default=False),
+]
+Out = Annotated[Path | None, typer.Option(help="A file for the targets and their backtests, as JSON.", dir_okay=False)]
+AddTo = Annotated[
+    str, typer.Option("--add", metavar="DATASET", help="Add the lessons to this dataset, with guards in SHADOW.")
+]
 
 
 @command(app, "playbooks.render_edit_result", name="add")
@@ -42,22 +58,10 @@ def add(
 
 @app.command(name="from-policy")
 def from_policy(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="A file of trajectories with outcomes.", exists=True, dir_okay=False),
-    ] = None,
-    archive: Annotated[
-        str,
-        typer.Option(
-            metavar="DATASET", help="Read the archived trajectories of this dataset instead.", show_default=False
-        ),
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option(help="A file for the targets and their backtests, as JSON.", dir_okay=False)
-    ] = None,
-    add_to: Annotated[
-        str, typer.Option("--add", metavar="DATASET", help="Add the lessons to this dataset, with guards in SHADOW.")
-    ] = "",
+    file: File = None,
+    archive: Archive = "",
+    out: Out = None,
+    add_to: AddTo = "",
     addr: Address = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,33 +73,79 @@ def from_policy(
     The model reads the instructions in the trajectories, and the tool results that are the same in several tasks.
     Each target is tested on the trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
     """
-    from hansei.client.archive import read_archive
-    from hansei.client.edits import accept
     from hansei.client.server import load_server
+
+    source, trajectories = _find_source(file, archive, addr)
+    result = load_server().generate_policy_targets(trajectories)
+    _store_targets(result, f"policy in {source}", out, add_to, addr, as_json)
+
+
+@app.command(name="from-failures")
+def from_failures(
+    file: File = None,
+    archive: Archive = "",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="The maximum number of failed trajectories to read.")
+    ] = 100,
+    out: Out = None,
+    add_to: AddTo = "",
+    addr: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write targets with a model, from the trajectories that failed.
+
+    The trajectories are those of FILE, or with --archive the archived trajectories of a dataset whose outcome is not
+    self-reported.
+
+    The model gets one prompt for each failed trajectory: its steps, and the names of the agent's tools and of their
+    arguments. It gets no ground truth and no other trajectory. Each target matches a call of its trajectory, and is
+    tested on all trajectories. The model is that of LLM_PROVIDER and LLM_MODEL.
+    """
+    from hansei.client.server import load_server
+
+    source, trajectories = _find_source(file, archive, addr)
+    result = load_server().generate_failure_targets(trajectories, limit)
+    _store_targets(result, f"failed trajectories in {source}", out, add_to, addr, as_json)
+
+
+def _find_source(
+    file: Path | None, archive: str, addr: str | None
+) -> tuple[str, Path | Sequence[GetTrajectoryResponse]]:
+    """Return the name of the file or of the archive for people, and the file or the trajectories of the archive."""
+    from hansei.client.archive import read_archive
 
     if (file is None) == (not archive):
         fail("name a FILE or --archive DATASET", Exit.USAGE)
     if file is not None:
-        source, result = file.name, load_server().generate_policy_targets(file)
-    else:
-        source = f"the archive of {archive}"
-        with connect(addr, False, reads=True) as client:
-            archived = list(read_archive(client, archive))
-        result = load_server().write_archived_policy_targets(archived)
+        return file.name, file
+    with connect(addr, False, reads=True) as client:
+        return f"the archive of {archive}", list(read_archive(client, archive))
+
+
+def _store_targets(
+    result: dict[str, Any], reason: str, out: Path | None, add_to: str, addr: str | None, as_json: bool
+) -> None:
+    """Write the targets of a model to a file, print them, and add them to a dataset."""
+    from hansei.client.edits import accept
+
     if out is not None:
         out.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         say(f"wrote {out}")
-    print_result(result, as_json, "guards.render_policy_targets")
+    print_result(result, as_json, "guards.render_written_targets")
     if add_to and result["targets"]:
-        deltas = [build_delta(item["lesson"], item["target"], SECTION) for item in result["targets"]]
+        deltas = [
+            build_delta(item["lesson"], item["target"], SECTION, item.get("trajectory_id", ""))
+            for item in result["targets"]
+        ]
         with connect(addr, False) as client:
-            response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=f"policy in {source}")
+            response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=reason)
             say(f"added {len(deltas)} lessons to {add_to} at revision {accept(response, add_to).revision}")
 
 
-def build_delta(text: str, target: str, section: str) -> Any:
-    """Return the delta that adds a lesson with a guard in SHADOW."""
-    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Target
+def build_delta(text: str, target: str, section: str, trajectory_id: str = "") -> Any:
+    """Return the delta that adds a lesson with a guard in SHADOW; `trajectory_id` is its source, if it has one."""
+    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Source, Target
 
     aimed = Target(expression=target, mode=TARGET_MODE_SHADOW)
-    return Delta(type=DELTA_TYPE_ADD, section=section, content=text, target=aimed)
+    sources = [Source(trajectory_id=trajectory_id)] if trajectory_id else []
+    return Delta(type=DELTA_TYPE_ADD, section=section, content=text, target=aimed, sources=sources)

@@ -78,7 +78,7 @@ def render_stored_backtest(response: StoreBacktestResponse) -> RenderableType:
     )
 
 
-def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
+def render_written_targets(result: Mapping[str, Any]) -> RenderableType:
     """Show the targets that a model wrote, each with its lesson and its backtest, and those that were refused."""
     table = make_score_table("target", "failing", "false alarms", "bound")
     for item in result["targets"]:
@@ -89,8 +89,16 @@ def render_policy_targets(result: Mapping[str, Any]) -> RenderableType:
             f"{item['false_alarm_bound']:.3f}",
         )
     refused = (Text(f"refused: {item['target']}: {item['rule']}", BAD) for item in result["refused"])
+    lost = (
+        Text(f"no reply: {item['domain']} {item.get('task', '')}: {item['error']}", BAD)
+        for item in result["unanswered"]
+    )
+    skipped = result.get("skipped", 0)
+    left_out = (
+        [Text(f"{count_noun(skipped, 'failed trajectory')} beyond --limit were not read", FAINT)] if skipped else []
+    )
     used = f"{result['model']}, {result['input_tokens'] or 0} + {result['output_tokens'] or 0} tokens"
-    return Group(table, *refused, Text(used, FAINT))
+    return Group(table, *refused, *lost, *left_out, Text(used, FAINT))
 
 
 def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableType:
