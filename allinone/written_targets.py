@@ -50,11 +50,14 @@ class TargetReply(BaseModel):
     targets: list[ProposedTarget] = Field(max_length=MAX_TARGETS)
 
 
-class FailureReply(TargetReply):
-    """The reply of a model about one failed trajectory. It states the cause before the targets."""
+class FailureAnalysis(BaseModel):
+    """The cause of a failure, which a model states before it writes targets: it is the first field of the reply."""
 
     analysis: str
-    targets: list[ProposedTarget] = Field(max_length=MAX_TARGETS)
+
+
+class FailureReply(TargetReply, FailureAnalysis):
+    """The reply of a model about one failed trajectory."""
 
 
 class RecordedTarget(ProposedTarget):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from libs.guards.failed_trajectories import build_messages, describe_tools
-from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall, TrajectoryMessage
 from libs.guards.policy import RULES, collect_policies
 from libs.guards.tests.trajectories import call
 from libs.llm.client import LLMClient
@@ -259,10 +259,11 @@ def guard_prompts(language: Language) -> Iterator[tuple[str, str]]:
     refused = call(2, "refund", "order {A-1} is locked", id="A-1")
     done = call(1, "get_order", "", {"total": 30}, id="A-1")
     instructions = TrajectoryMessage(0, "system", QUERY[language])
-    for name, events, chars in (
+    cases: list[tuple[str, tuple[TrajectoryMessage | TrajectoryCall, ...], int]] = [
         ("failed trajectory", (instructions, done, refused), 9_000),
         ("long", (done,) * 99, 900),
-    ):
+    ]
+    for name, events, chars in cases:
         trajectory = GuardTrajectory("t", "task", False, (*events, TrajectoryMessage(3, "user", QUERY[language])))
         yield name, render(build_messages(trajectory, describe_tools([trajectory], ""), chars, b"golden"))
     [policy] = collect_policies([GuardTrajectory("t", "task", True, (instructions, done, refused))])

@@ -349,6 +349,8 @@ def test_a_model_writes_targets_from_each_failed_trajectory(
         first = [request for request in model.requests if len(request.messages) == 2]
         corrections = [request.prompt for request in model.requests if len(request.messages) > 2]
         assert [request.messages[1][1].count("Refund order A-1.") for request in first] == [1, 1, 1]
+        schema = first[0].body["response_format"]["json_schema"]["schema"]
+        assert list(schema["properties"]) == ["analysis", "targets"]  # the cause comes before the targets
         assert not any("task-" in text for request in first for _, text in request.messages)
         assert ["is true for no call of the trajectory" in prompt for prompt in corrections] == [True] * 3
         assert hansei("guards", "from-policy", file, "--out", outputs[0]).code == 0

@@ -119,7 +119,8 @@ def _find_source(
     if file is not None:
         return file.name, file
     with connect(addr, False, reads=True) as client:
-        return f"the archive of {archive}", list(read_archive(client, archive))
+        archived = list(read_archive(client, archive))
+    return f"the archive of {archive}", archived
 
 
 def _store_targets(

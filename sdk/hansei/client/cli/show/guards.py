@@ -88,17 +88,18 @@ def render_written_targets(result: Mapping[str, Any]) -> RenderableType:
             f"{item['false_alarms']} of {item['passed']}",
             f"{item['false_alarm_bound']:.3f}",
         )
-    refused = (Text(f"refused: {item['target']}: {item['rule']}", BAD) for item in result["refused"])
-    lost = (
-        Text(f"no reply: {item['domain']} {item.get('task', '')}: {item['error']}", BAD)
-        for item in result["unanswered"]
-    )
-    skipped = result.get("skipped", 0)
-    left_out = (
-        [Text(f"{count_noun(skipped, 'failed trajectory')} beyond --limit were not read", FAINT)] if skipped else []
-    )
-    used = f"{result['model']}, {result['input_tokens'] or 0} + {result['output_tokens'] or 0} tokens"
-    return Group(table, *refused, *lost, *left_out, Text(used, FAINT))
+    failures = [
+        *(f"refused, {_name_origin(item)}: {item['target']}: {item['rule']}" for item in result["refused"]),
+        *(f"no reply, {_name_origin(item)}: {item['error']}" for item in result["unanswered"]),
+    ]
+    notes = [f"{result['model']}, {result['input_tokens'] or 0} + {result['output_tokens'] or 0} tokens"]
+    if result.get("skipped"):
+        notes.append(f"not read, beyond --limit: {count_noun(result['skipped'], 'failed trajectory')}")
+    return Group(table, *(Text(line, BAD) for line in failures), *(Text(note, FAINT) for note in notes))
+
+
+def _name_origin(item: Mapping[str, Any]) -> str:
+    return str(item.get("task") or item["domain"] or "all")
 
 
 def render_backtest(result: Mapping[str, Any], archive: str = "") -> RenderableType:
