@@ -59,9 +59,10 @@ def evaluate_sources(
     accepted: Counter[int] = Counter()
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
-            columns = [guard.column for guard in mine_guards(trajectories, table, training, policy).guards]
+            guards = mine_guards(trajectories, table, training, policy).guards
+            columns = np.array([guard.column for guard in guards], dtype=np.intp)
             mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
-            rows, learned = list(testing), list(training)
+            rows, learned = np.array(testing, dtype=np.intp), np.array(training, dtype=np.intp)
             usable = np.flatnonzero(~is_own[rows].any(axis=0))
             fitted, in_use = is_written[np.ix_(learned, usable)], table.fires[np.ix_(learned, columns)]
             alone = usable[select_written(fitted, failed[learned], in_use[:, :0], limits)]
