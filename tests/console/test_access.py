@@ -234,6 +234,15 @@ def test_a_phone_shows_the_current_tab(browser: Browser, stack: Stack) -> None:
             expect(reader.main.get_by_role("link", name=tab, exact=True)).to_be_in_viewport(ratio=1)
 
 
+def test_tabs_of_a_japanese_phone_have_one_line(browser: Browser, stack: Stack) -> None:
+    with reading(browser, stack.url, locale="ja-JP", **PHONE) as reader:
+        reader.open("#/guards/thousand")
+        tabs = reader.main.locator(".tabs a")
+        heights = [box["height"] for tab in tabs.all() if (box := tab.bounding_box())]
+        assert len(heights) == 8
+        assert max(heights) < 50
+
+
 def test_a_phone_has_the_navigation_in_a_drawer_and_one_panel_at_a_time(browser: Browser, stack: Stack) -> None:
     with reading(browser, stack.url, **PHONE) as reader:
         reader.open("#/playbooks/thousand")
