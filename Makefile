@@ -2,9 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lock-frameworks test-frameworks lock-images protos protos-check lint contracts test wheels demo up \
-  bench docs clean lock-wheels image images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check \
-  overlays
+.PHONY: help setup lock lock-frameworks test-frameworks test-adapters test-agents lock-images protos protos-check lint \
+  contracts test wheels demo up bench docs clean lock-wheels image images images-check sbom compose-v2 compose-up \
+  compose-down compose-check deploy-check overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -116,7 +116,12 @@ $(FRAMEWORKS)/.installed: $(STAMP) requirements/frameworks.lock requirements/fra
 	touch $@
 
 test-frameworks: $(FRAMEWORKS)/.installed  ## Run agents and frameworks with scripted models: adapters, hooks, formats (needs npm)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-adapters test-agents
+
+test-adapters: $(FRAMEWORKS)/.installed
 	HANSEI_CODEX="$(CODEX)" $(FRAMEWORKS)/bin/python -m pytest -q tests/frameworks
+
+test-agents: $(FRAMEWORKS)/.installed
 	HANSEI_CODEX="$(CODEX)" \
 	  HANSEI_CLAUDE="$$(echo $(abspath $(FRAMEWORKS))/lib/python*/site-packages/claude_agent_sdk/_bundled/claude)" \
 	  $(BIN)/python -m pytest -q tests/behaviour/client/test_hooks_of_agents.py
