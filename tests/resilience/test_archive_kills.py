@@ -14,11 +14,11 @@ from hansei.client import Client
 from hansei.client.archive import list_trajectories
 from hansei.client.errors import HanseiError, NotFound
 from tests.support import bulk_jobs, systems
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases
 
 pytestmark = pytest.mark.long
 
-KILLS = campaign_size(25, 4)
+KILLS = len(campaign_cases(range(25), short=4))
 CALLERS = 4
 LEARNED_BETWEEN_KILLS = 8
 WAIT_SECONDS = 300

@@ -17,11 +17,11 @@ from hansei.evidence.v1 import evidence_pb2
 from hansei.playbook.v1 import playbook_pb2
 from hansei.reflector.v1 import trajectory_pb2
 from tests.support import systems
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases
 
 pytestmark = pytest.mark.long
 
-KILLS = campaign_size(50, 5)
+KILLS = len(campaign_cases(range(50), short=5))
 """On each of the two engines, so a hundred in a full campaign."""
 CALLERS = 4
 WAIT_SECONDS = 300

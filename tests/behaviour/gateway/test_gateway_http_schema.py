@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support import systems
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its dependencies
@@ -28,7 +28,10 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.long
 
 SECONDS = 60
-EXAMPLES = campaign_size(4, 2)
+STREAM_SECONDS = 10
+"""Seconds for which an event stream is read that does not end."""
+EXAMPLES, MORE_EXAMPLES = 2, 4
+"""Generated requests of each operation, and of each of those that are the cases of the campaign in this run."""
 BEARING = {"Authorization": "Bearer root"}
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 ENDLESS = {"/v1/playbooks/{dataset}/events"}
@@ -58,16 +61,21 @@ def test_no_text_names_a_clause_of_the_specification(document: Any) -> None:
 
 def test_any_request_gets_a_documented_response(url: str, document: Any) -> None:
     sent: list[str] = []
+    operations = []
     for found in schemathesis.openapi.from_dict(document).get_all_operations():
         assert isinstance(found, Ok)
-        operation = found.ok()
-        if operation.path in ENDLESS:
-            continue
+        if found.ok().path not in ENDLESS:
+            operations.append(found.ok())
+    thorough = {operation.label for operation in campaign_cases(operations, short=0)}
+    for operation in operations:
+        examples = MORE_EXAMPLES if operation.label in thorough else EXAMPLES
+        is_stream = "text/event-stream" in json.dumps(document["paths"][operation.path][operation.method])
+        seconds = STREAM_SECONDS if is_stream else SECONDS
 
-        @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
-        def check_operation(case: Any) -> None:
-            response = case.call(base_url=url, headers=BEARING, timeout=SECONDS)
+        def check_operation(case: Any, seconds: int = seconds) -> None:
+            response = case.call(base_url=url, headers=BEARING, timeout=seconds)
             sent.append(case.operation.path)
             case.validate_response(response, checks=CHECKS)
 

@@ -26,9 +26,10 @@ from services.planner.tests.parts import (
 )
 from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
 from services.planner.usecases.executions import Executions
-from tests.support.campaigns import campaign_size
+from tests.support.campaigns import campaign_cases
 
-CASES = campaign_size(10_000, 1_000)
+CASES = campaign_cases(range(10_000), short=1_000)
+"""The seeds of the wrong answers."""
 EXECUTIONS = 12
 MODIFY = InterventionResponse(action=InterventionAction.MODIFY, user_input="変更")
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
@@ -107,13 +108,14 @@ async def test_wrong_answers_are_refused(tmp_path: Path) -> None:
             execution.execution_id: await executions.read_log(execution.execution_id) for execution in paused_executions
         }
         kinds = Counter[str]()
-        for _ in range(CASES):
+        for case in CASES:
+            rng.seed(case)
             execution, other = rng.sample(paused_executions, 2)
             kind = rng.choice([replay_answer, mutate, forge])
             with pytest.raises(AnswerRefused):
                 await executions.answer(execution.execution_id, PROCEED, *kind(rng, execution, other), None)
             kinds[kind.__name__] += 1
-        assert min(kinds.values()) > CASES / 4
+        assert min(kinds.values()) > len(CASES) / 4
         for execution in paused_executions:
             assert await executions.read_log(execution.execution_id) == logs[execution.execution_id]
         await the_right_ones_still_count(executions, paused_executions[1:])
