@@ -14,6 +14,11 @@ from services.search.adapters.loops import load_loops
 
 MODULES = (
     "allinone.bootstrap",
+    # The command line, for tests/support/forked_command.py.
+    "hansei.client.cli.root",
+    "hansei.client.client",
+    "hansei.client.local",
+    "hansei.mcp_server",
     # Services import these later or not at all, but many processes of tests create schemas, serve HTTP and so on.
     "alembic.command",
     "gateway.http.app",

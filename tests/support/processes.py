@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import reduction
@@ -46,11 +46,12 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class ModuleCommand:
-    """A module that `python -m` runs in a folder, with an environment and no arguments."""
+    """A module that `python -m` runs in a folder, with an environment and arguments."""
 
     module: str
     folder: str
     environment: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
 
     def is_forkable(self) -> bool:
         """Return whether the fork server imported its modules with the same variables as this command."""
@@ -62,20 +63,21 @@ def start(command: ModuleCommand, output: IO[Any], errors: IO[Any]) -> Process:
     """Start a process that writes to these files."""
     run = get_run() if sys.platform == "linux" else None
     if run and command.is_forkable():
-        return ForkedProcess(run, command, output, errors)
-    arguments = [sys.executable, "-m", command.module]
+        return ForkedProcess(run, command, {1: output, 2: errors})
+    arguments = [sys.executable, "-m", command.module, *command.arguments]
     return subprocess.Popen(arguments, cwd=command.folder, env=command.environment, stdout=output, stderr=errors)
 
 
 class ForkedProcess:
     """A process of the fork server of this run."""
 
-    def __init__(self, run: RunResources, command: ModuleCommand, output: IO[Any], errors: IO[Any]) -> None:
+    def __init__(self, run: RunResources, command: ModuleCommand, files: Mapping[int, IO[Any]]) -> None:
+        """`files` are those of the process by descriptor; one without 0 reads nothing."""
         self.returncode: int | None = None
         self._lock = threading.Lock()
         self._run = run
-        files = [reduction.DupFd(file.fileno()) for file in (output, errors)]
-        self.pid = run.start_process(run_module, command, files)
+        passed = {descriptor: reduction.DupFd(file.fileno()) for descriptor, file in files.items()}
+        self.pid = run.start_process(run_module, command, passed)
         try:
             self._descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -116,11 +118,13 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def run_module(command: ModuleCommand, files: Sequence[Any]) -> None:
+def run_module(command: ModuleCommand, files: Mapping[int, Any]) -> None:
     """Run a module in this process, which was forked for it, as `python -m` does."""
     end_with_parent(signal.SIGKILL)
-    for number, file in enumerate(files, start=1):
-        os.dup2(file.detach(), number)
+    for descriptor, file in files.items():
+        os.dup2(file.detach(), descriptor)
+    if 0 in files:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  it stays open as long as the process runs
     # Also the pipe that keeps the fork server alive: it would otherwise wait for this process.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -129,7 +133,7 @@ def run_module(command: ModuleCommand, files: Sequence[Any]) -> None:
     time.tzset()
     os.chdir(command.folder)
     sys.path[:] = [command.folder, *SYSTEM_PATH]
-    sys.argv[:] = [""]
+    sys.argv[:] = ["", *command.arguments]
     try:
         runpy.run_module(command.module, run_name="__main__", alter_sys=True)
     finally:

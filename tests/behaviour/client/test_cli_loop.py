@@ -21,6 +21,7 @@ from hansei.client.learning import LearnOutcome
 from hansei.client.trajectories import TrajectoryRecord
 from tests.support import systems
 from tests.support.commands import Hansei, bullets, copy_trajectories, dataset, hansei, runner
+from tests.support.shared_resources import CODE
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
@@ -148,10 +149,11 @@ def test_a_tree_is_learned_incrementally_with_a_progress_bar(hansei: Hansei, dat
 
 def run_in_terminal(*arguments: str) -> str:
     """Run `hansei` with a pseudo-terminal, and return what it shows without control sequences. It must succeed."""
-    command = [sys.executable, "-c", "from hansei.client.cli import main; main()", *arguments]
+    command = [sys.executable, "-m", "tests.support.forked_command", *arguments]
+    environment = {**os.environ, "PYTHONPATH": CODE, "TERM": "xterm"}
     terminal, side = pty.openpty()
     with os.fdopen(terminal, "rb", buffering=0) as screen:
-        process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env={**os.environ, "TERM": "xterm"})
+        process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment)
         os.close(side)
         shown = b""
         try:

@@ -28,7 +28,7 @@ from tests.support import systems
 from tests.support.commands import EXAMPLES, Hansei, copy_trajectories, runner
 
 ROOT = Path(__file__).parents[3]
-HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
+HANSEI = [sys.executable, "-m", "tests.support.forked_command"]
 PATHS = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
 WRITE_THEIR_OWN_STDOUT = {"up", "open", "mcp", "a2a", "hook", "hooks install", "hooks uninstall"}
 

@@ -128,3 +128,20 @@ def test_variables_read_by_the_interpreter_start_a_new_process(tmp_path: Path) -
             assert process.wait() == 0
         output.seek(0)
         assert output.read() == b"1\n0\n"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["search", "x", "--top-k", "0"]])
+def test_a_forked_command_has_the_output_and_the_status_of_a_started_one(arguments: list[str]) -> None:
+    environment = {**os.environ, "PYTHONPATH": CODE}
+    forked, started = (
+        subprocess.run(
+            [sys.executable, "-m", f"tests.support.{module}", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for module in ("forked_command", "command_line")
+    )
+    assert (forked.returncode, forked.stdout, forked.stderr) == (started.returncode, started.stdout, started.stderr)
+    assert forked.stdout or forked.stderr
