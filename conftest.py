@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Generator, Iterator, MutableMapping
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -21,6 +22,8 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 os.environ.setdefault("HANSEI_DATA_DIR", "data")  # never the data of the person who runs the tests
+# Tests compute in many processes at once: threads of libraries would spin while they wait for each other.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _run = ExitStack()
 
 
@@ -114,3 +117,19 @@ def loggers_that_speak() -> None:
             logger.disabled, logger.propagate = False, True
             if logger.level != logging.NOTSET:
                 logger.setLevel(logging.NOTSET)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the slowest files where pytest prints the slowest tests: one worker runs all tests of a file."""
+    config = terminalreporter.config
+    if not config.option.durations:
+        return
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section(f"slowest {config.option.durations} files")
+    slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)
+    for file in slowest[: config.option.durations]:
+        terminalreporter.line(f"{seconds[file]:.0f}s {file}")

@@ -44,6 +44,7 @@ def test_removing_hooks_restores_the_former_settings(agent: str, tmp_path: Path)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,  # of the draws of up to 100 leaves a third would be repeated
 )
 entries = st.lists(
     st.dictionaries(st.sampled_from(["matcher", "hooks", "command", "timeout"]), json_values), min_size=1

@@ -40,6 +40,8 @@ def test_files_that_a_crashed_worker_had_finished_are_not_given_again(tmp_path: 
         "loadfile",
         "--no-loadscope-reorder",
         "-p",
+        "xdist.plugin",
+        "-p",
         "no:cacheprovider",
         "-c",
         "/dev/null",
@@ -47,7 +49,13 @@ def test_files_that_a_crashed_worker_had_finished_are_not_given_again(tmp_path: 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(systems.ROOT), "HOME": str(tmp_path)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(systems.ROOT),
+            "HOME": str(tmp_path),
+            # The plugins of other packages take each of the four processes seconds to import.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         timeout=120,

@@ -63,7 +63,8 @@ def newer_release(folder: Path) -> dict[str, str]:
     for name in LINKED:
         (folder / name).symlink_to(systems.ROOT / name)
     for name in COPIED:
-        shutil.copytree(systems.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+        # With the compiled modules, which the processes of the newer release would otherwise compile again.
+        shutil.copytree(systems.ROOT / name, folder / name, ignore=shutil.ignore_patterns("tests"))
     for number, migrations in enumerate(FOLDERS):
         text = MIGRATION.format(revision=FUTURE, before=revisions(migrations)[-1], future=FUTURE, number=number)
         (folder / migrations / "versions" / f"{FUTURE}.py").write_text(text, encoding="utf-8")
@@ -170,8 +171,8 @@ async def upgrade(system: systems.System, names: Sequence[str], callers: Callers
         if "database" in systems.SERVICES[name]:
             _check_migrated(system.programs[name].environment[systems.SERVICES[name]["database"]])
     await asyncio.sleep(READY_SECONDS)
+    await callers.progress()
     for name in names:
-        await callers.progress()
         assert await asyncio.to_thread(system.stop, name) == 0
         await callers.progress()
 
