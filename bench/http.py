@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measurement, measure
+from bench.load import Measurement, measure, wait_until_idle
 from bench.loop import build_queries, fill_playbook, nth
 from bench.report import machine, write
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
@@ -57,6 +57,8 @@ async def _measure(form: str) -> list[tuple[int, Measurement, Measurement]]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {"HANSEI_HTTP_ADDRESS": address, "HANSEI_LOG_LEVEL": "WARNING"}
         with systems.FORMS[form](Path(folder), **environment) as system:
+            for process in system.processes.values():
+                wait_until_idle(process.pid)
             async with grpc.aio.insecure_channel(system.address) as channel:
                 return await _measure_both(system, channel, address)
 

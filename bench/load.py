@@ -38,7 +38,7 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_A_PROCESS)
 
 
-def wait_until_idle(pid: int, seconds: float = 60.0) -> None:
+def wait_until_idle(pid: int, seconds: float = 180.0) -> None:
     """Wait until a process that has just started does nothing: search loads its compiled loops a second later."""
     time.sleep(SETTLE_SECONDS)
     for _ in range(round(seconds)):

@@ -22,7 +22,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.load import Measurement, measure
+from bench.load import Measurement, measure, wait_until_idle
 from bench.report import machine, write
 from chassis.tests import probe
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
@@ -81,6 +81,7 @@ async def _measure() -> list[Measurement]:
         found += await _echo(address, process.pid)
         (data / "search").mkdir()
         system = stack.enter_context(systems.one_process(data / "search", HANSEI_LOG_LEVEL="WARNING"))
+        wait_until_idle(system.processes["allinone"].pid)
         found += await _search(system)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
@@ -90,6 +91,7 @@ async def _measure() -> list[Measurement]:
                 data, LLM_PROVIDER="openai", OPENAI_API_KEY="none", OPENAI_BASE_URL=url, HANSEI_LOG_LEVEL="WARNING"
             )
         )
+        wait_until_idle(system.processes["allinone"].pid)
         found += await _learn(system)
     return found
 

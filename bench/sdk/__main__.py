@@ -23,6 +23,7 @@ from typing import Any
 
 import grpc
 
+from bench.load import wait_until_idle
 from bench.report import machine
 from hansei.client import AsyncClient, Client
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
@@ -45,6 +46,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         system = stack.enter_context(systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING"))
+        wait_until_idle(system.processes["allinone"].pid)
         client = stack.enter_context(Client(system.address))
         client.search(DATASET, QUERY, min_revision=_fill_playbook(client))
         rows = _measure_blocking(client, system.address) + asyncio.run(_measure_async(system.address))

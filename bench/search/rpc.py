@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import uvloop  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
-from bench.load import Measurement, measure  # noqa: E402
+from bench.load import Measurement, measure, wait_until_idle  # noqa: E402
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, Corpus, create_corpus  # noqa: E402
 from bench.search.server import run_server, write_snapshot  # noqa: E402
@@ -64,6 +64,7 @@ async def _measure_all() -> tuple[results.Rows, results.Rows]:
             for mode, limit in MODES.items():
                 settings = {"HANSEI_SEARCH_EXACT_LIMIT": limit, "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "0"}
                 address, process = stack.enter_context(run_server("services.search", Path(folder), mode, settings))
+                wait_until_idle(process.pid)
                 async with grpc.aio.insecure_channel(address) as channel:
                     for size, corpus in corpora.items():
                         near = await _create_search(channel, f"d{size}", corpus, vectors=True)
