@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 from cachetools import LRUCache
 
 from chassis.errors import DeadlineExceeded
@@ -26,7 +27,8 @@ def count_nothing(kind: str, cached: int, made: int) -> None:
 class TextEmbedder:
     """Embeds texts with one model; each text goes to the model once while its vector is cached.
 
-    All vectors are float32, finite, and of unit length, or zero. `store` holds vectors of documents only.
+    All vectors are float32, finite, and of unit length, or zero. `store` holds vectors of documents only; those of
+    queries were checked when the model made them.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class TextEmbedder:
             made = dict(zip(absent, await self._embed(absent, queries=True), strict=True))
         vectors = [made[text] if text in made else self._queries[text] for text in texts]
         self._queries.update(made)
-        return self._stack_vectors(vectors)
+        return np.array(vectors, np.float32).reshape(len(texts), self._dimension)
 
     async def _embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         try:

@@ -7,7 +7,7 @@ ranking is computed again. It is the same unless the index has changed; then the
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -68,29 +68,29 @@ class PinnedRankings(Generic[ItemT]):
         Raises `PageExpired`, and the errors of `rank`.
         """
         if cursor is None:
-            return self._cut_page(PageCursor(secrets.token_hex(8), 0, "", 0), size, await rank())
+            return self._cut_page("", 0, size, await rank())
         response = self._pinned.get(cursor.ranking_id)
         if response is None:
             response = await rank()
             if (response.revision, response.model) != (cursor.revision, cursor.model):
                 raise PageExpired
-        return self._cut_page(cursor, size, response)
+        return self._cut_page(cursor.ranking_id, cursor.offset, size, response)
 
-    def _cut_page(self, cursor: PageCursor, size: int, response: RankingResponse[ItemT]) -> Page[ItemT]:
+    def _cut_page(self, ranking_id: str, start: int, size: int, response: RankingResponse[ItemT]) -> Page[ItemT]:
+        """Return the page from `start`; a ranking with further pages is pinned, and without an id gets one."""
         results = response.ranking.results
-        end = min(cursor.offset + size, len(results)) if size else len(results)
-        end = self._cut_by_bytes(results, cursor.offset, end)
+        end = self._cut_by_bytes(results.items, start, min(start + size, len(results)) if size else len(results))
         if end >= len(results):
-            return Page(response, results[cursor.offset :], None)
-        self._pinned[cursor.ranking_id] = response
-        next_cursor = PageCursor(cursor.ranking_id, response.revision, response.model, end)
-        return Page(response, results[cursor.offset : end], next_cursor)
+            return Page(response, results[start:] if start else results, None)
+        ranking_id = ranking_id or secrets.token_hex(8)
+        self._pinned[ranking_id] = response
+        return Page(response, results[start:end], PageCursor(ranking_id, response.revision, response.model, end))
 
-    def _cut_by_bytes(self, results: Results[ItemT], start: int, end: int) -> int:
+    def _cut_by_bytes(self, items: Sequence[ItemT], start: int, end: int) -> int:
         """Return the end of the page from `start` that is not larger than a page may be."""
         total = 0
         for position in range(start, end):
-            total += self._count_bytes(results[position].item)
+            total += self._count_bytes(items[position])
             if total > self._max_page_bytes and position > start:
                 return position
         return end

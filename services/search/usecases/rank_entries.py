@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
@@ -65,8 +66,8 @@ class RankingResponse(NamedTuple, Generic[ItemT]):
     @property
     def has_match(self) -> bool:
         """Return whether a result has a word of the query, or a similarity from the limit on."""
-        *_, cosines, bm25_scores = self.ranking.results.scores
-        return bool((bm25_scores != 0.0).any() or (cosines >= self.similarity_limit).any())
+        *_, cosines, bm25_scores = self.ranking.results.scores.tolist()
+        return any(bm25_scores) or max(cosines, default=-math.inf) >= self.similarity_limit
 
 
 @dataclass(frozen=True, slots=True)
