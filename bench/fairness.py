@@ -4,7 +4,8 @@ One process serves two tenants. *acme* sends one call after the other; *evil* fi
 - `import`: imports a playbook of 90,000 bullets (`--bullets`),
 - `search`: searches with 200 clients of a process of its own, by turns without shares (`HANSEI_AUTH_TENANT_CALLS=0`)
   and with the default, twice each,
-- `learn`: learns with 200 clients, with the resident memory of the server after each round.
+- `learn`: learns with 200 clients, with the resident memory of the server after each round, and its processor time a
+  Learn, the delivery to the archive included.
 
 All runs share this machine, clients included, so that only comparisons within one run say anything. With all parts it
 writes `bench/results/fairness.json` and the table in `bench/README.md`; otherwise it prints.
@@ -26,7 +27,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from bench.load import wait_until_idle
+from bench.load import cpu_seconds, wait_until_idle
 from bench.report import machine, write
 from chassis.errors import HanseiError
 from hansei.client import AsyncClient, Client
@@ -42,6 +43,8 @@ FLOOD_SECONDS = 30.0
 IMPORTED = 90_000
 LEARN_ROUNDS = 3
 LEARNS = 400
+DELIVERY_SECONDS = 1.0
+"""The time after a round in which the last trajectories reach the archive."""
 PLAYBOOK = "".join(f"[b-{n:05}] Before call {n} of the orders API, look up page {n % 97}.\n" for n in range(1_000))
 QUERY = "look up the page before a call of the orders API"
 
@@ -125,12 +128,14 @@ def time_calls(call: Callable[[], object], goes_on: Callable[[int], bool] = lamb
     return found
 
 
-def build_row(what: str, shares: str, found: list[float], memory: float | str = "") -> dict[str, Any]:
+def build_row(
+    what: str, shares: str, found: list[float], memory: float | str = "", cpu: float | str = ""
+) -> dict[str, Any]:
     """Return a row with quantiles of milliseconds."""
     found = sorted(found)
     p50, p99 = found[len(found) // 2], found[min(len(found) - 1, int(len(found) * 0.99))]
     return {"what": what, "shares": shares, "calls": len(found), "p50_ms": p50, "p99_ms": p99, "max_ms": found[-1],
-            "memory_mb": memory}  # fmt: skip
+            "cpu_ms": cpu, "memory_mb": memory}  # fmt: skip
 
 
 def read_memory(pid: int) -> float:
@@ -158,10 +163,13 @@ def measure_learn() -> Iterator[dict[str, Any]]:
     with two_tenants() as (address, keys, pid):
         wait_until_idle(pid)
         for number in range(LEARN_ROUNDS):
+            used = cpu_seconds(pid)
             with run_flood(address, keys["evil"], "learn") as durations:
                 pass
+            time.sleep(DELIVERY_SECONDS)
+            cpu_ms = (cpu_seconds(pid) - used) / len(durations) * 1_000
             found = [seconds * 1_000 for seconds in durations]
-            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", "", found, read_memory(pid))
+            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", "", found, read_memory(pid), cpu_ms)
 
 
 def measure_import(bullets: int) -> Iterator[dict[str, Any]]:

@@ -17,20 +17,24 @@ from chassis.server.progress import CallsInProgress
 from chassis.server.server import collect_handlers
 from chassis.server.service import Registration, Service
 from chassis.tls import Certificates, require_plaintext_allowed
+from gateway.access.adapters.sql import schema as access_schema
 from gateway.access.bootstrap import build_access
 from gateway.access.rpc.guard import AccessGuard, current_principal
 from gateway.access.rpc.named_resources import ResourceKind
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
+from gateway.bulk.adapters.sql import schema as bulk_schema
 from gateway.bulk.bootstrap import build_bulk
 from gateway.contract import load_contract
 from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.ports import TrajectoryArchive
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.workflow import ReflectionWorkflow
+from gateway.otlp.adapters.sql import schema as otlp_schema
 from gateway.otlp.bootstrap import build_otlp
 from gateway.otlp.rpc.servicer import OTLP_METHODS, OtlpServicer, create_registrations
 from gateway.otlp.usecases.receive_exports import ExportReceiver
+from gateway.outbox.adapters.sql import schema as outbox_schema
 from gateway.outbox.bootstrap import build_outbox
 from gateway.rpc import passthrough
 from gateway.rpc.rounds import RoundsServicer
@@ -53,11 +57,14 @@ from hansei.validator.v1.evaluator_service_pb2_grpc import EvaluatorServiceStub
 from hansei.validator.v1.leaderboard_service_pb2_grpc import LeaderboardServiceStub
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import load_prompt_builder_settings
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 
 if TYPE_CHECKING:
     from gateway.http.server import HttpServer
+
+DATABASE_VARIABLE = "HANSEI_GATEWAY_DATABASE_URL"
+STATEMENT_SECONDS = 30.0
 
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
@@ -75,25 +82,23 @@ def create_front(
 
     HTTP calls the servicers of `local_services`, which run in the same process. Raises BadSetting.
     """
-    with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
-        database_url = parse_location(settings.gateway_database_url)
-        archive = ArchiveServiceStub(peers.channel("evidence"))
-        outbox = build_outbox(settings, database_url, settings.bulk_executor, archive)
-        learning = _create_learning(peers, outbox.trajectories if settings.archive_trajectories else None)
-        bulk = build_bulk(settings, database_url, learning)
+    database = _create_database(settings.gateway_database_url)
+    outbox = build_outbox(settings, database, settings.bulk_executor, ArchiveServiceStub(peers.channel("evidence")))
+    learning = _create_learning(peers, outbox if settings.archive_trajectories else None)
+    bulk = build_bulk(settings, database, learning)
     own = create_chains(peers, create_prompts(settings), learning) | {
         "hansei.gateway.v1.BulkService": Registration(
             bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer
         )
     }
     served = {"HANSEI_LISTEN_ADDRESS": settings.listen_address, HTTP_ADDRESS_VARIABLE: settings.http_address}
-    access = build_access(settings, database_url, load_contract(), served, other_methods=OTLP_METHODS)
+    access = build_access(settings, database, load_contract(), served, other_methods=OTLP_METHODS)
     own["hansei.gateway.v1.AccessService"] = Registration(
         access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
     )
     otlp = build_otlp(
         settings,
-        database_url,
+        database,
         caller=current_principal.get,
         reader=ReflectorServiceStub(peers.channel("reflector")),
         outcomes=EvidenceServiceStub(peers.channel("evidence")),
@@ -104,19 +109,22 @@ def create_front(
     http = _create_http(settings, peers, servicers, access.guard, otlp.receiver) if settings.http_address else None
     closing = AsyncExitStack()
 
+    async def open_database() -> None:
+        await database.open()
+        await outbox.count_waiting_bytes()
+
     async def start() -> None:
-        for part in (access, outbox, bulk, otlp):
-            closing.push_async_callback(part.close)
-            await wait_until_open(
-                part.open, database_url, "HANSEI_GATEWAY_DATABASE_URL", settings.database_wait_seconds
-            )
+        closing.push_async_callback(database.close)
+        await wait_until_open(open_database, database.url, DATABASE_VARIABLE, settings.database_wait_seconds)
+        closing.push_async_callback(access.synchronization.try_once)
+        closing.push_async_callback(bulk.learning.close)
         if http is not None:
             closing.push_async_callback(http.close)
             await http.start()
 
     async def drain() -> None:
         await bulk.learning.drain()
-        await outbox.trajectories.drain()
+        await outbox.drain()
 
     return Service(
         name="gateway",
@@ -129,11 +137,26 @@ def create_front(
         tasks={
             "access": access.synchronization.run,
             "bulk": bulk.learning.run_maintenance,
-            "outbox": outbox.trajectories.run,
+            "outbox": outbox.run,
             "otlp": otlp.learning.run,
             **({} if http is None else {"http": http.watch}),
         },
     )
+
+
+def _create_database(location: str) -> Database:
+    """Return the database of all stores of the gateway, which commits their writes together. Raises BadSetting."""
+    with report_setting(DATABASE_VARIABLE):
+        return Database(
+            location,
+            access_schema.MIGRATIONS,
+            outbox_schema.MIGRATIONS,
+            bulk_schema.MIGRATIONS,
+            otlp_schema.MIGRATIONS,
+            service="gateway",
+            store="gateway store",
+            statement_seconds=STATEMENT_SECONDS,
+        )
 
 
 def _create_servicers(services: Sequence[Service]) -> dict[str, object]:

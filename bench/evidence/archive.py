@@ -21,12 +21,13 @@ from google.protobuf.json_format import MessageToJson
 from bench.evidence.tables import write_tables
 from gateway.orchestrator.learn import Learning
 from gateway.outbox.adapters.sql.repository import OutboxRepository
+from gateway.outbox.adapters.sql.schema import MIGRATIONS
 from gateway.outbox.usecases.deliver_trajectories import TrajectoryOutbox
 from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 from hansei.evidence.v1 import evidence_service_pb2 as evidence_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway_pb
 from hansei.reflector.v1 import trajectory_pb2
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.bodies import compress, compress_pack, decompress
@@ -107,9 +108,10 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
     await store.database.open()
     archive = build_archive(store)
     servicer = ArchiveServicer(archive, ignore_servings, count_stored=lambda is_new: None)
-    repository = OutboxRepository(parse_location(str(folder / "gateway.db")), "bench")
+    database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="outbox")
+    await database.open()
+    repository = OutboxRepository(database, "bench")
     outbox = TrajectoryOutbox(repository, InProcessArchive(servicer), 1024**4)
-    await outbox.open()
     learning = Learning(None, None, outbox)  # type: ignore[arg-type]
     requests = [
         build_learn_request(trajectory, number, position)
@@ -127,7 +129,7 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
     while await repository.sum_bytes():
         await outbox.drain()
     afterwards = time.process_time() - cpu
-    await repository.database.close()
+    await database.close()
     await store.database.close()
     count = len(requests) - 1
     size = sum(request.trajectory.ByteSize() for request in requests) / len(requests)

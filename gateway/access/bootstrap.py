@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from google.protobuf.descriptor import MethodDescriptor
-from sqlalchemy.engine import URL
 
 from chassis.policy import MethodPolicy
 from chassis.settings import BadSetting
@@ -26,6 +25,7 @@ from gateway.access.usecases.api_keys import ApiKeys
 from gateway.access.usecases.authenticate import Authenticate, create_authenticator
 from gateway.access.usecases.synchronize import Synchronization
 from gateway.contract import Contract
+from libs.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,10 @@ class Access:
     keys: ApiKeys
     synchronization: Synchronization
 
-    async def open(self) -> None:
-        """Open the database. Raises StoreUnavailable, SchemaNewer."""
-        await self.repository.database.open()
-
-    async def close(self) -> None:
-        """Save counts and last uses, and close the database."""
-        await self.synchronization.try_once()
-        await self.repository.database.close()
-
 
 def build_access(
     settings: AccessSettings,
-    database_url: URL,
+    database: Database,
     contract: Contract,
     addresses: Mapping[str, str],
     *,
@@ -64,7 +55,7 @@ def build_access(
     """
     required = _requires_credentials(settings, addresses)
     allowance = Allowance(settings.auth_calls_per_second, settings.auth_calls_per_day)
-    repository, limits = AccessRepository(database_url), CallLimits(seconds, now)
+    repository, limits = AccessRepository(database), CallLimits(seconds, now)
     keys = ApiKeys(repository, seconds=seconds, now=now, cache_seconds=settings.auth_fresh_seconds)
     guard = None
     if required:

@@ -6,14 +6,11 @@ import socket
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy.engine import URL
-
 from chassis.retry import RetryPolicy
 from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
 from gateway.bulk.adapters.metrics import BulkMetrics
 from gateway.bulk.adapters.sql.batch_repository import BatchRepository, ReplicaLeases
 from gateway.bulk.adapters.sql.repository import JobRepository
-from gateway.bulk.adapters.sql.schema import MIGRATIONS
 from gateway.bulk.domain.job import QueueCapacity
 from gateway.bulk.rpc.servicer import BulkServicer
 from gateway.bulk.settings import BulkSettings
@@ -22,34 +19,17 @@ from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
 from gateway.bulk.usecases.ports import LearnChain
 from libs.storage.database import Database
 
-STATEMENT_SECONDS = 30.0
-
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
     """Bulk learning of one gateway."""
 
-    database: Database
     learning: BulkLearning
     servicer: BulkServicer
 
-    async def open(self) -> None:
-        """Open the database; if it is unavailable, open it later. Raises SchemaNewer."""
-        await self.learning.open()
 
-    async def close(self) -> None:
-        """Leave unfinished work to the next start, and close the database."""
-        try:
-            await self.learning.close()
-        finally:
-            await self.database.close()
-
-
-def build_bulk(settings: BulkSettings, database_url: URL, chain: LearnChain) -> Bulk:
-    """Return bulk learning by `chain`. Raises the errors of `Database`."""
-    database = Database(
-        database_url, MIGRATIONS, service="gateway", store="job store", statement_seconds=STATEMENT_SECONDS
-    )
+def build_bulk(settings: BulkSettings, database: Database, chain: LearnChain) -> Bulk:
+    """Return bulk learning by `chain`."""
     executor = settings.bulk_executor or socket.gethostname()
     concurrency = BatchConcurrency(
         min(settings.bulk_dataset_concurrency, settings.bulk_concurrency), settings.bulk_concurrency
@@ -67,15 +47,14 @@ def build_bulk(settings: BulkSettings, database_url: URL, chain: LearnChain) -> 
         record_attempt=metrics.record_attempt,
     )
     learning = BulkLearning(
-        database.open,
         jobs,
         batches,
         ReplicaLeases(database, executor),
-        DbosQueue(database_url, executor, concurrency, learner.run),
+        DbosQueue(database.url, executor, concurrency, learner.run),
         learner,
         MaintenancePolicy(
             timedelta(seconds=settings.bulk_lease_seconds), timedelta(hours=settings.bulk_retention_hours)
         ),
         metrics.record_totals,
     )
-    return Bulk(database, learning, BulkServicer(learning, jobs))
+    return Bulk(learning, BulkServicer(learning, jobs))

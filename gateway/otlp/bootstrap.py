@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy.engine import URL
-
 from chassis.settings import BadSetting
 from gateway.otlp.adapters.metrics import count_items, count_trace
 from gateway.otlp.adapters.sql.repository import TraceRepository
@@ -17,6 +15,7 @@ from gateway.otlp.settings import OtlpSettings
 from gateway.otlp.usecases.learn_traces import TraceLearning
 from gateway.otlp.usecases.ports import Caller, JobOwners, JobSubmission, OutcomeReporter, TrajectoryReader
 from gateway.otlp.usecases.receive_exports import ExportReceiver
+from libs.storage.database import Database
 from libs.storage.timestamps import utc_now
 
 
@@ -24,22 +23,13 @@ from libs.storage.timestamps import utc_now
 class Otlp:
     """The traces of one gateway."""
 
-    repository: TraceRepository
     receiver: ExportReceiver
     learning: TraceLearning
-
-    async def open(self) -> None:
-        """Open the database. Raises StoreUnavailable, SchemaNewer."""
-        await self.repository.open()
-
-    async def close(self) -> None:
-        """Close the database. Traces are learned after the next start, or by another replica."""
-        await self.repository.database.close()
 
 
 def build_otlp(
     settings: OtlpSettings,
-    database_url: URL,
+    database: Database,
     *,
     caller: Callable[[], Caller],
     reader: TrajectoryReader,
@@ -47,7 +37,7 @@ def build_otlp(
     submit: JobSubmission,
     add_owner: JobOwners,
 ) -> Otlp:
-    """Return the reception and the learning of traces. Raises BadSetting and the errors of `Database`."""
+    """Return the reception and the learning of traces. Raises BadSetting."""
     try:
         datasets = parse_datasets(settings.otlp_datasets)
     except ValueError as error:
@@ -59,7 +49,7 @@ def build_otlp(
         trace_bytes=settings.otlp_trace_max_bytes,
         total_bytes=settings.otlp_max_bytes,
     )
-    repository = TraceRepository(database_url, limits)
+    repository = TraceRepository(database, limits)
     learning = TraceLearning(repository, reader, submit, outcomes, add_owner, utc_now, count=count_trace)
     receiver = ExportReceiver(repository, datasets, caller, notify=learning.notify, count=count_items)
-    return Otlp(repository, receiver, learning)
+    return Otlp(receiver, learning)

@@ -36,8 +36,7 @@ class Database:
     def __init__(
         self,
         location: str | URL,
-        migrations: Migrations,
-        *,
+        *migrations: Migrations,
         service: str,
         store: str,
         reader_threads: int = READER_THREADS,
@@ -46,6 +45,9 @@ class Database:
         durable: bool = True,
     ) -> None:
         """`location` is a URL or the name of a SQLite file; `store` names the contents in messages.
+
+        Stores of one process in one database share it, with the migrations of each: then one commit, and one disk
+        flush, serves all of them, and none waits for the file lock of another.
 
         A statement that hangs delays all later ones: `statement_seconds` limits each on a server; 0 sets no limit. With
         `durable=False` a power cut may lose the last commits. Raises SQLAlchemy's ArgumentError, ImportError,
@@ -71,7 +73,7 @@ class Database:
     async def open(self) -> None:
         """Migrate the schema and start the writer; do nothing if it is open. Raises SchemaNewer and storage errors."""
         if not self._is_open:
-            await self._run_on_reader(lambda: upgrade(self.write_engine, self._migrations))
+            await self._run_on_reader(self._upgrade)
             if not self._is_open:  # another call may have opened it meanwhile
                 self._writer.start()
                 self._is_open = True
@@ -99,7 +101,8 @@ class Database:
     ) -> T:
         """Return the result of `work` once it is on disk; nothing of it stays when it raises.
 
-        `key` names the row that `work` locks: units of work that are committed together run in the order of their keys.
+        `key` names the row that `work` locks, or its store if that locks several: units of work that are committed
+        together run in the order of their keys.
         `on_commit` is called with the result on the caller's loop, also when the caller has stopped waiting. `work` may
         share its transaction with other units of work, so it must neither commit nor roll back.
         """
@@ -129,6 +132,10 @@ class Database:
     def _require_open(self) -> None:
         if self._is_closed or not self._is_open:
             raise build_unavailable_error(self.name, "is closed")
+
+    def _upgrade(self) -> None:
+        for migrations in self._migrations:
+            upgrade(self.write_engine, migrations)
 
     async def _run_on_reader(self, work: Callable[[], T]) -> T:
         if self._is_closed:

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from gateway.access.adapters.sql.schema import MIGRATIONS
 from gateway.access.bootstrap import Access, build_access
 from gateway.access.domain.api_key import ApiKeyRequest
 from gateway.access.domain.principal import Allowance, Principal
 from gateway.access.rpc.guard import AccessGuard
 from gateway.access.settings import AccessSettings
 from gateway.contract import load_contract
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 
 BOOKS = "/hansei.playbook.v1.PlaybookService/"
 PLANS = "/hansei.planner.v1.PlannerService/"
@@ -66,20 +67,22 @@ async def open_access(location: Path | str, **settings: Any) -> AsyncIterator[Ac
     Without shares of tenants, because their pauses would not end while the clock stands.
     """
     clock = Clock()
-    url = parse_location(str(location / "gateway.db") if isinstance(location, Path) else location)
+    url = str(location / "gateway.db") if isinstance(location, Path) else location
+    database = Database(url, MIGRATIONS, service="gateway", store="access store")
     made = build_access(
         AccessSettings(**{"auth": "on", "auth_tenant_calls": 0, **settings}),
-        url,
+        database,
         load_contract(),
         {},
         seconds=clock.monotonic,
         now=clock.now,
     )
-    await made.repository.database.open()
+    await database.open()
     try:
         yield AccessSystem(made, clock)
     finally:
-        await made.close()
+        await made.synchronization.try_once()
+        await database.close()
 
 
 async def call_guarded(system: AccessSystem, method: str, who: Principal, request: Any) -> Any:

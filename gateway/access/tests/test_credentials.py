@@ -21,13 +21,14 @@ from sqlalchemy import create_engine, text
 from chassis.errors import HanseiError, InvalidArgument, NotFound
 from chassis.guard import own_credential, read_credential
 from chassis.settings import BadSetting
+from gateway.access.adapters.sql.schema import MIGRATIONS
 from gateway.access.bootstrap import build_access
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
 from gateway.access.domain.principal import SYSTEM, build_tenant_prefix, validate_tenant
 from gateway.access.settings import AccessSettings
 from gateway.access.tests.access_system import AccessSystem, open_access
 from gateway.contract import load_contract
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -305,10 +306,10 @@ async def test_new_issuer_keys_are_loaded_and_an_outage_keeps_the_cached_ones(tm
 def test_the_gateway_does_not_listen_for_other_machines_without_authentication(
     tmp_path: Path, settings: dict[str, Any], address: str, outcome: bool | str
 ) -> None:
-    url = parse_location(str(tmp_path / "gateway.db"))
+    database = Database(str(tmp_path / "gateway.db"), MIGRATIONS, service="gateway", store="access store")
     if isinstance(outcome, str):
         with pytest.raises(BadSetting, match=outcome):
-            build_access(AccessSettings(**settings), url, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
+            build_access(AccessSettings(**settings), database, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
     else:
-        made = build_access(AccessSettings(**settings), url, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
+        made = build_access(AccessSettings(**settings), database, load_contract(), {"HANSEI_HTTP_ADDRESS": address})
         assert (made.guard is not None) is outcome

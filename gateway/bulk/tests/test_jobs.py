@@ -13,19 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, RequestIdReused
-from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
 from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
 from gateway.bulk.domain.attempts import TrajectoryCommit
 from gateway.bulk.domain.batches import MAX_BATCH, learn_request_id, split_positions
 from gateway.bulk.domain.errors import JobNotFound, QueueFull
 from gateway.bulk.domain.job import JobState, JobTotals, NewJob, QueueCapacity
-from gateway.bulk.tests.bulk_system import AT_ONCE, NOW, BulkSystem, ScriptedLearner, item, messages
-from gateway.bulk.usecases.learn_batches import BatchLearner
-from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
+from gateway.bulk.tests.bulk_system import NOW, BulkSystem, ScriptedLearner, item, messages
 from gateway.bulk.usecases.submit_job import submit_job
 from hansei.gateway.v1 import bulk_service_pb2 as service
-from libs.storage.engines import parse_location
-from libs.storage.errors import StoreUnavailable
 
 
 async def test_an_interrupted_submission_stores_nothing(system: BulkSystem) -> None:
@@ -210,35 +205,3 @@ async def test_totals_are_the_sums_of_the_jobs(system: BulkSystem) -> None:
         {"running": 1, "completed": 1, "incomplete": 2, "cancelled": 1},
         {"waiting": 5, "learned": 5, "dead": 4, "dropped": 4},
     )
-
-
-async def test_a_gateway_starts_without_its_job_database_and_opens_it_later(tmp_path: Path) -> None:
-    """Everything else it does needs no database."""
-    obstacle = tmp_path / "gateway.db"
-    obstacle.mkdir()  # a folder where the file should be
-    system = BulkSystem(tmp_path)
-    learner = BatchLearner(ScriptedLearner(), system.batches, AT_ONCE)
-    queue = DbosQueue(parse_location("unused.db"), "one", BatchConcurrency(1, 1), learner.run)
-    upkeep = MaintenancePolicy(timedelta(seconds=0.2), timedelta(hours=1))
-    totals: list[JobTotals] = []
-    learning = BulkLearning(
-        system.database.open, system.jobs, system.batches, system.replica("one"), queue, learner, upkeep, totals.append
-    )
-
-    await learning.open()
-    with pytest.raises(StoreUnavailable):
-        await system.jobs.find(str(uuid.uuid4()))
-
-    obstacle.rmdir()
-    keeping = asyncio.create_task(learning.run_maintenance())
-    async with asyncio.timeout(30):
-        while not totals:  # noqa: ASYNC110  nobody tells
-            await asyncio.sleep(0)
-        await system.database.open()
-    with pytest.raises(JobNotFound):
-        await system.jobs.find(str(uuid.uuid4()))
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-    await learning.drain()
-    await learning.close()
-    await system.database.close()

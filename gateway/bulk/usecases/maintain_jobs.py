@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,7 +16,6 @@ from gateway.bulk.usecases.ports import BatchQueue, BatchStore, JobStore, Replic
 from gateway.bulk.usecases.submit_job import Requests, submit_job
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import LeaseMonitor
-from libs.storage.migrations import SchemaNewer
 
 log = get_logger("hansei.bulk")
 
@@ -38,11 +37,10 @@ class MaintenancePolicy:
 
 
 class BulkLearning:
-    """The jobs of one process. `open_database` may be called again while the database is open."""
+    """The jobs of one process. The queue is opened with the first job."""
 
     def __init__(
         self,
-        open_database: Callable[[], Awaitable[None]],
         jobs: JobStore,
         batches: BatchStore,
         replicas: ReplicaStore,
@@ -52,7 +50,6 @@ class BulkLearning:
         record_totals: Callable[[JobTotals], None] = lambda totals: None,
     ) -> None:
         """`record_totals` gets the totals of all jobs at each maintenance."""
-        self._open_database = open_database
         self._jobs = jobs
         self._batches = batches
         self._replicas = replicas
@@ -63,18 +60,6 @@ class BulkLearning:
         self._monitor = LeaseMonitor(policy.lease.total_seconds())
         self._opening = asyncio.Lock()
         self._stopped = False
-
-    async def open(self) -> None:
-        """Open the database, or try again later if it is unavailable. Open the queue with the first job.
-
-        Until then methods of jobs fail with UNAVAILABLE; the gateway serves all others. Raises SchemaNewer.
-        """
-        try:
-            await self._open_database()
-        except SchemaNewer:
-            raise
-        except HanseiError as error:
-            log.warning("opening the database of bulk learning failed; trying again later", error=str(error))
 
     async def drain(self) -> None:
         """Accept nothing more, and finish the attempts in progress."""
@@ -138,7 +123,6 @@ class BulkLearning:
     async def _maintain(self) -> None:
         if self._stopped:
             return
-        await self._open_database()
         if self._queue.is_open:
             await self._replicas.renew()
         elif await self._batches.has_waiting():

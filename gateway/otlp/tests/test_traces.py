@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from chassis.errors import HanseiError, InvalidArgument, RequestIdReused, Unavailable
 from gateway.access.domain.principal import SYSTEM, Principal
 from gateway.otlp.adapters.sql.repository import TraceRepository
+from gateway.otlp.adapters.sql.schema import MIGRATIONS
 from gateway.otlp.domain.datasets import parse_datasets
 from gateway.otlp.domain.errors import MalformedExport, TraceStoreFull
 from gateway.otlp.domain.trace import TraceLimits
@@ -27,7 +28,7 @@ from gateway.otlp.usecases.receive_exports import ExportReceiver
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OTHER = "1bf7651916cd43dd8448eb211c80319c"
@@ -128,7 +129,8 @@ class OtlpSystem:
 @asynccontextmanager
 async def open_system(folder: Path, datasets: str = "shop=d", now: datetime | None = None) -> AsyncIterator[OtlpSystem]:
     system: OtlpSystem
-    repository = TraceRepository(parse_location(str(folder / "gateway.db")), LIMITS, lambda: system.now)
+    database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="traces")
+    repository = TraceRepository(database, LIMITS, lambda: system.now)
 
     class Peers:
         def __getattr__(self, name: str) -> Any:
@@ -146,11 +148,11 @@ async def open_system(folder: Path, datasets: str = "shop=d", now: datetime | No
     )
     receiver = ExportReceiver(repository, parse_datasets(datasets), lambda: system.principal)
     system = OtlpSystem(repository, receiver, learning, now or datetime(2026, 11, 25, tzinfo=UTC))
-    await repository.open()
+    await database.open()
     try:
         yield system
     finally:
-        await repository.database.close()
+        await database.close()
 
 
 async def test_a_trace_is_learned_once_its_root_has_ended_and_settled(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ class TraceLearning:
             self._changed.clear()
             seconds = RETRY_SECONDS
             try:
-                await self._store.open()
                 while await self.learn_next():
                     pass
                 await self._store.delete_expired()

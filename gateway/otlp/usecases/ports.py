@@ -15,9 +15,6 @@ from hansei.reflector.v1 import reflector_service_pb2 as reflector
 class TraceStore(Protocol):
     """Stores traces until they are learned, and for some time afterwards."""
 
-    async def open(self) -> None:
-        """Open the database; nothing if it is open. Raises StoreUnavailable, SchemaNewer."""
-
     async def add_parts(self, tenant: str, parts: Sequence[TracePart]) -> list[StoreResult]:
         """Store parts, all of them or none. They are on disk when this returns. Raises TraceStoreFull."""
 

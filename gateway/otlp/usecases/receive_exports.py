@@ -44,7 +44,6 @@ class ExportReceiver:
 
     async def receive_spans(self, request: ExportTraceServiceRequest) -> ExportTraceServiceResponse:
         """Store the spans of an export. Raises TraceStoreFull, StoreUnavailable."""
-        await self._store.open()
         rejected = await self._store_parts(split_spans(request, self._datasets))
         response = ExportTraceServiceResponse()
         if rejected:
@@ -54,7 +53,6 @@ class ExportReceiver:
 
     async def receive_logs(self, request: ExportLogsServiceRequest) -> ExportLogsServiceResponse:
         """Store the GenAI events of an export. Raises TraceStoreFull, StoreUnavailable."""
-        await self._store.open()
         stored = await self._store.find_datasets(self._caller().tenant, list_event_traces(request))
         rejected = await self._store_parts(split_logs(request, self._datasets, stored))
         response = ExportLogsServiceResponse()

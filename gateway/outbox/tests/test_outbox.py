@@ -15,10 +15,11 @@ import pytest
 from chassis.errors import HanseiError, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from chassis.retry import RetryPolicy
 from gateway.outbox.adapters.sql.repository import OutboxRepository
+from gateway.outbox.adapters.sql.schema import MIGRATIONS
 from gateway.outbox.usecases.deliver_trajectories import DeliveryResult, TrajectoryOutbox
 from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 from hansei.reflector.v1 import trajectory_pb2
-from libs.storage.engines import parse_location
+from libs.storage.database import Database
 
 AT_ONCE = RetryPolicy(attempts=None, first_pause=0)
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
@@ -46,6 +47,7 @@ class OutboxSystem:
     """An outbox with a scripted archive, and the results that it counts."""
 
     archive: ScriptedArchive
+    database: Database
     repository: OutboxRepository
     outbox: TrajectoryOutbox
     results: Counter[DeliveryResult]
@@ -68,7 +70,8 @@ class OutboxSystem:
 async def open_outbox(
     folder: Path, *failures: HanseiError, max_bytes: int = 10_000, executor: str = "one", now: datetime = NOW
 ) -> AsyncIterator[OutboxSystem]:
-    repository = OutboxRepository(parse_location(str(folder / "gateway.db")), executor, lambda: now)
+    database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="outbox")
+    repository = OutboxRepository(database, executor, lambda: now)
     archive, results = ScriptedArchive(list(failures)), Counter[DeliveryResult]()
     finished = asyncio.Semaphore(0)
 
@@ -78,11 +81,12 @@ async def open_outbox(
             finished.release()
 
     outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE, gather_seconds=0)
-    await outbox.open()
+    await database.open()
+    await outbox.count_waiting_bytes()
     try:
-        yield OutboxSystem(archive, repository, outbox, results, finished)
+        yield OutboxSystem(archive, database, repository, outbox, results, finished)
     finally:
-        await repository.database.close()
+        await database.close()
 
 
 def make_request(trajectory_id: str, query: str = "q") -> archive_pb.StoreTrajectoryRequest:
@@ -159,7 +163,7 @@ async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path
 
 async def test_an_unavailable_database_fails_no_learning(tmp_path: Path) -> None:
     async with open_outbox(tmp_path) as system:
-        await system.repository.database.close()
+        await system.database.close()
         await system.outbox.add(make_request("t-1"))
         assert system.results == {DeliveryResult.NOT_STORED: 1}
 

@@ -69,9 +69,8 @@ class TrajectoryOutbox:
         self._added = asyncio.Event()
         self._delivering = asyncio.Lock()
 
-    async def open(self) -> None:
-        """Open the database. Raises StoreUnavailable, SchemaNewer."""
-        await self._store.open()
+    async def count_waiting_bytes(self) -> None:
+        """Count the bytes of the trajectories that wait, before the first call of `add`. Raises StoreUnavailable."""
         self._waiting_bytes = await self._store.sum_bytes()
 
     async def add(self, request: archive_pb.StoreTrajectoryRequest) -> None:
@@ -126,7 +125,6 @@ class TrajectoryOutbox:
             return await self._deliver_oldest()
 
     async def _deliver_oldest(self) -> int:
-        await self._store.open()
         entries = await self._store.list_entries(BATCH)
         finished: list[OutboxEntry] = []
         try:

@@ -12,9 +12,6 @@ from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 class EntryStore(Protocol):
     """Stores requests of the archive until they are delivered."""
 
-    async def open(self) -> None:
-        """Open the database; nothing if it is open. Raises StoreUnavailable, SchemaNewer."""
-
     async def add(self, payload: bytes) -> None:
         """Store a request. It is on disk when this returns."""
 

@@ -27,11 +27,11 @@ def upgrade():
 """
 
 
-def migrations_of(folder: Path) -> Migrations:
+def migrations_of(folder: Path, version_table: str = "test_schema_version") -> Migrations:
     """Write the migration into a folder."""
     (folder / "versions").mkdir(parents=True)
     (folder / "versions" / "0001_tables.py").write_text(_MIGRATION)
-    return Migrations(folder, "test_schema_version")
+    return Migrations(folder, version_table)
 
 
 def add_item(connection: Connection, name: str, value: int = 1) -> int:

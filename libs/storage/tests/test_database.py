@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, Text, column, event, select, table, text
 
 from chassis.errors import NotFound
 from libs.storage.database import Database
 from libs.storage.errors import StoreConflict, StoreUnavailable
-from libs.storage.migrations import Migrations
-from libs.storage.tests.tables import add_item, item_names
+from libs.storage.migrations import VERSION_COLUMN, Migrations
+from libs.storage.tests.tables import add_item, item_names, migrations_of
 
 
 class BlockedWriter:
@@ -208,3 +208,20 @@ async def test_two_processes_that_lock_the_same_keys_never_deadlock(
     assert values == [21] * 8
     for writer in writers:
         await writer.close()
+
+
+async def test_stores_that_share_a_database_have_their_own_migrations_and_one_commit(
+    database_location: str, migrations: Migrations, tmp_path: Path
+) -> None:
+    other = migrations_of(tmp_path / "other", "other_schema_version")
+    shared = Database(database_location, migrations, other, service="test", store="test stores")
+    await shared.open()
+    for version_table in ("test_schema_version", "other_schema_version"):
+        applied = select(column(VERSION_COLUMN, Text)).select_from(table(version_table))
+        assert await shared.read(lambda connection: connection.scalar(applied)) == "0001"  # noqa: B023
+    async with BlockedWriter(shared):
+        commits = commits_of(shared.write_engine)
+        tasks = [asyncio.create_task(shared.write(partial(add_item, name=name), name)) for name in ("one", "other")]
+    await asyncio.gather(*tasks)
+    assert len(commits) == 2  # that of the gate, and one for both
+    await shared.close()

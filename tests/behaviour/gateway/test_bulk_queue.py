@@ -138,10 +138,8 @@ async def test_a_job_that_was_never_queued_is_found_and_learned(tmp_path: Path) 
     learner = BatchLearner(ScriptedLearner(), system.batches, AT_ONCE)
     queue = DbosQueue(parse_location(str(tmp_path / "gateway.db")), "one", BatchConcurrency(2, 2), learner.run)
     upkeep = MaintenancePolicy(timedelta(seconds=0.4), timedelta(hours=1))
-    learning = BulkLearning(
-        system.database.open, system.jobs, system.batches, system.replica("one"), queue, learner, upkeep
-    )
-    await learning.open()
+    learning = BulkLearning(system.jobs, system.batches, system.replica("one"), queue, learner, upkeep)
+    await system.database.open()
     job_id, _ = await system.submit(5)
     system.clock.now += REQUEUE_AFTER
     keeping = asyncio.create_task(learning.run_maintenance())

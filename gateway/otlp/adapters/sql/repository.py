@@ -6,42 +6,27 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
-from sqlalchemy.engine import URL
 
 from gateway.otlp.adapters.sql import queries
-from gateway.otlp.adapters.sql.schema import MIGRATIONS
 from gateway.otlp.domain.errors import TraceStoreFull
 from gateway.otlp.domain.trace import StoredTrace, StoreResult, TraceKey, TraceLimits, TracePart, TraceState
 from libs.storage.database import Database
 from libs.storage.timestamps import utc_now
 
-STATEMENT_SECONDS = 30.0
-READER_THREADS = 1
 CLAIM = timedelta(minutes=1)
 """Time for which a replica works on a trace before others may."""
 _AT_ONCE = 100
-_WRITERS = "otlp"
+_KEY = "otlp"
 """Exports take turns, so that no two transactions lock the same traces in another order."""
 
 
 class TraceRepository:
     """Implements `TraceStore`."""
 
-    def __init__(self, database_url: URL, limits: TraceLimits, clock: Callable[[], datetime] = utc_now) -> None:
-        self.database = Database(
-            database_url,
-            MIGRATIONS,
-            service="gateway",
-            store="traces",
-            reader_threads=READER_THREADS,
-            statement_seconds=STATEMENT_SECONDS,
-        )
+    def __init__(self, database: Database, limits: TraceLimits, clock: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
         self._limits = limits
         self._clock = clock
-
-    async def open(self) -> None:
-        """Open the database; nothing if it is open. Raises StoreUnavailable, SchemaNewer."""
-        await self.database.open()
 
     async def add_parts(self, tenant: str, parts: Sequence[TracePart]) -> list[StoreResult]:
         """Store parts, all of them or none. They are on disk when this returns. Raises TraceStoreFull."""
@@ -55,7 +40,7 @@ class TraceRepository:
             results = {index: self._add_part(connection, tenant, parts[index], now) for index in order}
             return [results[index] for index in range(len(parts))]
 
-        return await self.database.write(add, _WRITERS)
+        return await self._database.write(add, _KEY)
 
     def _free_capacity(self, connection: Connection, size: int, now: datetime) -> None:
         """Delete the parts of learned traces, oldest first, until `size` more bytes fit. Raises TraceStoreFull."""
@@ -101,7 +86,7 @@ class TraceRepository:
 
     async def find_datasets(self, tenant: str, trace_ids: Sequence[str]) -> dict[str, str]:
         """Return the datasets of the stored traces of a tenant, by trace id."""
-        return await self.database.read(lambda connection: queries.select_datasets(connection, tenant, trace_ids))
+        return await self._database.read(lambda connection: queries.select_datasets(connection, tenant, trace_ids))
 
     async def claim_due(self) -> StoredTrace | None:
         """Return the trace that has waited longest, for this replica alone for a minute; None if none is due."""
@@ -116,7 +101,7 @@ class TraceRepository:
             parts = queries.select_parts(connection, key)
             return StoredTrace(key, row.tenant, TraceState(row.state), parts, row.last_number)
 
-        return await self.database.write(claim, _WRITERS)
+        return await self._database.write(claim, _KEY)
 
     async def finish(self, trace: StoredTrace, state: TraceState) -> None:
         """Set the state of a claimed trace; a part that arrived meanwhile makes it due again."""
@@ -132,18 +117,16 @@ class TraceRepository:
                 due_at = row.due_at if row.last_number > trace.last_number else None
                 queries.update_trace(connection, trace.key, state=state.value, due_at=due_at, changed_at=now)
 
-        await self.database.write(finish_trace, _WRITERS)
+        await self._database.write(finish_trace, _KEY)
 
     async def postpone(self, trace: StoredTrace, seconds: float) -> None:
         """Make a claimed trace due again later."""
         due_at = self._clock() + timedelta(seconds=seconds)
-        await self.database.write(
-            lambda connection: queries.update_trace(connection, trace.key, due_at=due_at), _WRITERS
-        )
+        await self._database.write(lambda connection: queries.update_trace(connection, trace.key, due_at=due_at), _KEY)
 
     async def next_due(self) -> datetime | None:
         """Return the time at which the next trace is due; None if none waits."""
-        return await self.database.read(queries.select_next_due)
+        return await self._database.read(queries.select_next_due)
 
     async def delete_expired(self) -> int:
         """Delete traces whose retention is over; return how many."""
@@ -155,4 +138,4 @@ class TraceRepository:
                 queries.delete_trace(connection, key)
             return len(expired)
 
-        return await self.database.write(delete, _WRITERS)
+        return await self._database.write(delete, _KEY)
