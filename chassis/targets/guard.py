@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
@@ -10,6 +10,7 @@ from itertools import chain
 from chassis.targets.evaluation import MAX_STEPS, TargetEvaluation
 from chassis.targets.operations import require_bool
 from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.simple_conditions import SimpleConditionIndex
 from chassis.targets.target import FAILURES, Target, describe_failure
 
 
@@ -28,6 +29,10 @@ class GuardMode(IntEnum):
 
 MAX_EXHAUSTIONS = 10
 """Evaluations that take all their steps, after which a guard is suspended."""
+_MIN_INDEXED = 16
+"""Guards below which evaluating each one is faster than an index of their simple conditions."""
+_BLOCK_SIZE = 256
+"""Guards whose simple conditions have masks in common; the memory of the masks grows with its square."""
 
 
 @dataclass(slots=True)
@@ -62,43 +67,71 @@ class GuardMatches:
     failures: tuple[tuple[CallGuard, str], ...] = ()
 
 
+class _GuardBlock:
+    """Some guards of one tool, or of every tool, with the index of their simple conditions."""
+
+    __slots__ = ("_bits", "_conditions", "guards")
+
+    def __init__(self, guards: Sequence[CallGuard]) -> None:
+        self.guards = guards
+        self._bits = tuple(1 << number for number in range(len(guards)))
+        self._conditions = SimpleConditionIndex(guard.target.simple_conditions for guard in guards)
+
+    def select(self, evaluation: TargetEvaluation) -> Iterable[CallGuard]:
+        """Return the guards that no simple condition decides."""
+        if len(self.guards) < _MIN_INDEXED:
+            return self.guards
+        false = self._conditions.find_false_targets(evaluation)
+        if false == (1 << len(self.guards)) - 1:
+            return ()
+        return [guard for bit, guard in zip(self._bits, self.guards, strict=True) if not false & bit]
+
+
 class GuardIndex:
     """The guards of a dataset, by the tools whose calls they can match; suspended ones are never selected."""
 
-    __slots__ = ("_by_tool", "_of_every_tool", "_size")
+    __slots__ = ("_blocks", "_guards")
 
     def __init__(self, guards: Iterable[CallGuard] = ()) -> None:
         """Index guards."""
-        self._by_tool: dict[str, list[CallGuard]] = {}
-        self._of_every_tool: list[CallGuard] = []
-        self._size = 0
-        for guard in guards:
-            self._size += 1
-            if guard.failures.is_suspended:
-                continue
-            if guard.target.tools is None:
-                self._of_every_tool.append(guard)
-            else:
-                for tool in guard.target.tools:
-                    self._by_tool.setdefault(tool, []).append(guard)
+        self._guards = tuple(guards)
+        self._blocks = _build_blocks(self._guards)
 
     def __len__(self) -> int:
         """Return the number of guards."""
-        return self._size
+        return len(self._guards)
 
     def select(self, tool: str) -> Iterator[CallGuard]:
         """Return the guards that can match a call of a tool."""
-        return chain(self._by_tool.get(tool, ()), self._of_every_tool)
+        return chain.from_iterable(block.guards for block in self._find_blocks(tool))
+
+    def select_undecided(self, evaluation: TargetEvaluation) -> Iterator[CallGuard]:
+        """Return the guards that can match a call, without those that a simple condition decides."""
+        return chain.from_iterable(block.select(evaluation) for block in self._find_blocks(evaluation.call.tool))
 
     def count_failure(self, guard: CallGuard, *, is_exhausted: bool) -> None:
         """Count a failed evaluation; the guard is suspended after MAX_EXHAUSTIONS that took all their steps."""
         guard.failures.count += 1
         guard.failures.exhaustions += is_exhausted
         if guard.failures.is_suspended:
-            # New lists: a check in another thread may be at one of them.
-            self._of_every_tool = [other for other in self._of_every_tool if other is not guard]
-            for tool in guard.target.tools or ():
-                self._by_tool[tool] = [other for other in self._by_tool[tool] if other is not guard]
+            # New blocks: a check in another thread may be at one of the old ones.
+            self._blocks = _build_blocks(self._guards)
+
+    def _find_blocks(self, tool: str) -> Iterator[_GuardBlock]:
+        return chain(self._blocks.get(tool, ()), self._blocks.get(None, ()))
+
+
+def _build_blocks(guards: Iterable[CallGuard]) -> dict[str | None, list[_GuardBlock]]:
+    """Return the guards of each tool; those of every tool with None."""
+    by_tool: dict[str | None, list[CallGuard]] = {}
+    for guard in guards:
+        if not guard.failures.is_suspended:
+            for tool in (None,) if guard.target.tools is None else guard.target.tools:
+                by_tool.setdefault(tool, []).append(guard)
+    return {
+        tool: [_GuardBlock(of_tool[start : start + _BLOCK_SIZE]) for start in range(0, len(of_tool), _BLOCK_SIZE)]
+        for tool, of_tool in by_tool.items()
+    }
 
 
 def find_matches(guards: GuardIndex, call: ToolCallRequest, session: SessionHistory) -> GuardMatches:
@@ -109,7 +142,7 @@ def find_matches(guards: GuardIndex, call: ToolCallRequest, session: SessionHist
     matches: list[CallGuard] = []
     failures: list[tuple[CallGuard, str]] = []
     evaluation = TargetEvaluation(call, session)
-    for guard in guards.select(call.tool):
+    for guard in guards.select_undecided(evaluation):
         evaluation.steps = MAX_STEPS
         try:
             value = guard.target.evaluate(evaluation)

@@ -39,6 +39,7 @@ from chassis.targets.operations import (
     require_text,
 )
 from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.simple_conditions import find_simple_conditions
 from chassis.targets.syntax import (
     Binary,
     Conditional,
@@ -73,16 +74,17 @@ class Target:
     """A compiled target.
 
     `tools` are the tools whose calls alone can match it; None if every call can. `evaluate` is the compiled condition:
-    it is true or false, or fails with one of FAILURES.
+    it is true or false, or fails with one of FAILURES. It is false if one of `simple_conditions` is.
     """
 
-    __slots__ = ("evaluate", "source", "tools")
+    __slots__ = ("evaluate", "simple_conditions", "source", "tools")
 
     def __init__(self, source: str) -> None:
         """Compile a target. Raises InvalidTarget."""
         tree = parse(source)
         self.source = source
         self.tools = _find_tools(tree)
+        self.simple_conditions = find_simple_conditions(tree)
         self.evaluate = _Compiler(source).compile(tree, frozenset())
 
     def matches(self, call: ToolCallRequest, session: SessionHistory) -> bool:
@@ -181,7 +183,7 @@ class _Compiler:
             case Logic(operator, conditions):
                 return _compile_logic(operator, [self.compile(condition, variables) for condition in conditions])
             case Binary(
-                operator, FunctionCall("count", (Field(Name("call"), "tool"),), _, None), Literal(int(value))
+                operator, FunctionCall("count", (Field(Name("call"), "tool", False),), _, None), Literal(int(value))
             ) if operator in COMPARISONS and "call" not in variables and is_number(value):
                 return _compile_call_count_comparison(operator, value)
             case Binary(
