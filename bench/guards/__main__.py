@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.guards.archive import count_with_demotions
 from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
-from bench.guards.examples import count_calls, count_firings_in_files
+from bench.guards.examples import check_calls, count_calls, count_firings_in_files, describe_firings
 from bench.report import machine
 from chassis.targets.guard import MAX_EXHAUSTIONS, CallGuard, GuardIndex, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
@@ -133,6 +133,18 @@ def measure_speed() -> dict[str, float]:
         )
         for n in range(GUARDS)
     )
+    unlike = GuardIndex(
+        CallGuard(
+            f"u-{n}",
+            Target(f"count(call.tool) < {n + 1000} && call.args.amount > {n + 1000}"),
+            GuardMode.ADVISE,
+            "x",
+        )
+        for n in range(GUARDS)
+    )
+    failing = GuardIndex(
+        CallGuard(f"f-{n}", Target(f"call.args.missing > {n}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
+    )
     return {
         "check_us": 1e6 * _measure(lambda: [find_matches(index, call, session) for call in calls]) / len(calls),
         "check_of_guards_of_every_tool_us": 1e6
@@ -143,6 +155,12 @@ def measure_speed() -> dict[str, float]:
         / len(calls),
         "check_of_different_joined_conditions_us": 1e6
         * _measure(lambda: [find_matches(distinct, call, session) for call in calls])
+        / len(calls),
+        "check_of_unlike_joined_conditions_us": 1e6
+        * _measure(lambda: [find_matches(unlike, call, session) for call in calls])
+        / len(calls),
+        "check_of_guards_that_cannot_be_evaluated_us": 1e6
+        * _measure(lambda: [find_matches(failing, call, session) for call in calls])
         / len(calls),
         "compile_1000_s": _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3),
     }
@@ -177,15 +195,44 @@ def _measure(work: Callable[[], object], rounds: int = 15) -> float:
     return statistics.median(times)
 
 
+def _join_sources(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of the scripted agent and of all mistakes of the examples together, for each rule."""
+    examples = results["repeated_mistakes_in_the_examples"]["all"]
+    hard = results["repeated_mistakes_in_the_hard_world"]
+    by_rule = {
+        "no surprises": results["repeated_mistakes"]["guards"],
+        "hard world": hard["guards"],
+        "hard world, demoted by the evidence service": results["repeated_mistakes_in_the_hard_world_with_demotions"],
+        "hard world, learned again": hard["guards, learned again after each trajectory"],
+    }
+    return {rule: _describe_counts(_read_counts(counts) + _read_counts(examples)) for rule, counts in by_rule.items()}
+
+
+def _read_counts(described: dict[str, Any]) -> Counter[str]:
+    return Counter(
+        mistakes=described["repeated_mistakes"],
+        mistakes_with_firing=described["with_a_firing"],
+        correct=described["correct_calls"],
+        correct_with_firing=described["correct_calls_with_a_firing"],
+    )
+
+
 def main() -> None:
     """Measure, print and write the results."""
-    results = {
+    checked = list(check_calls())
+    results: dict[str, Any] = {
         "repeated_mistakes": measure_repeated_mistakes(is_hard=False),
         "repeated_mistakes_in_the_hard_world": measure_repeated_mistakes(is_hard=True),
         "repeated_mistakes_in_the_hard_world_with_demotions": _describe_counts(
             asyncio.run(count_with_demotions(SEEDS, EARLIER, _count_calls))
         ),
-        "repeated_mistakes_in_the_examples": {name: _describe_counts(counts) for name, counts in count_calls().items()},
+        "repeated_mistakes_in_the_examples": {
+            name: _describe_counts(counts) for name, counts in count_calls(checked).items()
+        },
+        "firings_on_calls_of_the_examples_that_did_not_fail": describe_firings(checked),
+    }
+    results |= {
+        "repeated_mistakes_of_both_sources": _join_sources(results),
         "failed_calls_in_recorded_files": {
             name: _describe_counts(counts) for name, counts in count_firings_in_files(DATA).items()
         },

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allinone.guard_trajectories import read_guard_trajectories
 from bench.report import HERE
@@ -38,19 +38,23 @@ def read_example(file: Path) -> RecordedExample:
     )
 
 
-def count_calls() -> dict[str, Counter[str]]:
-    """Count the mistakes that another example repaired, and the correct calls, each with a firing before the call.
+class ExampleCall(NamedTuple):
+    """A call of an example, and those targets that match it which the other examples support.
 
-    The guards are those that the other examples support. There are two counts. `all`: a mistake is a failed call whose
-    error signature another example has, in which the operation succeeded later; a correct call is one that did not
-    fail. `known` leaves out what nobody can call a repeated mistake or a correct call:
-
-    - the operation succeeded only in examples that failed: their check refuted the repair, for example a forced push
-    - the user asks about the failing call itself, which then only reproduces the failure
-    - a call that did not fail, in an example that failed: it may be the mistake that the check found
+    `is_repaired`: another example has its error and repaired it; `is_confirmed`: one of these others succeeded.
     """
+
+    example: RecordedExample
+    action: ToolUse
+    call: TrajectoryCall
+    firings: tuple[str, ...]
+    is_repaired: bool
+    is_confirmed: bool
+
+
+def check_calls() -> Iterator[ExampleCall]:
+    """Yield every call of the examples."""
     examples = [read_example(file) for file in sorted(EXAMPLES.glob("*.json"))]
-    counts: dict[str, Counter[str]] = {"all": Counter(), "known": Counter()}
     for example in examples:
         others = [other for other in examples if other is not example]
         repaired = {kind for other in others for kind in _list_repaired_errors(other.actions)}
@@ -59,16 +63,48 @@ def count_calls() -> dict[str, Counter[str]]:
         targets = [Target(repair.target) for repair in select_repairs(other.trajectory for other in others)]
         replay = Replay(example.trajectory)
         for action, call in zip(example.actions, replay, strict=True):
-            fires = any(matches(target, call, replay) for target in targets)
-            if action.error is None:
-                counts["all"].update(correct=1, correct_with_firing=fires)
-                if example.trajectory.is_success:
-                    counts["known"].update(correct=1, correct_with_firing=fires)
-            elif action.error_kind in repaired:
-                counts["all"].update(mistakes=1, mistakes_with_firing=fires)
-                if action.error_kind in confirmed and not _is_asked_about(call, example.trajectory):
-                    counts["known"].update(mistakes=1, mistakes_with_firing=fires)
+            firings = tuple(target.source for target in targets if matches(target, call, replay))
+            kind = action.error_kind
+            yield ExampleCall(example, action, call, firings, kind in repaired, kind in confirmed)
+
+
+def count_calls(checked: Iterable[ExampleCall]) -> dict[str, Counter[str]]:
+    """Count the mistakes that another example repaired, and the correct calls, each with a firing before the call.
+
+    There are two counts. `all`: a mistake is a failed call whose error signature another example has, in which the
+    operation succeeded later; a correct call is one that did not fail. `known` leaves out what nobody can call a
+    repeated mistake or a correct call:
+
+    - the operation succeeded only in examples that failed: their check refuted the repair, for example a forced push
+    - the user asks about the failing call itself, which then only reproduces the failure
+    - a call that did not fail, in an example that failed: it may be the mistake that the check found
+    """
+    counts: dict[str, Counter[str]] = {"all": Counter(), "known": Counter()}
+    for example, action, call, firings, is_repaired, is_confirmed in checked:
+        fires = bool(firings)
+        if action.error is None:
+            counts["all"].update(correct=1, correct_with_firing=fires)
+            if example.trajectory.is_success:
+                counts["known"].update(correct=1, correct_with_firing=fires)
+        elif is_repaired:
+            counts["all"].update(mistakes=1, mistakes_with_firing=fires)
+            if is_confirmed and not _is_asked_about(call, example.trajectory):
+                counts["known"].update(mistakes=1, mistakes_with_firing=fires)
     return counts
+
+
+def describe_firings(checked: Iterable[ExampleCall]) -> list[dict[str, Any]]:
+    """Return the calls that did not fail and had a firing, with the outcome of their trajectories."""
+    return [
+        {
+            "trajectory": example.trajectory.id,
+            "succeeded": example.trajectory.is_success,
+            "call": call.request.args,
+            "targets": firings,
+        }
+        for example, action, call, firings, *_ in checked
+        if action.error is None and firings
+    ]
 
 
 def _list_repaired_errors(actions: Sequence[ToolUse]) -> list[str]:
