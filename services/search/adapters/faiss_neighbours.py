@@ -73,19 +73,20 @@ class FaissNeighbours:
 
     def select(self, mask: Mask | None) -> Any:
         """Return a selection for `search` of the rows that the mask admits; None admits every row."""
-        if mask is None and not self._has_deleted:
-            return None
-        admitted = self._rows >= 0
-        if mask is not None:
-            admitted &= mask[self._rows]
-        return faiss.IDSelectorBitmap(np.packbits(admitted, bitorder="little"))
+        selector = None
+        if mask is not None or self._has_deleted:
+            admitted = self._rows >= 0
+            if mask is not None:
+                admitted &= mask[self._rows]
+            selector = faiss.IDSelectorBitmap(np.packbits(admitted, bitorder="little"))
+        far_probes = max(4, self._index.nlist // FAR_SHARE)
+        return [faiss.SearchParametersIVF(nprobe=probes, sel=selector) for probes in (self._probes, far_probes)]
 
     def search(self, query: Float32s, count: int, selection: Any) -> Int64s:
         """Return about `count` nearest rows, and one of the farthest, in any order."""
         # Of this thread. More threads cost more than they gain: other queries need the processors.
         faiss.omp_set_num_threads(1)
-        near_params = faiss.SearchParametersIVF(nprobe=self._probes, sel=selection)
-        far_params = faiss.SearchParametersIVF(nprobe=max(4, self._index.nlist // FAR_SHARE), sel=selection)
+        near_params, far_params = selection
         nearest = self._index.search(query[np.newaxis], count, params=near_params)[1][0]
         # The farthest is the nearest to the opposite vector.
         farthest = self._index.search(-query[np.newaxis], 1, params=far_params)[1][0]

@@ -116,7 +116,7 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
     def _compute_attainable(self, corpus: list[list[str]], terms: Sequence[str]) -> float:
         """Return the score of a text of average length that has each term once, also terms that no candidate has."""
         idf = self._create_model(corpus).idf if any(corpus) else {}
-        absent = self.variant.compute_absent_idf(len(corpus))
+        absent = self.variant.compute_idf(len(corpus), 0)
         total: float = sum(idf.get(term, absent) for term in terms)
         return total * self.variant.gain / (self.variant.k1 + 1.0)
 

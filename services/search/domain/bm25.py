@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -32,21 +29,10 @@ class Variant:
         """Return the factor on a term's frequency: k1 + 1, or 1 in Lucene's form."""
         return self.k1 + 1.0 if self.floored else 1.0
 
-    def compute_idf(self, total: int, document_counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the idf, before the floor, of terms that so many of `total` entries contain (S-20); 0 for none."""
-        without = total - document_counts + 0.5
-        idf: NDArray[np.float64] = (
-            np.log(without) - np.log(document_counts + 0.5)
-            if self.floored
-            else np.log1p(without / (document_counts + 0.5))
-        )
-        if not document_counts.all():
-            idf[document_counts == 0] = 0.0
-        return idf
-
-    def compute_absent_idf(self, total: int) -> float:
-        """Return the idf that the formula gives a term which none of `total` entries contains."""
-        return math.log((total + 0.5) / 0.5 + (not self.floored))
+    def compute_idf(self, total: int, document_count: int) -> float:
+        """Return the idf, before the floor, of a term that so many of `total` entries contain, maybe none (S-20)."""
+        odds = (total - document_count + 0.5) / (document_count + 0.5)
+        return math.log(odds) if self.floored else math.log1p(odds)
 
 
 OKAPI = Variant("okapi", k1=1.5, b=0.75, floored=True)

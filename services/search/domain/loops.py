@@ -69,42 +69,105 @@ class VectorRows(NamedTuple):
     order: Int64s
 
 
+class Refinement(NamedTuple):
+    """The number of best rows whose BM25 is raised by their best sentence, and the weight of that; 0 rows: none."""
+
+    rows: int
+    weight: float
+
+
+NO_REFINEMENT = Refinement(0, 0.0)
+
+
 class RankRows(Protocol):
     """Ranks all rows that the mask admits; None admits every row."""
 
     def __call__(
-        self, vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+        self,
+        vectors: VectorRows,
+        words: WeightedTerms,
+        query: Float32s,
+        mask: Mask | None,
+        fusion: Fusion,
+        count: int,
+        refinement: Refinement = NO_REFINEMENT,
     ) -> RankedRows:
-        """Return the `count` best rows by both scores, ties by their order (S-29 to S-34)."""
+        """Return the `count` best rows by both scores, ties by their order (S-29 to S-34).
+
+        With a refinement they are chosen out of its number of best rows, by their best sentence.
+        """
 
 
-class PreferBestSentences(Protocol):
-    """Raises the BM25 of ranked rows by `weight` times the sum of their best sentence, and ranks them again."""
+class RankPool(Protocol):
+    """Ranks the rows of a pool as if there were no others."""
 
     def __call__(
-        self, words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
+        self,
+        vectors: VectorRows,
+        words: WeightedTerms,
+        query: Float32s,
+        pool: Int64s,
+        fusion: Fusion,
+        count: int,
+        refinement: Refinement = NO_REFINEMENT,
     ) -> RankedRows:
-        """Return the `count` best rows; `order` has a value for every row of the index."""
+        """Return the `count` best of these rows, which ascend; see `RankRows`."""
 
 
 class Loops(NamedTuple):
     """The functions of this module, or another implementation of them."""
 
     rank_rows: RankRows
+    rank_pool: RankPool
     select_best_by_words: Callable[[WeightedTerms, Mask | None, int], Int64s]
     count_admitted: Callable[[Int32s, Int64s, Mask], Int64s]
-    prefer_best_sentences: PreferBestSentences
 
 
 def rank_rows(
-    vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+    vectors: VectorRows,
+    words: WeightedTerms,
+    query: Float32s,
+    mask: Mask | None,
+    fusion: Fusion,
+    count: int,
+    refinement: Refinement = NO_REFINEMENT,
 ) -> RankedRows:
     """See `RankRows`."""
-    bm25 = score_words(words)
+    bm25, limit = score_words(words), refinement.rows or count
     if mask is None:
-        return rank_scored(vectors.units, query, bm25, vectors.order, fusion, count, words.attainable)
-    rows = np.flatnonzero(mask)
-    ranked = rank_scored(vectors.units[rows], query, bm25[rows], vectors.order[rows], fusion, count, words.attainable)
+        ranked = rank_scored(vectors.units, query, bm25, vectors.order, fusion, limit, words.attainable)
+    else:
+        ranked = _rank_some(vectors, words, query, np.flatnonzero(mask), bm25[mask], fusion, limit)
+    return prefer_best_sentences(words, ranked, refinement.weight, vectors.order, count) if refinement.rows else ranked
+
+
+def rank_pool(
+    vectors: VectorRows,
+    words: WeightedTerms,
+    query: Float32s,
+    pool: Int64s,
+    fusion: Fusion,
+    count: int,
+    refinement: Refinement = NO_REFINEMENT,
+) -> RankedRows:
+    """See `RankPool`."""
+    bm25 = score_rows(words, pool)[1].sum(axis=0)
+    ranked = _rank_some(vectors, words, query, pool, bm25, fusion, refinement.rows or count)
+    return prefer_best_sentences(words, ranked, refinement.weight, vectors.order, count) if refinement.rows else ranked
+
+
+def _rank_some(
+    vectors: VectorRows,
+    words: WeightedTerms,
+    query: Float32s,
+    rows: Int64s,
+    bm25: Floats,
+    fusion: Fusion,
+    count: int,
+) -> RankedRows:
+    """Return the `count` best of some rows, which have these scores."""
+    units, order = vectors.units[rows], vectors.order[rows]
+    ranked = rank_scored(units, query, bm25, order, fusion, count, words.attainable)
     return ranked._replace(rows=rows[ranked.rows])
 
 
@@ -140,7 +203,10 @@ def score_rows(words: WeightedTerms, rows: Int64s) -> tuple[NDArray[np.bool_], F
 def prefer_best_sentences(
     words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
 ) -> RankedRows:
-    """See `PreferBestSentences`."""
+    """Return the `count` best of these rows after their BM25 is raised by `weight` times that of their best sentence.
+
+    ``order`` has a value for every row of the index.
+    """
     return add_best_sentences(ranked, sum_best_sentences(words, ranked.rows), weight, order, count)
 
 
@@ -181,4 +247,4 @@ def count_admitted(rows: Int32s, regions: Int64s, mask: Mask) -> Int64s:
     return np.array(counts, np.int64)
 
 
-NUMPY_LOOPS = Loops(rank_rows, select_best_by_words, count_admitted, prefer_best_sentences)
+NUMPY_LOOPS = Loops(rank_rows, rank_pool, select_best_by_words, count_admitted)

@@ -14,14 +14,14 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from services.search.domain.bm25 import Variant
-from services.search.domain.fusion import Floats, Fusion, Int64s, RankedRows
+from services.search.domain.fusion import Floats, Fusion, Int64s
 from services.search.domain.items import Items
 from services.search.domain.loops import (
     NUMPY_LOOPS,
     Loops,
+    Refinement,
     VectorRows,
     WeightedTerms,
-    rank_scored,
     score_rows,
     select_highest,
 )
@@ -70,7 +70,9 @@ class Candidates:
     def average_idf(self) -> float:
         """Return the mean idf of all distinct terms of the candidates, before the floor (S-21)."""
         counts = self.view.words.count_rows(self.mask)
-        return float(self.view.rules.variant.compute_idf(self.count, counts[counts > 0]).mean())
+        distinct, terms = np.unique(counts[counts > 0], return_counts=True)
+        idfs = [self.view.rules.variant.compute_idf(self.count, count) for count in distinct.tolist()]
+        return float(np.average(idfs, weights=terms))
 
     @cached_property
     def selection(self) -> Any:
@@ -145,14 +147,14 @@ class IndexView(Generic[ItemT]):
         loops, weight = self.rules.computing.loops, self.rules.sentence_weight
         # A bonus has no meaning for reciprocal ranks.
         is_refined = weight > 0.0 and fusion.method == "minmax" and len(words.weights) > 0
-        ranked_count = choose_refined_count(count, candidates.count) if is_refined else count
+        refined_rows = choose_refined_count(count, candidates.count) if is_refined else 0
+        refinement = Refinement(refined_rows, weight)
         preselected = candidates.count > self.rules.exact_limit and self._is_covered()
         if preselected:
-            ranked = self._rank_pool(words, query, candidates, fusion, ranked_count)
+            pool = self._select_pool(words, query, candidates, max(count, refined_rows))
+            ranked = loops.rank_pool(self.vectors, words, query, pool, fusion, count, refinement)
         else:
-            ranked = loops.rank_rows(self.vectors, words, query, candidates.mask, fusion, ranked_count)
-        if is_refined:
-            ranked = loops.prefer_best_sentences(words, ranked, weight, self.vectors.order, count)
+            ranked = loops.rank_rows(self.vectors, words, query, candidates.mask, fusion, count, refinement)
         matched = _explain(self._select_indexed(terms), words, ranked.rows) if explain else ()
         results = Results(self.items.get_all(ranked.rows.tolist()), ranked.scores, matched)
         return Ranking(results, candidates.count, ranked.alpha, preselected)
@@ -161,31 +163,23 @@ class IndexView(Generic[ItemT]):
         """Return whether the neighbour index covers nearly all rows."""
         return self.neighbours is not None and self.rows - self.neighbours.covered_rows <= self.rows // TOLERATED_SHARE
 
-    def _rank_pool(
-        self, words: WeightedTerms, query: Float32s, candidates: Candidates, fusion: Fusion, count: int
-    ) -> RankedRows:
-        """Rank a pool: the nearest rows, the best by words, and the nearest rows outside the neighbour index.
+    def _select_pool(self, words: WeightedTerms, query: Float32s, candidates: Candidates, count: int) -> Int64s:
+        """Return the nearest rows, the best by words, and the nearest rows outside the neighbour index, ascending.
 
         The farthest row is in the pool: min-max needs the lowest score.
         """
         assert self.neighbours is not None
         size = max(POOL, 4 * count)
-        recent = np.arange(self.neighbours.covered_rows, self.rows)
-        if candidates.mask is not None:
-            recent = recent[candidates.mask[recent]]
-        pool = np.unique(
-            np.concatenate(
-                [
-                    self.neighbours.search(query, size, candidates.selection),
-                    self.rules.computing.loops.select_best_by_words(words, candidates.mask, size),
-                    select_highest(compute_inner_products(self.vectors.units[recent], query), recent, size),
-                ]
-            )
-        )
-        bm25 = score_rows(words, pool)[1].sum(axis=0)
-        units, order = self.vectors.units[pool], self.vectors.order[pool]
-        ranked = rank_scored(units, query, bm25, order, fusion, count, words.attainable)
-        return ranked._replace(rows=pool[ranked.rows])
+        parts = [
+            self.neighbours.search(query, size, candidates.selection),
+            self.rules.computing.loops.select_best_by_words(words, candidates.mask, size),
+        ]
+        if self.neighbours.covered_rows < self.rows:
+            recent = np.arange(self.neighbours.covered_rows, self.rows)
+            if candidates.mask is not None:
+                recent = recent[candidates.mask[recent]]
+            parts.append(select_highest(compute_inner_products(self.vectors.units[recent], query), recent, size))
+        return np.unique(np.concatenate(parts))
 
     def _select_indexed(self, terms: Sequence[str]) -> list[str]:
         """Return the distinct terms that have a posting list, in order."""
@@ -197,29 +191,30 @@ class IndexView(Generic[ItemT]):
         numbers = postings.find_numbers(terms) if candidates.average_length else []
         distinct = list(dict.fromkeys(numbers))
         regions = postings.regions.take(distinct, axis=0) if distinct else _NO_REGIONS
-        if candidates.mask is None:
-            document_counts = regions[:, 1]
-        else:
+        document_counts = regions[:, 1]
+        if candidates.mask is not None:
             document_counts = self.rules.computing.loops.count_admitted(postings.rows, regions, candidates.mask)
-        weights = variant.compute_idf(candidates.count, document_counts)
-        if variant.floored and len(weights) and weights.min() < 0.0:
-            weights[weights < 0.0] = variant.epsilon * candidates.average_idf
-        if len(distinct) < len(numbers):
-            weights *= [numbers.count(number) for number in distinct]
+        # Plain numbers: a query has so few terms that calls of NumPy would take longer.
+        times = [numbers.count(number) for number in distinct] if len(distinct) < len(numbers) else [1] * len(numbers)
+        weights: list[float] = []
         absent = len(terms) - len(numbers)
-        if not document_counts.all():
-            absent += sum(numbers.count(number) for number, n in zip(distinct, document_counts, strict=True) if not n)
-        total = float(weights.sum()) + absent * variant.compute_absent_idf(candidates.count)
+        for count, repeated in zip(document_counts.tolist(), times, strict=True):
+            idf = variant.compute_idf(candidates.count, count) if count else 0.0
+            if idf < 0.0 and variant.floored:
+                idf = variant.epsilon * candidates.average_idf
+            weights.append(idf * repeated * variant.gain)
+            absent += 0 if count else repeated
+        total = sum(weights) + absent * variant.compute_idf(candidates.count, 0) * variant.gain
         average = candidates.average_length or 1.0
         return WeightedTerms(
             postings.rows,
             postings.counts,
             regions,
-            weights * variant.gain,
+            np.array(weights),
             self.lengths,
             variant.k1 * (1.0 - variant.b),
             variant.k1 * variant.b / average,
-            total * variant.gain / (1.0 + variant.k1),
+            total / (1.0 + variant.k1),
             postings.sentences,
         )
 

@@ -10,7 +10,14 @@ import numpy as np
 from chassis.logging import get_logger
 from services.search.domain import loops as numpy_loops
 from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Fusion, Int64s, RankedRows
-from services.search.domain.loops import NUMPY_LOOPS, Loops, VectorRows, WeightedTerms
+from services.search.domain.loops import (
+    NO_REFINEMENT,
+    NUMPY_LOOPS,
+    Loops,
+    Refinement,
+    VectorRows,
+    WeightedTerms,
+)
 from services.search.domain.postings import Mask
 from services.search.domain.vectors import Float32s
 from services.search.domain.view import LoopsInUse
@@ -36,17 +43,43 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
             loop.disable_compile()  # otherwise it would be compiled again for writable arrays
 
     def rank_rows(
-        vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+        vectors: VectorRows,
+        words: WeightedTerms,
+        query: Float32s,
+        mask: Mask | None,
+        fusion: Fusion,
+        count: int,
+        refinement: Refinement = NO_REFINEMENT,
     ) -> RankedRows:
         # NumPy computes the rare cases: reciprocal ranks, long rankings, and cosines that float32 cannot distinguish.
-        if fusion.method != "minmax" or count > len(vectors.order) // 4:
-            return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
+        if fusion.method != "minmax" or max(count, refinement.rows) > len(vectors.order) // 4:
+            return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count, refinement)
         admitted = EVERY_ROW if mask is None else mask
         ranked = RankedRows(
-            *numba_loops.rank_rows(*vectors, *words[:-1], query, admitted, fusion.alpha, fusion.rise, count)
+            *numba_loops.rank_rows(*vectors, *words, query, admitted, fusion.alpha, fusion.rise, count, *refinement)
         )
         if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
-            return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
+            return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count, refinement)
+        return ranked
+
+    def rank_pool(
+        vectors: VectorRows,
+        words: WeightedTerms,
+        query: Float32s,
+        pool: Int64s,
+        fusion: Fusion,
+        count: int,
+        refinement: Refinement = NO_REFINEMENT,
+    ) -> RankedRows:
+        if fusion.method != "minmax" or max(count, refinement.rows) > len(pool) // 4:
+            return numpy_loops.rank_pool(vectors, words, query, pool, fusion, count, refinement)
+        ranked = RankedRows(
+            *numba_loops.rank_pool(
+                vectors.units, vectors.order, *words, query, pool, fusion.alpha, fusion.rise, count, *refinement
+            )
+        )
+        if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
+            return numpy_loops.rank_pool(vectors, words, query, pool, fusion, count, refinement)
         return ranked
 
     def select_best_by_words(words: WeightedTerms, mask: Mask | None, count: int) -> Int64s:
@@ -55,16 +88,7 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
         rows: Int64s = numba_loops.select_best_by_words(*words[:-2], EVERY_ROW if mask is None else mask, count)
         return rows
 
-    def prefer_best_sentences(
-        words: WeightedTerms, ranked: RankedRows, weight: float, order: Int64s, count: int
-    ) -> RankedRows:
-        lists = words.rows, words.sentences, words.regions, words.weights
-        rows, scores = numba_loops.prefer_best_sentences(
-            *lists, ranked.rows, ranked.scores, order, ranked.lowest, ranked.highest, ranked.alpha, weight, count
-        )
-        return ranked._replace(rows=rows, scores=scores)
-
-    return Loops(rank_rows, select_best_by_words, numba_loops.count_admitted, prefer_best_sentences)
+    return Loops(rank_rows, rank_pool, select_best_by_words, numba_loops.count_admitted)
 
 
 class LoopsLoader:

@@ -60,16 +60,21 @@ def rank_rows(
     shortest,
     longer,
     attainable,
+    sentences,
     query,
     mask,
     alpha,
     rise,
     count,
+    refined_rows,
+    sentence_weight,
 ):
     """Return the best rows, their scores, the spread of the cosines, the weight of the vector score, the range of BM25.
 
-    One pass over the codes, then the exact products of the rows that may matter.
+    One pass over the codes, then the exact products of the rows that may matter. With `refined_rows`, the best are
+    chosen out of so many by their best sentence: a second call from Python would take longer than the choice.
     """
+    limit = max(count, refined_rows)
     bm25 = np.zeros(len(lengths))
     for i in range(len(regions)):
         _add_list(bm25, rows, counts, regions[i], weights[i], lengths, shortest, longer)
@@ -85,11 +90,65 @@ def rank_rows(
     slope_v = alpha / (high_v - low_v) if high_v - low_v > EQUAL_WITHIN else 0.0
     slope_b = (1.0 - alpha) / (high_b - low_b) if high_b - low_b > EQUAL_WITHIN else 0.0
     size = _choose_within_reach(
-        products, bounds, tolerance, bm25, (low_v, low_b), (slope_v, slope_b), mask, count, chosen
+        products, bounds, tolerance, bm25, (low_v, low_b), (slope_v, slope_b), mask, limit, chosen
     )
-    cosine, lexical = _compute_inner_products(units, chosen[:size], query), bm25[chosen[:size]]
+    chosen = chosen[:size]
+    cosine, lexical = _compute_inner_products(units, chosen, query), bm25[chosen]
+    best, scores = _rank_scored(chosen, cosine, lexical, order, alpha, low_v, high_v, low_b, high_b, limit)
+    if refined_rows:
+        best, scores = _prefer_best_sentences(
+            rows, sentences, regions, weights, best, scores, order, low_b, high_b, alpha, sentence_weight, count
+        )
+    return best, scores, high_v - low_v if len(best) else 0.0, alpha, low_b, high_b
+
+
+@_compile
+def rank_pool(
+    units,
+    order,
+    rows,
+    counts,
+    regions,
+    weights,
+    lengths,
+    shortest,
+    longer,
+    attainable,
+    sentences,
+    query,
+    pool,
+    alpha,
+    rise,
+    count,
+    refined_rows,
+    sentence_weight,
+):
+    """Return the same as `rank_rows` for the rows of the pool, which ascend, as if there were no others."""
+    bm25 = np.zeros(len(pool))
+    for i in range(len(regions)):
+        position, end = regions[i, 0], regions[i, 0] + regions[i, 1]
+        for number, row in enumerate(pool):
+            position += np.searchsorted(rows[position:end], row)
+            if position < end and rows[position] == row:
+                bm25[number] += weights[i] * counts[position] / (counts[position] + (shortest + longer * lengths[row]))
+    cosine = _compute_inner_products(units, pool, query)
+    low_v, high_v = _find_range(cosine, ALL_ROWS)
+    low_b, high_b = _find_range(bm25, ALL_ROWS)
+    alpha = _choose_alpha(alpha, rise, high_b, attainable)
+    limit = max(count, refined_rows)
+    best, scores = _rank_scored(pool, cosine, bm25, order, alpha, low_v, high_v, low_b, high_b, limit)
+    if refined_rows:
+        best, scores = _prefer_best_sentences(
+            rows, sentences, regions, weights, best, scores, order, low_b, high_b, alpha, sentence_weight, count
+        )
+    return best, scores, high_v - low_v if len(best) else 0.0, alpha, low_b, high_b
+
+
+@_compile
+def _rank_scored(chosen, cosine, lexical, order, alpha, low_v, high_v, low_b, high_b, count):
+    """Return the best of the chosen rows, and their scores, by their cosines and their BM25."""
     combined = _combine(cosine, lexical, alpha, low_v, high_v, low_b, high_b)
-    positions = _sort_highest(combined, order[chosen[:size]], count)
+    positions = _sort_highest(combined, order[chosen], count)
     scores = np.empty((5, len(positions)))
     for number, position in enumerate(positions):
         vector = np.float64(cosine[position])
@@ -98,7 +157,7 @@ def rank_rows(
         scores[2, number] = combined[position]
         scores[3, number] = vector
         scores[4, number] = lexical[position]
-    return chosen[positions], scores, high_v - low_v if len(positions) else 0.0, alpha, low_b, high_b
+    return chosen[positions], scores
 
 
 @_compile
@@ -148,7 +207,7 @@ def select_best_by_words(rows, counts, regions, weights, lengths, shortest, long
 
 
 @_compile
-def prefer_best_sentences(
+def _prefer_best_sentences(
     rows, sentences, regions, weights, chosen, scores, order, lowest, highest, alpha, weight, count
 ):
     """Return the best of the chosen rows, and their scores, after their BM25 is raised by their best sentence."""
@@ -415,33 +474,13 @@ _vectors = (
     _build_readonly_array(types.float32, 2),
     _build_readonly_array(types.int64, 1),
 )
+_query = (types.float64, _build_readonly_array(types.uint32, 1), _build_readonly_array(types.float32, 1))
+_fusion = (types.float64, types.float64, types.int64, types.int64, types.float64)
 
 SIGNATURES: dict[Any, tuple[Any, ...]] = {
-    rank_rows: (
-        *_vectors,
-        *_words,
-        types.float64,
-        _build_readonly_array(types.float32, 1),
-        _mask,
-        types.float64,
-        types.float64,
-        types.int64,
-    ),
+    rank_rows: (*_vectors, *_words, *_query, _mask, *_fusion),
+    rank_pool: (_vectors[0], _vectors[3], *_words, *_query, _build_readonly_array(types.int64, 1), *_fusion),
     select_best_by_words: (*_words, _mask, types.int64),
     count_admitted: (_lists[0], _lists[2], _mask),
-    prefer_best_sentences: (
-        _lists[0],
-        _build_readonly_array(types.uint32, 1),
-        _lists[2],
-        _build_readonly_array(types.float64, 1),
-        _build_readonly_array(types.int64, 1),
-        types.float64[:, ::1],
-        _build_readonly_array(types.int64, 1),
-        types.float64,
-        types.float64,
-        types.float64,
-        types.float64,
-        types.int64,
-    ),
 }
 """The loops that Python calls, and the argument types that they are compiled for."""

@@ -282,8 +282,9 @@ class _PoolSearch:
         # The rarest terms first.
         terms = sorted(counts, key=lambda term: counts[term])[:LONGEST_QUERY]
         repetitions = Counter(map(_hash_term, self._query.terms))
-        idf = LUCENE.compute_idf(candidates, np.array([counts[term] for term in terms], np.int64))
-        weights = idf * self._variant.gain * [repetitions[term] for term in terms]
+        weights = np.array(
+            [LUCENE.compute_idf(candidates, counts[term]) * self._variant.gain * repetitions[term] for term in terms]
+        )
         size = max(POOL, 4 * request.query.top_k)
         pool = queries.select_pool(
             connection,
