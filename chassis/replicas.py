@@ -104,8 +104,7 @@ class Replicas:
         if static is not None:
             self._replace(static)
         else:
-            host, port = split_host_and_port(address)
-            resolve = self._resolve_forever(lookup or NameLookup(), host, port)
+            resolve = _resolve_forever(peer, address, lookup or NameLookup(), self._replace)
             self._resolving = asyncio.get_running_loop().create_task(resolve, name=f"resolve {peer}")
         _all_replicas.add(self)
 
@@ -172,23 +171,6 @@ class Replicas:
         owners = self._owners[key] = by_name[first], by_name[second]
         return owners
 
-    async def _resolve_forever(self, lookup: Lookup, host: str, port: int) -> None:
-        failed = False
-        while True:
-            try:
-                self._replace(await lookup(host, port))
-                failed = False
-            except OSError as error:
-                if not failed:
-                    log.warning(
-                        "resolving replicas failed; using the last known addresses",
-                        peer=self.peer,
-                        host=host,
-                        error=str(error),
-                    )
-                failed = True
-            await asyncio.sleep(RESOLVE_SECONDS)
-
     def _replace(self, addresses: Sequence[ReplicaAddress]) -> None:
         """Connect to new replicas, and close the connections to those that are gone, after their calls."""
         if len(addresses) < 2:
@@ -208,6 +190,63 @@ class Replicas:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
         log.info("replicas of a peer changed", peer=self.peer, replicas=self.names)
+
+
+class OwnShare:
+    """The keys whose first owner is this process, one of the replicas of a service.
+
+    Callers choose among the same addresses. `run` resolves them again and again. A process that is not among them, or
+    is the only one, owns every key; so does one that does not know its target (``own_target`` is empty).
+    """
+
+    def __init__(self, service: str, address: str, own_target: str, lookup: Lookup | None = None) -> None:
+        self._service = service
+        self._address = address
+        self._own_target = own_target
+        self._lookup = lookup
+        self._own_name = ""
+        self._names: list[str] = []
+
+    async def run(self) -> None:
+        """Follow the addresses of the replicas without end, or read them once if they are a static list."""
+        static = parse_static_list(self._address) if self._own_target else []
+        if static is not None:
+            self._replace(static)
+        else:
+            await _resolve_forever(self._service, self._address, self._lookup or NameLookup(), self._replace)
+
+    def is_first_owner(self, key: str) -> bool:
+        """Return whether callers send calls about a key to this process before all others."""
+        return not self._own_name or rank_names(key, self._names)[0] == self._own_name
+
+    def _replace(self, addresses: Sequence[ReplicaAddress]) -> None:
+        names = [address.name for address in addresses]
+        if names != self._names:
+            own = [address.name for address in addresses if address.target == self._own_target]
+            self._names, self._own_name = names, own[0] if own and len(names) > 1 else ""
+            log.info("replicas of this service changed", service=self._service, replicas=names, own=self._own_name)
+
+
+async def _resolve_forever(
+    peer: str, address: str, lookup: Lookup, replace: Callable[[Sequence[ReplicaAddress]], None]
+) -> None:
+    """Pass the addresses behind a name to `replace`, again and again."""
+    host, port = split_host_and_port(address)
+    failed = False
+    while True:
+        try:
+            replace(await lookup(host, port))
+            failed = False
+        except OSError as error:
+            if not failed:
+                log.warning(
+                    "resolving replicas failed; using the last known addresses",
+                    peer=peer,
+                    host=host,
+                    error=str(error),
+                )
+            failed = True
+        await asyncio.sleep(RESOLVE_SECONDS)
 
 
 def rank_names(key: str, names: Iterable[str]) -> list[str]:
@@ -279,12 +318,14 @@ def name_addresses(names: Mapping[str, str], port: int) -> list[ReplicaAddress]:
     """Return the addresses with these names; addresses that share a name are named by themselves."""
     shared = Counter(names.values())
     return [
-        ReplicaAddress(
-            f"{name if shared[name] == 1 else address}:{port}",
-            f"ipv6:[{address}]:{port}" if ":" in address else f"ipv4:{address}:{port}",
-        )
+        ReplicaAddress(f"{name if shared[name] == 1 else address}:{port}", build_address_target(address, port))
         for address, name in names.items()
     ]
+
+
+def build_address_target(address: str, port: int) -> str:
+    """Return the gRPC target of an IP address and a port."""
+    return f"ipv6:[{address}]:{port}" if ":" in address else f"ipv4:{address}:{port}"
 
 
 def _observe_calls(_: CallbackOptions) -> Iterable[Observation]:

@@ -32,6 +32,7 @@ from chassis.secrets import remove_secrets
 PREFIX = "HANSEI_"
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "Settings": ("HANSEI_{}",),
+    "SearchSettings.replicas_address": ("HANSEI_SEARCH_ADDR", "SEARCH_ADDR"),
     "ValidatorSettings.validator_database_url": ("HANSEI_{}", "LEADERBOARD_DB"),
     "PromptBuilderSettings": ("HANSEI_{}", "MIXSEEK_{}", "MIXSEEK_PROMPT_BUILDER__{}"),
     "GraceConfig": ("GRACE_{}",),

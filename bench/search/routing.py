@@ -6,7 +6,9 @@ shares are those of the processes' own metrics. `cpu_us` is the processor time t
 
 One playbook is committed and indexed; its rows in the curator's database and the snapshot of its index are copied for
 the other datasets. The copies of the snapshot are links to one file in the folders of both owners, which have them
-after a rolling update; what they map from it is in memory once. If less than `FREE_BYTES` of memory are available while
+after a rolling update; what they map from it is in memory once. `staying_mb` is the resident memory of the processes
+that stay, mapped files included, divided by their number: with all processes, after they took over from the one that
+left, and after it returned and they released its datasets. If less than `FREE_BYTES` of memory are available while
 the playbooks are loaded, the others are left out.
 """
 
@@ -42,9 +44,12 @@ PROCESSES, DATASETS, BULLETS = 8, 2_000, 1_000
 MEMORY_MB = 16_384
 """Limit of the indexes of a process: no index is evicted."""
 FREE_BYTES = 5 * 2**30
+RELEASE_SECONDS, SNAPSHOT_SECONDS = 60.0, 15.0
 CALLERS, WRITES_PER_SECOND, WARM_UP_SECONDS, PHASE_SECONDS = 8, 5.0, 30.0, 15.0
 PATH = "/hansei.search.v1.SearchService/Search"
-METRIC = re.compile(r"^hansei_search_index_(memory_bytes|playbooks|lookups_total)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+METRIC = re.compile(
+    r"^hansei_search_index_(memory_bytes|playbooks|lookups_total|releases_total)(?:\{(.*)\})? (\S+)$", re.MULTILINE
+)
 
 
 def main() -> None:
@@ -142,6 +147,10 @@ async def _measure(processes: int, datasets: int, bullets: int) -> dict[str, Any
             "CURATOR_ADDR": curator,
             "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "3600",
             "HANSEI_SEARCH_MEMORY_MB": str(MEMORY_MB),
+            "HANSEI_SEARCH_OWN_IP": "127.0.0.1",
+            "HANSEI_SEARCH_RELEASE_SECONDS": str(RELEASE_SECONDS),
+            "HANSEI_SEARCH_SNAPSHOT_SECONDS": str(SNAPSHOT_SECONDS),
+            "SEARCH_ADDR": f"ipv4:{','.join(addresses.values())}",
             "PLAYBOOK_DATA_DIR": str(data / "playbooks"),
         }
         programs = {"curator": systems.create_program("services.curator", curator, data, common)} | {
@@ -225,9 +234,13 @@ async def _observe(
     first = _scrape(scraped.values())
     bytes_of_one = sum(first["memory"]) / sum(first["playbooks"])
     row: dict[str, Any] = {"datasets": loaded, "playbook_mb": bytes_of_one / 1e6}
-    row["resident_mb"] = max(_read_resident_bytes(system, name) for name in names) / 1e6
+    row["resident_mb"] = max(_read_resident_bytes(system, name, "RssAnon") for name in names) / 1e6
     leaving = names[-1]
     staying = [scraped[name] for name in names[:-1]]
+
+    def read_staying_mb() -> float:
+        return sum(_read_resident_bytes(system, name, "VmRSS") for name in names[:-1]) / len(staying) / 1e6
+
     async with traffic.running():
         await asyncio.sleep(WARM_UP_SECONDS)
         warm = _scrape(scraped.values())
@@ -237,16 +250,24 @@ async def _observe(
         row["memory_share"] = max(after["memory"]) / (bytes_of_one * traffic.datasets)
         row["most_playbooks"] = int(max(after["playbooks"]))
         row["hit_share"] = hits / (hits + misses)
+        row["staying_mb"] = read_staying_mb()
         before = sum(_scrape(staying)["miss"])
         await asyncio.to_thread(system.stop, leaving)
         await asyncio.sleep(PHASE_SECONDS)
         row["reloaded_when_leaving"] = (sum(_scrape(staying)["miss"]) - before) / traffic.datasets
-        before = sum(_scrape(staying)["miss"])
+        row["staying_mb_after_leaving"] = read_staying_mb()
+        took_over = _scrape(staying)
+        before = sum(took_over["miss"])
         system.start(leaving)
         await asyncio.to_thread(system.wait_until_started, leaving)
         await asyncio.sleep(PHASE_SECONDS)
         returned = sum(_scrape([scraped[leaving]])["miss"])
         row["reloaded_when_returning"] = (sum(_scrape(staying)["miss"]) - before + returned) / traffic.datasets
+        await asyncio.sleep(RELEASE_SECONDS + 2 * SNAPSHOT_SECONDS)
+        row["staying_mb_after_returning"] = read_staying_mb()
+        released = _scrape(staying)
+        row["released"] = int(sum(released["releases"]) - sum(took_over["releases"]))
+        row["staying_estimate_change_mb"] = (sum(released["memory"]) - sum(took_over["memory"])) / len(staying) / 1e6
     for failure in (*traffic.failed[:5], *traffic.failed_writes[:5]):
         print(failure, flush=True)
     failed = {"failed": len(traffic.failed), "failed_writes": len(traffic.failed_writes)}
@@ -254,8 +275,8 @@ async def _observe(
 
 
 def _scrape(addresses: Any) -> dict[str, list[float]]:
-    """Return the memory, playbooks, hits and misses of each process."""
-    found: dict[str, list[float]] = {"memory": [], "playbooks": [], "hit": [], "miss": []}
+    """Return the memory, playbooks, hits, misses and releases of each process."""
+    found: dict[str, list[float]] = {kind: [] for kind in ("memory", "playbooks", "hit", "miss", "releases")}
     for address in addresses:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
             text = response.read().decode()
@@ -269,9 +290,9 @@ def _read_available_bytes() -> int:
     return _read_kilobytes("/proc/meminfo", "MemAvailable") * 1024
 
 
-def _read_resident_bytes(system: systems.System, name: str) -> int:
-    """Return the memory of a process that it shares with no file."""
-    return _read_kilobytes(f"/proc/{system.processes[name].pid}/status", "RssAnon") * 1024
+def _read_resident_bytes(system: systems.System, name: str, field: str) -> int:
+    """Return the memory of a process: `VmRSS`, or without mapped files, `RssAnon`."""
+    return _read_kilobytes(f"/proc/{system.processes[name].pid}/status", field) * 1024
 
 
 def _read_kilobytes(file: str, field: str) -> int:

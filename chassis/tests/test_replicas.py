@@ -13,7 +13,7 @@ import pytest
 
 from chassis import OwnServer, Peers, ServiceSettings, errors, replicas, serve
 from chassis.channels import OWN, Connection
-from chassis.replicas import ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
+from chassis.replicas import OwnShare, ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
 from chassis.tests.conftest import Connect, Serve, ServedProbe, wait_until
 from chassis.tests.probe import SERVICE, Probe, pb, policies, service, stub
 from chassis.tests.process import probe_process
@@ -240,6 +240,52 @@ def test_a_replica_that_leaves_moves_only_its_own_share() -> None:
     assert len(moved) < 0.15 * len(keys)
     shares = [sum(first == name for first, _ in before.values()) / len(keys) for name in NAMES]
     assert 0.10 < min(shares) <= max(shares) < 0.15
+
+
+async def test_each_process_owns_the_keys_for_which_callers_choose_it_first(
+    scripted_replicas: Any, stack: AsyncExitStack
+) -> None:
+    found, addresses = scripted_replicas
+
+    async def look_up(host: str, port: int) -> list[ReplicaAddress]:
+        return list(addresses)
+
+    processes = list(addresses)
+    shares = {address: OwnShare("search", "search:50053", address.target, look_up) for address in processes}
+    alone = OwnShare("search", "search:50053", "", look_up)
+
+    def find_owners(key: str) -> list[ReplicaAddress]:
+        return [address for address, share in shares.items() if share.is_first_owner(key)]
+
+    assert [find_owners(dataset) for dataset in DATASETS] == [processes] * len(DATASETS)  # nothing is resolved yet
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(share.run()) for share in shares.values()]
+        await alone.run()
+        await wait_until(lambda: all(len(find_owners(dataset)) == 1 for dataset in DATASETS))
+        for dataset in DATASETS:
+            assert find_owners(dataset) == [found.choose(dataset)[0].address]
+            assert alone.is_first_owner(dataset)
+
+        gone = addresses.pop(0)
+        await wait_until(lambda: gone.name not in found.names and all(gone in find_owners(key) for key in DATASETS))
+        await wait_until(lambda: all(len(find_owners(dataset)) == 2 for dataset in DATASETS))
+        for dataset in DATASETS:  # a process without an address, such as one that is not ready, keeps all its keys
+            assert find_owners(dataset) == [gone, found.choose(dataset)[0].address]
+
+        del addresses[1:]
+        await wait_until(lambda: find_owners(DATASETS[0]) == processes)  # the last one has no other to leave them to
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_static_list_is_read_once() -> None:
+    shares = [OwnShare("search", "ipv4:127.0.0.1:1,127.0.0.1:2", f"ipv4:127.0.0.1:{port}") for port in (1, 2, 3)]
+    for share in shares:
+        await share.run()
+    first, second, other = ([share.is_first_owner(dataset) for dataset in DATASETS] for share in shares)
+    assert first == [not owned for owned in second]
+    assert 0 < sum(first) < len(DATASETS)
+    assert all(other)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import chassis
 from chassis import deadlines
 from chassis.logging import get_logger
+from chassis.replicas import OwnShare, build_address_target, split_host_and_port
 from chassis.server.cpu import CpuPool
 from hansei.search.v1 import collection_service_pb2_grpc, search_service_pb2_grpc
 from libs.embedding.connect import connect_embedding_model, connect_model_by_id
@@ -24,6 +25,7 @@ from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from services.search.adapters import metrics
 from services.search.adapters.loops import LoopsLoader, load_loops
+from services.search.adapters.memory import trim_memory
 from services.search.adapters.peers import CuratorFeed, decode_bullet, parse_bullet
 from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles
 from services.search.adapters.sql import schema
@@ -120,8 +122,14 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
                 former_snapshots = _create_snapshots(settings, "", {**made_with, "embedder": model}, parse_bullet)
                 former_generations[dataset] = former, former_snapshots
 
+    share = _create_own_share(settings)
     indexes = PlaybookIndexes(
-        lambda dataset: create_follower(dataset, embedder, snapshots), settings.search_memory_bytes, create_former
+        lambda dataset: create_follower(dataset, embedder, snapshots),
+        settings.search_memory_bytes,
+        create_former,
+        is_first_owner=share.is_first_owner,
+        release_seconds=settings.search_release_seconds,
+        free_memory=lambda datasets: scoring_pool.run(_free_memory, snapshots, datasets),
     )
     metrics.observe_indexes(indexes)
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
@@ -218,11 +226,18 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
                 scoring_pool,
                 settings.search_snapshot_seconds,
             ).__call__,
+            "own share of datasets": share.run,
             "eviction of indexes": indexes.run_eviction,
             "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
             "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
         },
     )
+
+
+def _create_own_share(settings: SearchSettings) -> OwnShare:
+    """Return the datasets whose first owner is this process, as callers choose it."""
+    ip, port = settings.search_own_ip, split_host_and_port(settings.listen_address)[1]
+    return OwnShare("search", settings.replicas_address, build_address_target(ip, port) if ip else "")
 
 
 def _create_snapshots(
@@ -231,6 +246,13 @@ def _create_snapshots(
     if settings.search_engine == "reference":
         return NoSnapshots()
     return SnapshotFiles(Path(settings.search_snapshot_dir, folder), made_with, parse_item)
+
+
+def _free_memory(snapshots: Snapshots[IndexedBullet], datasets: Sequence[str]) -> None:
+    """Return the memory of dropped indexes to the operating system."""
+    for dataset in datasets:
+        snapshots.drop_cached_pages(dataset)
+    trim_memory()
 
 
 def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: LoopsInUse) -> IndexFactory[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from chassis.settings import ServiceSettings, create_plain_field
 from libs.embedding.settings import EmbeddingSettings
@@ -79,6 +80,17 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     """Memory of the indexes of playbooks, in MiB by estimate. Beyond, the least recently used ones are saved to their
     snapshots and dropped until they are used again."""
 
+    replicas_address: str = ""
+    """Address at which callers find this service, the same as theirs, to know which datasets other replicas own."""
+
+    search_own_ip: str = ""
+    """IP address at which callers reach this process, with the port of HANSEI_LISTEN_ADDRESS: `status.podIP` of a pod.
+    Empty, or not among the addresses of SEARCH_ADDR: this process keeps indexes regardless of their owners."""
+
+    search_release_seconds: float = Field(300.0, gt=0)
+    """Seconds without use after which an index is saved and dropped, if another replica is the first owner of its
+    dataset."""
+
     search_qdrant: str = ""
     """Qdrant for document collections with the backend QDRANT: a URL, or a folder for the small engine of the library,
     which is meant for trials. Empty: no Qdrant."""
@@ -92,6 +104,13 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
 
     search_max_collections: int = Field(32, ge=1, le=10_000)
     """Document collections indexed in memory at once. Beyond, the least recently used index is closed."""
+
+    @field_validator("search_own_ip")
+    @classmethod
+    def _check_ip(cls, value: str) -> str:
+        if value:
+            ipaddress.ip_address(value)
+        return value
 
     @property
     def search_memory_bytes(self) -> int:

@@ -24,7 +24,7 @@ import grpc
 import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.deploy.manifests import Manifests, container, ports
+from tests.deploy.manifests import POD_IP, Manifests, container, ports
 from tests.deploy.manifests import pod as spec
 from tests.fakes.authority import Authority
 from tests.support.postgres_server import PostgresServer
@@ -146,6 +146,9 @@ class Cluster:
                 return str(self.data / str(pod) / value.lstrip("/"))
         if value.startswith("0.0.0.0:"):
             return self.network.listen_address(pod, int(value.rpartition(":")[2]))
+        if value == POD_IP:
+            own = self.network.peer_address(pod, ports(self.manifests.workloads()[pod.name])["grpc"])
+            return own.rpartition(":")[0]
         services = {service["metadata"]["name"] for service in self.manifests.kind("Service")}
         return _ADDRESS.sub(
             lambda m: self._behind(m[1], int(m[2]), self.network.peer_address) if m[1] in services else m[0], value

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "deploy/kubernetes/overlays"
 NAMES = sorted(path.name for path in OVERLAYS.iterdir())
 WORKLOADS = ("Deployment", "StatefulSet")
+POD_IP = "192.0.2.1"
+"""The address of a pod of which only the manifest exists."""
 
 Object = Mapping[str, Any]
 
@@ -112,6 +114,8 @@ class Manifests:
     def _value(self, variable: Object) -> str | None:
         if "value" in variable:
             return str(variable["value"])
+        if "fieldRef" in variable["valueFrom"]:
+            return {"status.podIP": POD_IP}[variable["valueFrom"]["fieldRef"]["fieldPath"]]
         reference = variable["valueFrom"]["secretKeyRef"]
         if reference.get("optional") and not any(
             s["metadata"]["name"] == reference["name"] for s in self.kind("Secret")
@@ -143,3 +147,8 @@ def container(workload: Object) -> Any:
 def ports(workload: Object) -> dict[str, int]:
     """Return the ports of its container by name."""
     return {port["name"]: port["containerPort"] for port in container(workload)["ports"]}
+
+
+def parse_bytes(quantity: str) -> int:
+    """Return the bytes of a quantity such as `512Mi`."""
+    return int(quantity[:-2]) << {"Ki": 10, "Mi": 20, "Gi": 30}[quantity[-2:]]

@@ -14,7 +14,7 @@ from bench.capacity.cluster import GOALS, Costs, Options, Workload
 from bench.capacity.events import Action, Core, GroupCommits, SimulatedClock, Threads
 from bench.capacity.sizing import LEAST_PODS, TARGET_UTILISATION, compute_demand, find_goals, find_pods, lose_node
 from bench.report import HERE
-from tests.deploy.manifests import OVERLAYS, container, load_manifests, pod
+from tests.deploy.manifests import OVERLAYS, container, load_manifests, parse_bytes, pod
 from tests.support.systems import SERVICES
 
 SERVICE_SECONDS = 0.01
@@ -147,11 +147,17 @@ def test_the_large_overlay_has_the_pods_of_the_simulation() -> None:
         scaler = manifests.manifest("HorizontalPodAutoscaler", name)["spec"]
         needed = pods.get(name, LEAST_PODS)  # no session of the simulation calls the planner and the validator
         assert scaler["minReplicas"] <= needed <= scaler["maxReplicas"] / 1.5, name
-        (metric,) = scaler["metrics"]
+        metric, *others = scaler["metrics"]
+        assert metric["resource"]["name"] == "cpu"
+        assert [other["resource"]["name"] for other in others] == (["memory"] if name == "search" else []), name
         assert metric["resource"]["target"]["averageUtilization"] == TARGET_UTILISATION * 100, name
         assert container(manifests.workloads()[name])["resources"]["requests"]["cpu"] == "1", name
-    by_memory = next(row["pods_by_formula"] for row in simulated["rows"] if row["service"] == "search")
-    assert manifests.manifest("HorizontalPodAutoscaler", "search")["spec"]["minReplicas"] >= by_memory
+    (search,) = (row for row in simulated["rows"] if row["service"] == "search")
+    scaler = manifests.manifest("HorizontalPodAutoscaler", "search")["spec"]
+    assert scaler["minReplicas"] >= search["pods_by_formula"]
+    # The indexes of the model add no pod.
+    memory = parse_bytes(scaler["metrics"][1]["resource"]["target"]["averageValue"])
+    assert search["index_gb"] * 1e9 / scaler["minReplicas"] < memory
     (limit,) = (
         variable["value"]
         for variable in container(manifests.workloads()["search"])["env"]

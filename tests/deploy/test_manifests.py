@@ -8,11 +8,26 @@ from typing import Any
 import pytest
 
 from chassis.server.lifecycle import _AFTER_GRACE_SECONDS
-from tests.deploy.manifests import NAMES, OVERLAYS, Manifests, container, labels, load_manifests, pod, ports
+from services.search.settings import SearchSettings
+from tests.deploy.manifests import (
+    NAMES,
+    OVERLAYS,
+    Manifests,
+    container,
+    labels,
+    load_manifests,
+    parse_bytes,
+    pod,
+    ports,
+)
 from tests.support.systems import SERVICES
 
 CLOSING_SECONDS = 10
 HEALTH_PORT = 9440
+AUTOSCALER_TOLERANCE = 1.1
+"""Up to this multiple of its target, a metric adds no pod."""
+METRICS_SECONDS = 120
+"""A start of a pod, and the delay of metrics-server and of the autoscaler."""
 # Objects that an operator creates before applying production, as deploy/README.md describes.
 SECRETS_OF_PRODUCTION = {
     "gateway-token",
@@ -161,6 +176,34 @@ def test_production_scales_every_service(overlay: str) -> None:
         assert scaler["spec"]["minReplicas"] >= 2
         # A number here would override the autoscaler at every apply.
         assert "replicas" not in workload["spec"]
+
+
+@pytest.mark.parametrize("overlay", ["large", "production"])
+def test_search_gets_another_pod_before_it_evicts_indexes(overlay: str) -> None:
+    manifests = load_manifests(OVERLAYS / overlay)
+    search = container(manifests.workloads()["search"])
+    scaler = manifests.manifest("HorizontalPodAutoscaler", "search")["spec"]
+    targets = {metric["resource"]["name"]: metric["resource"]["target"] for metric in scaler["metrics"]}
+    evicting = int(_plain(search)["HANSEI_SEARCH_MEMORY_MB"]) * 2**20
+    assert set(targets) == {"cpu", "memory"}
+    assert targets["memory"]["type"] == "AverageValue"
+    assert parse_bytes(targets["memory"]["averageValue"]) * AUTOSCALER_TOLERANCE < evicting
+    assert evicting < parse_bytes(search["resources"]["limits"]["memory"])
+
+
+@pytest.mark.parametrize("overlay", ["large", "production"])
+def test_search_gets_the_next_pod_when_the_others_released_the_indexes_of_the_last_one(overlay: str) -> None:
+    manifests = load_manifests(OVERLAYS / overlay)
+    search = container(manifests.workloads()["search"])
+    assert {"name": "HANSEI_SEARCH_OWN_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}} in search["env"]
+    changed = {variable["name"] for variable in search["env"]}
+    assert not {"HANSEI_SEARCH_RELEASE_SECONDS", "HANSEI_SEARCH_SNAPSHOT_SECONDS"} & changed
+    settings = SearchSettings()
+    released = settings.search_release_seconds + settings.search_snapshot_seconds + METRICS_SECONDS
+    scaler = manifests.manifest("HorizontalPodAutoscaler", "search")["spec"]
+    (policy,) = scaler["behavior"]["scaleUp"]["policies"]
+    assert (policy["type"], policy["value"]) == ("Pods", 1)
+    assert policy["periodSeconds"] > released
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -58,7 +58,7 @@ def a_secret(command: str, found: re.Match[str]) -> None:
         variable["valueFrom"]["secretKeyRef"]
         for workload in load_manifests(OVERLAYS / NAMESPACES[found[1]]).workloads().values()
         for variable in container(workload).get("env", [])
-        if "valueFrom" in variable
+        if "secretKeyRef" in variable.get("valueFrom", {})
     ]
     assert {"name": name, "key": key} in references
 

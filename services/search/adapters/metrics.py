@@ -60,6 +60,9 @@ def observe_indexes(indexes: PlaybookIndexes) -> None:
     def observe_evictions(_: CallbackOptions) -> Iterable[Observation]:
         yield Observation(indexes.evictions)
 
+    def observe_releases(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(indexes.releases)
+
     meter.create_observable_gauge(
         "hansei.search.index.memory",
         [observe_memory],
@@ -77,6 +80,12 @@ def observe_indexes(indexes: PlaybookIndexes) -> None:
         [observe_evictions],
         unit="{playbook}",
         description="Indexes that were dropped because of the limit of memory.",
+    )
+    meter.create_observable_counter(
+        "hansei.search.index.releases",
+        [observe_releases],
+        unit="{playbook}",
+        description="Idle indexes that were dropped because another replica is the first owner of the dataset.",
     )
     meter.create_observable_gauge(
         "hansei.search.index.size", [observe_bullets], unit="{bullet}", description="Bullets in all indexes."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -123,6 +125,12 @@ class SnapshotFiles(Generic[StoredItemT]):
         if is_older:
             self.delete(name)
 
+    def drop_cached_pages(self, name: str) -> None:
+        """Drop the content of the snapshot from the page cache, which counts as memory of the container."""
+        if sys.platform == "linux":
+            with suppress(OSError), self._locate_path(name).open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def _decode(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> IndexSnapshot[StoredItemT]:
         index = None
         if header["arrays"] is not None:
@@ -182,6 +190,9 @@ class NoSnapshots(Generic[StoredItemT]):
 
     def delete_before(self, name: str, revision: int) -> None:
         """Delete nothing."""
+
+    def drop_cached_pages(self, name: str) -> None:
+        """Drop nothing."""
 
 
 def _pack_names(names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:

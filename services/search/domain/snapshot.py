@@ -56,3 +56,6 @@ class Snapshots(Protocol[StoredItemT]):
 
     def delete_before(self, name: str, revision: int) -> None:
         """Delete the snapshot, unless it shows this revision or a later one."""
+
+    def drop_cached_pages(self, name: str) -> None:
+        """Drop the content of the snapshot from the memory of the operating system; nothing may use it any more."""

@@ -19,6 +19,8 @@ from services.search.settings import SearchSettings
         ("SEARCH_TOKENIZER", "mecab"),
         ("SEARCH_BM25", "plus"),
         ("EMBEDDING_PROVIDER", "nobody"),
+        ("HANSEI_SEARCH_OWN_IP", "search-0"),
+        ("HANSEI_SEARCH_RELEASE_SECONDS", "0"),
     ],
 )
 def test_a_bad_setting_is_named_and_stops_the_start(

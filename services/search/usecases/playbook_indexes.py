@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
 from chassis.logging import get_logger
@@ -21,6 +22,7 @@ class _Generations:
     def __init__(self, followers: list[PlaybookFollower]) -> None:
         self._followers = followers
         self.uses = 0
+        self.used_at = 0.0
         self._tasks = [
             # They outlive the call that starts them, so they must not run under its deadline.
             asyncio.get_running_loop().create_task(follower.run(), name=f"follow {follower.dataset}", context=Context())
@@ -64,6 +66,10 @@ class PlaybookIndexes:
     playbook is opened, and with each maintenance. One playbook is always followed, and none is evicted while a call
     waits for it.
 
+    With each maintenance, an index is released like an evicted one if another replica is the first owner of its
+    dataset and no call used it for `release_seconds`: the memory of the replicas falls when one is added.
+    ``free_memory`` then gets the datasets.
+
     ``create_former`` returns the index of a playbook that another embedding model left behind, or None. That index
     is searched until the new one has reached its revision. No index ever holds vectors of both models.
     """
@@ -73,15 +79,25 @@ class PlaybookIndexes:
         create: CreateFollower,
         memory_limit: int,
         create_former: Callable[[str], PlaybookFollower | None] = lambda dataset: None,
+        *,
+        is_first_owner: Callable[[str], bool] = lambda dataset: True,
+        release_seconds: float = 300.0,
+        free_memory: Callable[[Sequence[str]], Awaitable[object]] = lambda datasets: asyncio.sleep(0),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._create = create
         self._create_former = create_former
         self._memory_limit = memory_limit
+        self._is_first_owner = is_first_owner
+        self._release_seconds = release_seconds
+        self._free_memory = free_memory
+        self._now = now
         self._playbooks: OrderedDict[str, _Generations] = OrderedDict()
         self._opened = asyncio.Event()
         self.hits = 0
         self.misses = 0
         self.evictions = 0
+        self.releases = 0
 
     def get_index(self, dataset: str) -> PlaybookFollower:
         """Return the current index of the dataset; start to follow the playbook if nobody did."""
@@ -96,6 +112,7 @@ class PlaybookIndexes:
             self._playbooks[dataset] = generations
             self._opened.set()
         generations.uses += 1
+        generations.used_at = self._now()
         return generations.cut_over()
 
     def list_current(self) -> list[PlaybookFollower]:
@@ -119,16 +136,40 @@ class PlaybookIndexes:
         for dataset, generations in list(self._playbooks.items())[:-1]:
             if excess <= 0:
                 return
-            if generations.is_awaited:
-                continue
-            uses = generations.uses
-            await generations.cut_over().save()
-            if generations.uses == uses and not generations.is_awaited:
-                del self._playbooks[dataset]
-                generations.stop()
+            size = generations.memory_bytes
+            if await self._drop(dataset):
                 self.evictions += 1
-                excess -= generations.memory_bytes
+                excess -= size
                 log.debug("index evicted", dataset=dataset)
+
+    async def release(self) -> None:
+        """Save and drop the idle indexes of datasets whose first owner is another replica."""
+        released: list[str] = []
+        for dataset in list(self._playbooks):
+            await asyncio.sleep(0)  # it takes a while to rank the replicas for thousands of datasets
+            if self._is_idle(dataset) and not self._is_first_owner(dataset) and await self._drop(dataset):
+                self.releases += 1
+                released.append(dataset)
+                log.debug("index released", dataset=dataset)
+        if released:
+            await self._free_memory(released)
+
+    def _is_idle(self, dataset: str) -> bool:
+        generations = self._playbooks.get(dataset)
+        return generations is not None and self._now() - generations.used_at >= self._release_seconds
+
+    async def _drop(self, dataset: str) -> bool:
+        """Save and drop an index; return False if a call uses it or it was dropped meanwhile."""
+        generations = self._playbooks.get(dataset)
+        if generations is None or generations.is_awaited:
+            return False
+        uses = generations.uses
+        await generations.cut_over().save()
+        if generations.is_awaited or generations.uses != uses or self._playbooks.get(dataset) is not generations:
+            return False
+        del self._playbooks[dataset]
+        await _finish(generations.stop())
+        return True
 
     async def run_maintenance(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Save changed indexes and build neighbours of grown ones, without end, with pauses."""
@@ -136,6 +177,7 @@ class PlaybookIndexes:
             await sleep(seconds)
             await self.save()
             await self.evict()
+            await self.release()
             for generations in list(self._playbooks.values()):
                 await generations.cut_over().build_neighbours()
 
@@ -148,5 +190,10 @@ class PlaybookIndexes:
         """Stop following all playbooks."""
         tasks = [task for generations in self._playbooks.values() for task in generations.stop()]
         self._playbooks.clear()
-        # The tasks log their own failures.
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _finish(tasks)
+
+
+async def _finish(cancelled: list[asyncio.Task[None]]) -> None:
+    """Wait until cancelled tasks have ended; they log their own failures."""
+    if cancelled:
+        await asyncio.wait(cancelled)  # unlike `gather`, it holds no exceptions, whose frames hold the indexes

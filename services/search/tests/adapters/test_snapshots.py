@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -203,3 +207,28 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 500)
     with pytest.raises(DamagedFileError, match="not an array file"):
         read_arrays(tmp_path / "x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are dropped on Linux only")
+def test_cached_pages_of_a_snapshot_are_dropped_when_nothing_maps_it(tmp_path: Path) -> None:
+    def count_cached_pages() -> int:
+        content = np.memmap(tmp_path / "d.index", np.uint8, "r")
+        pages = np.zeros(-(-content.nbytes // mmap.PAGESIZE), np.uint8)
+        assert (
+            ctypes.CDLL(None).mincore(*map(ctypes.c_void_p, (content.ctypes.data, content.nbytes, pages.ctypes.data)))
+            == 0
+        )
+        return int(np.count_nonzero(pages & 1))
+
+    file_system = subprocess.run(["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True, check=True)
+    if file_system.stdout.strip() == "tmpfs":
+        pytest.skip("the files of a file system in memory have no other copy")
+    save_snapshot(tmp_path)
+    loaded = files(tmp_path).load("d")
+    assert loaded is not None
+    files(tmp_path).drop_cached_pages("d")
+    assert count_cached_pages() > 0  # the loaded index maps the file
+    del loaded
+    files(tmp_path).drop_cached_pages("d")
+    assert count_cached_pages() == 0
+    files(tmp_path).drop_cached_pages("missing")

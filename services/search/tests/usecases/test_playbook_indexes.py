@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Sequence
 from typing import cast
 
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.snapshot import IndexSnapshot
 from services.search.tests.usecases.world import bullet, world
 from services.search.usecases.playbook_follower import FOLLOWER_BYTES, PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
@@ -95,3 +100,84 @@ async def test_the_limit_is_enforced_when_a_playbook_is_opened() -> None:
             await asyncio.sleep(0.01)
         evicting.cancel()
         assert [index.dataset for index in w.indexes.list_current()] == ["f"]
+
+
+async def test_two_evictions_at_once_drop_an_index_once() -> None:
+    async with world(memory_limit=1) as w:
+        w.feed.add(bullet("b1", "some text"))
+        for dataset in "abc":
+            await w.indexes.get_index(dataset).wait_for_revision(1, None)
+        await asyncio.gather(w.indexes.evict(), w.indexes.evict())
+        assert w.indexes.evictions == 2
+        assert [index.dataset for index in w.indexes.list_current()] == ["c"]
+
+
+async def test_an_idle_index_is_released_if_another_replica_is_the_first_owner() -> None:
+    clock = [0.0]
+    owned = {"a", "b", "c"}
+    async with world(is_first_owner=owned.__contains__, release_seconds=300, now=lambda: clock[0]) as w:
+        w.feed.add(bullet("b1", "some text"))
+        for dataset in "abc":
+            await w.indexes.get_index(dataset).wait_for_revision(1, None)
+        clock[0] = 300
+        await w.indexes.release()
+        assert w.indexes.releases == 0  # it owns all of them
+        owned -= {"b", "c"}
+        w.indexes.get_index("c")
+        await w.indexes.release()
+        assert [index.dataset for index in w.indexes.list_current()] == ["a", "c"]  # c is still used
+        clock[0] = 599
+        await w.indexes.release()
+        assert w.indexes.releases == 1
+        clock[0] = 600
+        await w.indexes.release()
+        assert [index.dataset for index in w.indexes.list_current()] == ["a"]
+        assert (w.indexes.releases, w.indexes.evictions) == (2, 0)
+
+        w.feed.failures.append(ConnectionError("the feed is away"))
+        restored = w.indexes.get_index("b")
+        await restored.wait_for_revision(1, None)
+        assert restored.bullets == 1  # from the snapshot that was saved before the release
+
+
+async def test_an_index_that_is_used_while_it_is_saved_or_awaited_is_not_released() -> None:
+    async with world(is_first_owner=lambda dataset: False, release_seconds=0) as w:
+        w.feed.add(bullet("b1", "some text"))
+        await w.indexes.get_index("a").wait_for_revision(1, None)
+        waiting = asyncio.create_task(w.indexes.get_index("b").wait_for_revision(2, None))
+        loop, save = asyncio.get_running_loop(), w.snapshots.save
+
+        def save_while_used(dataset: str, snapshot: IndexSnapshot[IndexedBullet]) -> None:
+            loop.call_soon_threadsafe(w.indexes.get_index, dataset)
+            save(dataset, snapshot)
+
+        w.snapshots.save = save_while_used  # type: ignore[method-assign]
+        await w.indexes.release()
+        assert w.indexes.releases == 0
+        assert w.snapshots.snapshots.keys() == {"a"}
+        w.feed.add(bullet("b2", "more text"))
+        await waiting
+        w.snapshots.save = save  # type: ignore[method-assign]
+        await w.indexes.release()
+        assert w.indexes.list_current() == []
+
+
+async def test_released_indexes_are_free_when_memory_is_returned_to_the_system() -> None:
+    references: list[weakref.ref[object]] = []
+    freed: list[tuple[list[str], int]] = []
+
+    async def free_memory(datasets: Sequence[str]) -> None:
+        freed.append((list(datasets), sum(reference() is not None for reference in references)))
+
+    async with world(is_first_owner=lambda dataset: False, release_seconds=0, free_memory=free_memory) as w:
+        w.feed.add(bullet("b1", "some text"))
+        gc.disable()  # a collection in a process with many objects is rare
+        try:
+            for dataset in "abc":
+                await w.indexes.get_index(dataset).wait_for_revision(1, None)
+            references += [weakref.ref(index) for index in w.indexes.list_current()]
+            references += [weakref.ref(index._index) for index in w.indexes.list_current()]
+            await w.indexes.release()
+        finally:
+            gc.enable()
+    assert freed == [(["a", "b", "c"], 0)]

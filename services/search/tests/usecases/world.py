@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -142,18 +143,21 @@ class MemorySnapshots:
     def delete(self, dataset: str) -> None:
         self.snapshots.pop(dataset, None)
 
+    def drop_cached_pages(self, dataset: str) -> None:
+        pass
+
 
 class World:
     """Playbooks, an embedder, and a search of both. Pauses end at once."""
 
-    def __init__(self, memory_limit: int = 1 << 30) -> None:
+    def __init__(self, memory_limit: int = 1 << 30, **options: Any) -> None:
         self.feed = Playbooks()
         self.model = LengthModel()
         self.embedder = TextEmbedder(self.model, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []
         self.snapshots = MemorySnapshots()
-        self.indexes = PlaybookIndexes(self.follow, memory_limit)
+        self.indexes = PlaybookIndexes(self.follow, memory_limit, **options)
         rank = RankEntries(self.embedder, tokenize_whitespace, VectorWeight(0.5), "minmax", self.pool)
         self.search = SearchPlaybook(self.indexes, rank, lambda: self.remaining)
         self.remaining: float | None = None
@@ -183,8 +187,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(memory_limit: int = 1 << 30) -> AsyncIterator[World]:
-    made = World(memory_limit)
+async def world(memory_limit: int = 1 << 30, **options: Any) -> AsyncIterator[World]:
+    made = World(memory_limit, **options)
     try:
         yield made
     finally:
