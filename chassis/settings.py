@@ -17,6 +17,7 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_origin
@@ -388,16 +389,23 @@ def list_settings(settings: type[Settings]) -> list[SettingRow]:
 
 
 def _read_docstrings(settings: type[Settings]) -> dict[str, str]:
-    """Return the docstrings under the fields, on one line, from the source: a process that starts reads none."""
+    """Return the docstrings under the fields of a class and its bases, on one line each."""
     docs: dict[str, str] = {}
     for base in reversed(settings.__mro__):
-        if not issubclass(base, Settings):
-            continue
-        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        for field, text in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
-                    docs[name] = " ".join(doc.split())
+        if issubclass(base, Settings):
+            docs |= _read_own_docstrings(base)
+    return docs
+
+
+@cache
+def _read_own_docstrings(settings: type[Settings]) -> Mapping[str, str]:
+    """Return the docstrings under the fields of a class, from the source: a process that starts reads none."""
+    docs: dict[str, str] = {}
+    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(settings))).body
+    for field, text in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                docs[name] = " ".join(doc.split())
     return docs
 
 

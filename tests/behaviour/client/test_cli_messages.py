@@ -81,6 +81,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def hansei(address: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
     monkeypatch.setenv("HANSEI_ADDR", address)
+    monkeypatch.setenv("HANSEI_EMBEDDING_PROVIDER", "hashing")  # `doctor` and `eval` load no model for each line
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("HANSEI_DATASET", raising=False)
     return runner(capfd)
