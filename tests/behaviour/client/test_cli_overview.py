@@ -16,6 +16,8 @@ from tests.support.commands import Hansei, copy_trajectories, dataset, hansei
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
+pytestmark = pytest.mark.long
+"""`hansei status` reads all datasets of a shared system: later in a run there are hundreds."""
 SECONDS = 30
 
 
