@@ -14,6 +14,8 @@ from tests.console.seeds import failed_push
 from tests.console.test_texts import read_catalogue
 from tests.console.windows import Stack, reading
 
+pytestmark = pytest.mark.long
+
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 JAPANESE = read_catalogue("ja")
 LONGEST_NAME = "longest-name-" + 115 * "x"

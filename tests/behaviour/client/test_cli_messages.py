@@ -18,6 +18,8 @@ from tests.support.commands import Hansei, runner
 from tests.support.systems import one_process
 from tests.support.wrong_inputs import find_python_form
 
+pytestmark = pytest.mark.long
+
 SERVERS = {"up", "demo", "mcp", "a2a"}
 """They run until they are stopped."""
 UUID = "0f0e0d0c-0b0a-4908-8706-050403020100"
