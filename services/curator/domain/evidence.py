@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 
+from libs.prompts.language import Language, detect_language
 from services.curator.domain.curation import EvidenceCall, Reflection
 
 MAX_OBSERVATIONS = 24
@@ -44,6 +45,8 @@ class Observation:
     repaired_with: str = ""
     between: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    language: Language = "en"
+    """The language of the request."""
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -134,6 +137,7 @@ def _build_observations(operation: str, reflection: Reflection) -> Iterable[Obse
             repaired_with="" if fixed is None else fixed.operation,
             between=() if fixed is None else _list_others(calls[position + 1 : call.repaired_by], operation),
             others=tuple(worked)[:MAX_OPERATIONS],
+            language=detect_language(reflection.query),
         )
 
 

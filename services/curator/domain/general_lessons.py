@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from libs.trajectories.operations import COMMAND_FIELDS
 from services.curator.domain.decided_values import find_decisions, name_argument
 from services.curator.domain.evidence import Evidence, Observation, count_tasks, list_argument_names, parse_arguments
 from services.curator.domain.playbook import Source
@@ -28,6 +29,7 @@ MAX_SHAPES = 2
 _SHARE_CHANGED = 0.8
 """The share of the repaired tasks in which an argument must have changed to be the cause."""
 _VALUES_SHOWN = 2
+_COMMAND_CHARS = 120
 _OPTION = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
 _TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\w+")
 _CLASSES = (
@@ -108,8 +110,9 @@ def _explain_errors(evidence: Evidence, explained: set[str]) -> Iterator[General
     for error, items in repaired.items():
         heading = f'`{evidence.operation}` fails with "{error}"'
         remedy = _describe_remedy(evidence, items) if count_tasks(items) >= MIN_TASKS else ""
-        if remedy:
-            yield GeneralLesson(heading, f"{heading}{remedy}", PITFALLS, _build_sources(items))
+        told = (_tell_repair(evidence.operation, item) for item in reversed(items))
+        if text := f"{heading}{remedy}" if remedy else next(filter(None, told), ""):
+            yield GeneralLesson(heading, text, PITFALLS, _build_sources(items))
 
 
 def _is_repair(item: Observation) -> bool:
@@ -136,6 +139,33 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
     between = set.intersection(*({*item.between} for item in items))
     first = [name for name in items[0].between if name in between]
     return f" until {_join_names(first)} was called: call it first." if first else ""
+
+
+def _tell_repair(operation: str, item: Observation) -> str:
+    """Return a failure and what worked in one trajectory that passed, told as it happened: it is no rule yet.
+
+    Empty if other arguments than the command changed: their values may be those of the task.
+    """
+    repaired = parse_arguments(item.repair or "")
+    changed = {name for name in {*item.values, *repaired} if item.values.get(name) != repaired.get(name)}
+    command = ", ".join(repaired.values()) if changed else ""
+    is_repeatable = changed <= {"", *COMMAND_FIELDS} and len(command) <= _COMMAND_CHARS
+    if item.passed is not True or not is_repeatable or not (command or item.between):
+        return ""
+    return _REPAIR_TEXTS[item.language](f"`{operation}`", item.error, command, _join_names(item.between))
+
+
+def _tell_in_english(operation: str, error: str, command: str, before: str) -> str:
+    worked = f'"{command}" worked' if command else "it worked"
+    return f'{operation} fails with "{error}"; in one task {worked}{f" after {before}" if before else ""}.'
+
+
+def _tell_in_japanese(operation: str, error: str, command: str, before: str) -> str:
+    worked = f"「{command}」で成功した" if command else "成功した"
+    return f"{operation}は「{error}」で失敗する。あるタスクでは{f'{before}の後、' if before else ''}{worked}。"
+
+
+_REPAIR_TEXTS = {"en": _tell_in_english, "ja": _tell_in_japanese}
 
 
 def _describe_change(name: str, items: Sequence[Observation], worked: Sequence[Observation]) -> str:

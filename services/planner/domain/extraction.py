@@ -1,19 +1,19 @@
 """Answer without a model: quote the sentences of retrieved bullets that are closest to the query.
 
 A sentence scores by the terms it shares with the query, rare terms more (the idf of BM25, Robertson and Zaragoza, "The
-Probabilistic Relevance Framework", 2009), divided by the square root of its length. Terms are words and numbers, and
-pairs of characters in scripts that do not separate words, as in Japanese. Equal scores keep the rank order of search.
+Probabilistic Relevance Framework", 2009), divided by the square root of its length. The terms are those of search.
+Equal scores keep its rank order.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from libs.embedding.terms import tokenize_mixed
 from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.generation import GeneratedAnswer, RetrievedBullet
 
@@ -24,9 +24,6 @@ MAX_CONTENT_CHARS = 20_000
 """Limit for all bullets together, in rank order: some milliseconds of work, which may run on the event loop."""
 
 _BOUNDARY = re.compile(r"(?<=[。！？])|(?<=[.!?])\s+(?![a-z])|\n+")
-_UNSEPARATED = r"\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_CJK = re.compile(f"[{_UNSEPARATED}]")
-_RUN = re.compile(rf"[{_UNSEPARATED}]+|[^\W_{_UNSEPARATED}]+")
 
 
 _TEXTS: Mapping[Language, Mapping[str, str]] = {
@@ -59,7 +56,7 @@ def extract_answer(
 ) -> GeneratedAnswer:
     """Return up to three sentences, best first, each cited as `[<id>]`, under a line that names the method."""
     sentences = list(_split_sentences(bullets))
-    ranked = _rank(_extract_terms(query[:MAX_QUERY_CHARS]), sentences)
+    ranked = _rank(frozenset(tokenize_mixed(query[:MAX_QUERY_CHARS])), sentences)
     shared = [sentence for sentence, score in ranked if score > 0]
     chosen = (shared or [sentence for sentence, _ in ranked])[:MAX_SENTENCES]
     texts = _TEXTS[choose_language(language, query)]
@@ -75,24 +72,12 @@ def _split_sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
         for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
             text = part.strip()
             if text:
-                yield _Sentence(bullet.id, _truncate(text), _extract_terms(text))
+                yield _Sentence(bullet.id, _truncate(text), frozenset(tokenize_mixed(text)))
         left -= len(bullet.content)
 
 
 def _truncate(text: str) -> str:
     return text if len(text) <= MAX_SENTENCE_CHARS else text[: MAX_SENTENCE_CHARS - 1] + "…"
-
-
-def _extract_terms(text: str) -> frozenset[str]:
-    normal = unicodedata.normalize("NFKC", text).lower()
-    return frozenset(term for run in _RUN.findall(normal) for term in _split_run(run))
-
-
-def _split_run(run: str) -> list[str]:
-    """Return a separated word unchanged, and every pair of neighbours of a run in other scripts."""
-    if len(run) == 1 or not _CJK.match(run):
-        return [run]
-    return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 def _rank(query: frozenset[str], sentences: Sequence[_Sentence]) -> list[tuple[_Sentence, float]]:

@@ -24,6 +24,13 @@ def test_the_sentences_closest_to_the_query_are_cited_best_first() -> None:
     assert sentences[0] == "- A locked database needs a busy timeout. [er-00002]"
 
 
+def test_words_without_a_meaning_of_their_own_do_not_count() -> None:
+    revenue = RetrievedBullet("exam-00001", "examples", "What is the revenue of all orders that were not cancelled?")
+    push = RetrievedBullet("ts-00001", "git", '`git push` fails with "failed to push some refs" until it is pulled.')
+    assert "[ts-00001]" in lines_of("What do I do when pushing is rejected?", revenue, push)[1]
+    assert len(lines_of("What do I do when pushing is rejected?", revenue, push)) == 2
+
+
 def test_an_abbreviation_does_not_end_a_sentence() -> None:
     assert "- Check e.g. the WAL mode. [er-00002]" in lines_of("wal mode", SQL)
 
