@@ -13,5 +13,8 @@ def test_the_page_shows_what_the_recorded_trajectories_teach(tmp_path: Path) -> 
     text = page.read_text(encoding="utf-8")
     assert text == PAGE.read_text(encoding="utf-8"), "run `python -m docs.example_playbooks`"
     rules, by_model, *_ = text.split("<!-- end -->")
+    by_rules = rules.rpartition("<!-- examples, rules -->")[2]
     assert "--autostash" in by_model
-    assert "--autostash" not in rules.rpartition("<!-- examples, rules -->")[2]
+    assert "--autostash" in by_rules
+    assert "cp932" in by_model
+    assert "cp932" not in by_rules

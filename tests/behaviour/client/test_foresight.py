@@ -65,22 +65,28 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
 
 
 @pytest.mark.parametrize(
-    ("failed", "repaired", "message"),
+    ("failed", "repaired", "message", "told"),
     [
-        ("http-429-hammered", "http-429-waited", "429 Too Many Requests"),
-        ("git-commit-identity-repeated", "git-commit-identity", "no email was given"),
+        ("http-429-hammered", "http-429-waited", "429 Too Many Requests", "in one task it worked after `wait`."),
+        (
+            "git-commit-identity-repeated",
+            "git-commit-identity",
+            "no email was given",
+            "in one task it worked after `git config`.",
+        ),
     ],
 )
-def test_a_second_trajectory_of_the_task_confirms_the_lesson_of_an_error(
-    client: Client, dataset: str, failed: str, repaired: str, message: str
+def test_a_second_trajectory_of_the_task_confirms_the_lesson_of_an_error_and_tells_what_worked(
+    client: Client, dataset: str, failed: str, repaired: str, message: str, told: str
 ) -> None:
     curate(client, read_example(client, dataset, failed))
     [before] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
-    curation = curate(client, read_example(client, dataset, repaired))
+    assert told not in before.content
+    curate(client, read_example(client, dataset, repaired))
     [after] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
-    assert (after.id, after.content) == (before.id, before.content)
+    assert after.id == before.id
+    assert after.content.endswith(told)
     assert [source.trajectory_id for source in after.sources] == [failed, repaired]
-    assert all(operation.delta.type != pb.DELTA_TYPE_UPDATE for operation in curation.operations)
 
 
 def test_two_messages_of_one_tool_are_two_lessons(client: Client, dataset: str) -> None:
