@@ -110,8 +110,8 @@ def _explain_errors(evidence: Evidence, explained: set[str]) -> Iterator[General
     for error, items in repaired.items():
         heading = f'`{evidence.operation}` fails with "{error}"'
         remedy = _describe_remedy(evidence, items) if count_tasks(items) >= MIN_TASKS else ""
-        told = (_tell_repair(evidence.operation, item) for item in reversed(items))
-        if text := f"{heading}{remedy}" if remedy else next(filter(None, told), ""):
+        reports = (_report_repair(evidence.operation, item) for item in reversed(items))
+        if text := f"{heading}{remedy}" if remedy else next(filter(None, reports), ""):
             yield GeneralLesson(heading, text, PITFALLS, _build_sources(items))
 
 
@@ -141,8 +141,8 @@ def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
     return f" until {_join_names(first)} was called: call it first." if first else ""
 
 
-def _tell_repair(operation: str, item: Observation) -> str:
-    """Return a failure and what worked in one trajectory that passed, told as it happened: it is no rule yet.
+def _report_repair(operation: str, item: Observation) -> str:
+    """Return a failure and what worked in one trajectory that passed, as a report: it is no rule yet.
 
     Empty if other arguments than the command changed: their values may be those of the task.
     """
@@ -152,20 +152,20 @@ def _tell_repair(operation: str, item: Observation) -> str:
     is_repeatable = changed <= {"", *COMMAND_FIELDS} and len(command) <= _COMMAND_CHARS
     if item.passed is not True or not is_repeatable or not (command or item.between):
         return ""
-    return _REPAIR_TEXTS[item.language](f"`{operation}`", item.error, command, _join_names(item.between))
+    return _REPORTS[item.language](f"`{operation}`", item.error, command, _join_names(item.between))
 
 
-def _tell_in_english(operation: str, error: str, command: str, before: str) -> str:
+def _report_in_english(operation: str, error: str, command: str, before: str) -> str:
     worked = f'"{command}" worked' if command else "it worked"
     return f'{operation} fails with "{error}"; in one task {worked}{f" after {before}" if before else ""}.'
 
 
-def _tell_in_japanese(operation: str, error: str, command: str, before: str) -> str:
+def _report_in_japanese(operation: str, error: str, command: str, before: str) -> str:
     worked = f"「{command}」で成功した" if command else "成功した"
     return f"{operation}は「{error}」で失敗する。あるタスクでは{f'{before}の後、' if before else ''}{worked}。"
 
 
-_REPAIR_TEXTS = {"en": _tell_in_english, "ja": _tell_in_japanese}
+_REPORTS = {"en": _report_in_english, "ja": _report_in_japanese}
 
 
 def _describe_change(name: str, items: Sequence[Observation], worked: Sequence[Observation]) -> str:

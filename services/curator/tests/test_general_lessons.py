@@ -62,34 +62,34 @@ def test_two_tasks_make_a_repair_general_with_the_values_that_worked_and_failed(
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "report"),
     [
         ("push it", '`git push` fails with "error: rejected"; in one task it worked after `git pull`.'),
         ("プッシュして", "`git push`は「error: rejected」で失敗する。あるタスクでは`git pull`の後、成功した。"),
     ],
 )
-def test_what_repaired_a_call_in_one_task_is_told_in_the_language_of_the_request(query: str, told: str) -> None:
+def test_what_repaired_a_call_in_one_task_is_reported_in_the_language_of_the_request(query: str, report: str) -> None:
     push = call("git push", "error: rejected", 2, command="git push")
     again = call("git push", command="git push")
     passed = build_reflection("a", push, call("git pull", command="git pull --rebase"), again)
-    assert texts("git push", replace(passed, query=query)) == [told]
+    assert texts("git push", replace(passed, query=query)) == [report]
 
 
-def test_a_command_that_worked_in_one_task_is_told_with_its_options_only_if_the_trajectory_passed() -> None:
+def test_a_command_that_worked_in_one_task_is_reported_with_its_options_only_if_the_trajectory_passed() -> None:
     failed, worked = (call("git pull", error, fixed, command=f"git pull --rebase{option}") for error, fixed, option in (
         ("error: unstaged changes", 1, ""), ("", None, " --autostash")
     ))  # fmt: skip
-    told = '`git pull` fails with "error: unstaged changes"; in one task "git pull --rebase --autostash" worked.'
-    assert texts("git pull", build_reflection("a", failed, worked)) == [told]
+    report = '`git pull` fails with "error: unstaged changes"; in one task "git pull --rebase --autostash" worked.'
+    assert texts("git pull", build_reflection("a", failed, worked)) == [report]
     assert texts("git pull", build_reflection("a", failed, worked, passed=False)) == []
     assert texts("git pull", build_reflection("a", failed, worked, signal=SELF_REPORT)) == []
 
 
-def test_another_program_that_worked_in_one_task_is_told_as_its_command() -> None:
+def test_another_program_that_worked_in_one_task_is_reported_as_its_command() -> None:
     npm = call("npm install", "sh: npm: not found", 1, command="npm install left-pad")
     pnpm = call("pnpm install", command="pnpm install left-pad")
-    told = '`npm install` fails with "sh: npm: not found"; in one task "pnpm install left-pad" worked.'
-    assert texts("npm install", build_reflection("a", npm, pnpm)) == [told]
+    report = '`npm install` fails with "sh: npm: not found"; in one task "pnpm install left-pad" worked.'
+    assert texts("npm install", build_reflection("a", npm, pnpm)) == [report]
 
 
 def test_two_trajectories_of_one_task_are_one_task() -> None:

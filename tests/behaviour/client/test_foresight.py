@@ -65,7 +65,7 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
 
 
 @pytest.mark.parametrize(
-    ("failed", "repaired", "message", "told"),
+    ("failed", "repaired", "message", "report"),
     [
         ("http-429-hammered", "http-429-waited", "429 Too Many Requests", "in one task it worked after `wait`."),
         (
@@ -76,16 +76,16 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
         ),
     ],
 )
-def test_a_second_trajectory_of_the_task_confirms_the_lesson_of_an_error_and_tells_what_worked(
-    client: Client, dataset: str, failed: str, repaired: str, message: str, told: str
+def test_a_second_trajectory_of_the_task_confirms_the_lesson_of_an_error_and_reports_what_worked(
+    client: Client, dataset: str, failed: str, repaired: str, message: str, report: str
 ) -> None:
     curate(client, read_example(client, dataset, failed))
     [before] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
-    assert told not in before.content
+    assert report not in before.content
     curate(client, read_example(client, dataset, repaired))
     [after] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
     assert after.id == before.id
-    assert after.content.endswith(told)
+    assert after.content.endswith(report)
     assert [source.trajectory_id for source in after.sources] == [failed, repaired]
 
 
