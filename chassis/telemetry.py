@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as otel_context
@@ -88,8 +89,14 @@ class MethodTelemetry:
 
 def extract_context(metadata: Iterable[tuple[str, str | bytes]]) -> Context | None:
     """Return the trace context in the metadata of a call; None if it starts a trace."""
-    carrier = {key: value for key, value in metadata if key in _TRACE_KEYS and isinstance(value, str)}
-    return _propagator.extract(carrier) if carrier else None
+    carrier = tuple((key, value) for key, value in metadata if key in _TRACE_KEYS and isinstance(value, str))
+    return _parse_context(carrier) if carrier else None
+
+
+@lru_cache(maxsize=256)
+def _parse_context(carrier: tuple[tuple[str, str], ...]) -> Context:
+    """Return the trace context. The calls that serve one call have the same, unless spans are recorded."""
+    return _propagator.extract(dict(carrier), Context())
 
 
 def enter(span: Span) -> None:

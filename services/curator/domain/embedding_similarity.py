@@ -72,6 +72,8 @@ class TextMatrix:
 class EmbeddingSimilarity(Similarity):
     """Compares lessons with each other and with the texts of a matrix. `lessons` are their vectors, shape (d,)."""
 
+    inline_comparisons = 2_000
+
     def __init__(
         self, model_id: str, thresholds: SimilarityThresholds, matrix: TextMatrix, lessons: Mapping[str, Float32s]
     ) -> None:

@@ -54,6 +54,8 @@ class Similarity(ABC):
 
     name: str
     thresholds: SimilarityThresholds
+    inline_comparisons = 100
+    """Comparisons of lessons with bullets that take less time than a thread hand-over."""
 
     @abstractmethod
     def cosine(self, text: str, other: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -16,7 +17,8 @@ from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.review import PendingState
 from services.curator.tests.test_lessons import NoSections
 from services.curator.usecases.curate import CuratorAgent
-from services.curator.usecases.generalize import generalize
+from services.curator.usecases.generalize import EvidenceUpdate, generalize
+from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.revoke import revoke
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import WordSource
@@ -438,6 +440,18 @@ async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookSt
     assert await curate(store, pays("b", "12.50", "1250")) == []
 
 
+async def test_evidence_changes_only_with_a_revision_also_if_the_log_no_longer_names_its_trajectory(
+    store: SqlPlaybookStore,
+) -> None:
+    await curate(store, pays("a", "45.00", "4500"), build_reflection("other", call("send")))
+    await store.drop_old_revisions(timedelta(seconds=-1))
+    snapshot, base = await store.load_with_evidence("d", ["pay_fee"])
+    await store.write("d", lambda dataset: revoke(dataset, "a", Origin(RevisionKind.APPLY, "a person"), dry_run=False))
+    assert (await store.load("d")).revision == snapshot.revision + 1
+    update = await generalize(pays("b", "45.00", "4500"), snapshot, base)
+    assert not await store.write("d", partial(update.store, must_match=True))
+
+
 async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore) -> None:
     """Proposals are made again only if the calls of the other trajectory change the lessons."""
     snapshot, base = await store.load_with_evidence("d", ["pay_fee"])
@@ -448,5 +462,13 @@ async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore)
     ]
     steps = ((first, True, True), (second, True, True), (third, True, False), (third, False, True))
     for update, must_match, is_stored in steps:
-        assert await store.write("d", partial(update.store, must_match=must_match)) is is_stored
+
+        def store_with_revision(
+            dataset: DatasetTransaction, update: EvidenceUpdate = update, must_match: bool = must_match
+        ) -> bool:
+            is_stored = update.store(dataset, must_match=must_match)
+            dataset.append(dataset.new_draft(), Origin(RevisionKind.CURATE, "curator"), "no change")
+            return is_stored
+
+        assert await store.write("d", store_with_revision) is is_stored
     assert (await store.load_with_evidence("d", ["pay_fee"]))[1]["pay_fee"].trajectories == {"a", "b", "c"}

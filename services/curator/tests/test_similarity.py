@@ -130,7 +130,7 @@ async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
     source = by_vectors()
     await source.compare([CAR], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
     await source.compare([CAR], book := playbook(BOAT, AUTO))
-    assert len(source._matrices["d"]) == 2
+    assert len(source._matrices["d"].matrix) == 2
     found, score = (await source.compare([CAR], book)).nearest(CAR, book.all_bullets())
     assert found is book.all_bullets()[1]
     assert score == pytest.approx(0.95, abs=1e-4)
@@ -202,3 +202,20 @@ def test_the_matrix_gives_the_scores_of_single_pairs(lesson: str, contents: list
 @pytest.mark.parametrize(("first", "other"), [(CAR, CAR), ("", ""), (CAR, "")])
 def test_the_same_text_is_the_same_lesson_by_any_similarity(first: str, other: str) -> None:
     assert WORDS.is_same(first, other) is (first == other)
+
+
+async def test_a_matrix_has_the_texts_of_every_snapshot_also_of_an_older_one_and_of_edited_bullets() -> None:
+    model = KnownVectorsModel()
+    source = by_vectors(model)
+    before = playbook(CAR, BOAT)
+    edited = replace(before.slots[0], bullet=before.slots[0].bullet.replace_fields(content=AUTO))
+    voted = replace(before.slots[1], bullet=before.slots[1].bullet.replace_fields(helpful=1))
+    after = before.advance(8, [SlotChange(0, before.slots[0], edited), SlotChange(1, before.slots[1], voted)])
+    for book, nearest in ((before, CAR), (after, AUTO), (before, CAR)):
+        found, _ = (await source.compare([CAR], book)).nearest(CAR, book.all_bullets())
+        assert found is not None
+        assert found.bullet.content == nearest
+    await source.compare([BOAT], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
+    await source.compare([BOAT], playbook("text 1"))  # drops the others
+    found, _ = (await source.compare([CAR], before)).nearest(CAR, before.all_bullets())
+    assert found is before.slots[0]

@@ -41,7 +41,9 @@ class EvidenceUpdate:
 
         Without `must_match` the trajectory is added to the newest records; the next one leads to their lessons.
         """
-        stored = dataset.evidence(list(self.records))
+        # Records change only with a revision.
+        is_newest = dataset.revision == self.playbook.revision
+        stored = self.base if is_newest else dataset.evidence(list(self.records))
         records = self.records
         if stored != self.base and must_match:
             # Another trajectory changed them meanwhile, which seldom changes the lessons.

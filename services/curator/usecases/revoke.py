@@ -59,13 +59,11 @@ class _Revoker:
             else:
                 self._undo_removal(histories[slot])
         revocation.changes = self.draft.changes
+        records = [record for record in dataset.evidence().values() if self.trajectory in record.trajectories]
         # A revocation without effect is logged too: a bullet that is restored later must not get its votes back.
-        has_trace = self.revisions or not self.draft.is_empty or dataset.has_votes_of(self.trajectory)
+        has_trace = self.revisions or records or not self.draft.is_empty or dataset.has_votes_of(self.trajectory)
         if not dry_run:
-            records = dataset.evidence().values()
-            dataset.store_evidence(
-                record.drop_trajectory(self.trajectory) for record in records if self.trajectory in record.trajectories
-            )
+            dataset.store_evidence(record.drop_trajectory(self.trajectory) for record in records)
         if has_trace and not dry_run:
             origin = replace(origin, source_trajectory=self.trajectory)
             revision = dataset.append(self.draft, origin, f"revoked trajectory {self.trajectory}")

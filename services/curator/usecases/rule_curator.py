@@ -31,8 +31,6 @@ from services.curator.usecases.similarity import SimilaritySource
 MIN_HARMFUL_VOTES = 2
 """The harmful votes from which a contradicted bullet is removed."""
 DEFAULT_SECTION = "others"
-INLINE_COMPARISONS = 100
-"""Comparisons of lessons with bullets that take less time than a thread hand-over."""
 
 GENERAL_ADVICE = "no response of a tool supports it, and rules have no other evidence; a model may judge it"
 
@@ -60,7 +58,7 @@ class RuleCurator:
         lessons = [insight.key_insight for insight in reflection.insights]
         similarity = await self._source.compare(lessons, playbook)
         rules = _Rules(reflection, playbook.all_bullets(), sections, similarity)
-        is_small = len(rules.bullets) * len(lessons) <= INLINE_COMPARISONS
+        is_small = len(rules.bullets) * len(lessons) <= similarity.inline_comparisons
         proposals = rules.propose() if is_small else await asyncio.to_thread(rules.propose)
         return ProposedEdits(tuple(proposals), threshold=WORDS.thresholds.same_meaning)
 

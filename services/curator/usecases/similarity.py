@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from cachetools import LRUCache
 
@@ -14,6 +14,7 @@ from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.model import Float32s
 from services.curator.domain.embedding_similarity import EmbeddingSimilarity, TextMatrix
 from services.curator.domain.errors import SimilarityUnavailable
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.similarity import Similarity
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
@@ -42,6 +43,13 @@ class WordSource:
         return WORDS
 
 
+class _CheckedMatrix(NamedTuple):
+    """A matrix that has the texts of all these bullets, which are those of a snapshot by slot."""
+
+    matrix: TextMatrix
+    slots: Mapping[int, StoredBullet]
+
+
 class EmbeddingSource:
     """Compares by vectors. `same_meaning` is the cosine from which lessons are the same; None: that of the model."""
 
@@ -49,7 +57,7 @@ class EmbeddingSource:
         self._embedder = embedder
         model = embedder.model
         self._thresholds = model.thresholds._replace(same_meaning=same_meaning or model.thresholds.same_meaning)
-        self._matrices: LRUCache[str, TextMatrix] = LRUCache(CACHED_MATRICES)
+        self._matrices: LRUCache[str, _CheckedMatrix] = LRUCache(CACHED_MATRICES)
         self._fill_lock = asyncio.Lock()
 
     async def compare(self, lessons: Sequence[str], playbook: Snapshot | None = None) -> Similarity:
@@ -65,17 +73,24 @@ class EmbeddingSource:
 
     async def _build_matrix(self, playbook: Snapshot) -> TextMatrix:
         """Return the matrix of a playbook; it gets the texts that were added since the last call."""
+        checked = self._matrices.get(playbook.dataset)
+        if checked is not None:
+            matrix, slots = checked
+            # Bullets never change, so those of the last call have rows. Reading all texts takes a millisecond.
+            others = [stored for slot, stored in playbook.slots.items() if slots.get(slot) is not stored]
+            is_complete = all(stored.bullet.content in matrix.rows for stored in others)
+            if is_complete and len(matrix) <= 2 * playbook.bullets + SPARE_ROWS:
+                self._matrices[playbook.dataset] = _CheckedMatrix(matrix, playbook.slots)
+                return matrix
         texts = dict.fromkeys(stored.bullet.content for stored in playbook.all_bullets())
-        matrix = self._matrices.get(playbook.dataset)
-        if matrix is not None and texts.keys() <= matrix.rows.keys() and len(matrix) <= 2 * len(texts) + SPARE_ROWS:
-            return matrix
         async with self._fill_lock:
-            matrix = self._matrices.get(playbook.dataset, TextMatrix())
+            checked = self._matrices.get(playbook.dataset)
+            matrix = TextMatrix() if checked is None else checked.matrix
             absent = [text for text in texts if text not in matrix.rows]
             vectors = await self._embedder.embed_documents(absent)
             if len(matrix) > 2 * len(texts) + SPARE_ROWS:
                 matrix = matrix.select(texts)
             if absent:
                 matrix.append(absent, vectors)
-            self._matrices[playbook.dataset] = matrix
+            self._matrices[playbook.dataset] = _CheckedMatrix(matrix, playbook.slots)
         return matrix
