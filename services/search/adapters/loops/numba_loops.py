@@ -128,7 +128,7 @@ def rank_pool(
     for i in range(len(regions)):
         position, end = regions[i, 0], regions[i, 0] + regions[i, 1]
         for number, row in enumerate(pool):
-            position += np.searchsorted(rows[position:end], row)
+            position = _find_position(rows, position, end, row)
             if position < end and rows[position] == row:
                 bm25[number] += weights[i] * counts[position] / (counts[position] + (shortest + longer * lengths[row]))
     cosine = _compute_inner_products(units, pool, query)
@@ -188,7 +188,7 @@ def select_best_by_words(rows, counts, regions, weights, lengths, shortest, long
                 scores[row] += weights[i] * counts[position] / (counts[position] + (shortest + longer * lengths[row]))
         else:
             for row in touched[:size]:
-                position = start + np.searchsorted(rows[start:end], row)
+                position = _find_position(rows, start, end, row)
                 if position < end and rows[position] == row:
                     scores[row] += (
                         weights[i] * counts[position] / (counts[position] + (shortest + longer * lengths[row]))
@@ -230,7 +230,7 @@ def _sum_best_sentences(rows, sentences, regions, weights, chosen):
         sums[:] = 0.0
         for i in range(len(regions)):
             start, end = regions[i, 0], regions[i, 0] + regions[i, 1]
-            position = start + np.searchsorted(rows[start:end], row)
+            position = _find_position(rows, start, end, row)
             if position < end and rows[position] == row:
                 bits, sentence = sentences[position], 0
                 while bits:
@@ -239,6 +239,18 @@ def _sum_best_sentences(rows, sentences, regions, weights, chosen):
                     bits, sentence = bits >> 1, sentence + 1
         best[number] = sums.max()
     return best
+
+
+@_compile
+def _find_position(rows, start, end, row):
+    """Return the position from `start` of the first row of an ascending list that is not below `row`, or `end`."""
+    while start < end:
+        middle = (start + end) >> 1
+        if rows[middle] < row:
+            start = middle + 1
+        else:
+            end = middle
+    return start
 
 
 @_compile
