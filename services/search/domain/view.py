@@ -59,9 +59,14 @@ class RankingRules(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The rows a filter admits in one version; a mask of None admits all of them."""
+    """The rows a filter admits in one version; a mask of None admits all of them.
 
-    view: IndexView[Any]
+    The view that caches them is not referenced: in a cycle, a dropped index would stay until a garbage collection.
+    """
+
+    words: PostingsView
+    variant: Variant
+    neighbours: NeighbourIndex | None
     mask: Mask | None
     count: int
     average_length: float
@@ -69,16 +74,15 @@ class Candidates:
     @cached_property
     def average_idf(self) -> float:
         """Return the mean idf of all distinct terms of the candidates, before the floor (S-21)."""
-        counts = self.view.words.count_rows(self.mask)
+        counts = self.words.count_rows(self.mask)
         distinct, terms = np.unique(counts[counts > 0], return_counts=True)
-        idfs = [self.view.rules.variant.compute_idf(self.count, count) for count in distinct.tolist()]
+        idfs = [self.variant.compute_idf(self.count, count) for count in distinct.tolist()]
         return float(np.average(idfs, weights=terms))
 
     @cached_property
     def selection(self) -> Any:
         """Return the candidates as a selection of the neighbour index."""
-        neighbours = self.view.neighbours
-        return None if neighbours is None else neighbours.select(self.mask)
+        return None if self.neighbours is None else self.neighbours.select(self.mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +234,8 @@ class IndexView(Generic[ItemT]):
             total, mask = self.total_length, None if count == self.rows else mask
         else:
             total = int(self.lengths[mask].sum())
-        return Candidates(self, mask, count, total / count if count else 0.0)
+        average_length = total / count if count else 0.0
+        return Candidates(self.words, self.rules.variant, self.neighbours, mask, count, average_length)
 
     def _mask_values(self, name: str, values: Sequence[str]) -> Mask:
         mask = np.zeros(self.rows, np.bool_)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import subprocess
 import sys
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -232,3 +234,19 @@ def test_cached_pages_of_a_snapshot_are_dropped_when_nothing_maps_it(tmp_path: P
     files(tmp_path).drop_cached_pages("d")
     assert count_cached_pages() == 0
     files(tmp_path).drop_cached_pages("missing")
+
+
+def test_an_index_that_was_searched_is_free_as_soon_as_it_is_dropped(tmp_path: Path) -> None:
+    save_snapshot(tmp_path)
+    snapshot = files(tmp_path).load("d")
+    assert snapshot is not None
+    assert snapshot.index is not None
+    index: HybridIndex[IndexedBullet] = HybridIndex.restore(snapshot.index, tokenize_mixed, rules())
+    gc.disable()  # a collection in a process with many objects is rare
+    try:
+        assert answers(index.view)
+        reference = weakref.ref(index.view)
+        del index, snapshot
+        assert reference() is None
+    finally:
+        gc.enable()
