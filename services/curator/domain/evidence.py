@@ -23,7 +23,8 @@ MAX_OPERATIONS = 24
 _MAX_SUCCESSES = 2
 _MAX_CALLS_SHOWN = 8
 _REQUEST_CHARS = 160
-_ARGUMENTS_CHARS = 160
+_ARGUMENTS_CHARS = 480
+"""Characters of the arguments of a call in an example; a call that is cut cannot be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,9 @@ def add_trajectory(evidence: Evidence, reflection: Reflection) -> Evidence:
     if reflection.trajectory_id in evidence.trajectories:
         return evidence
     observations = (*evidence.observations, *_build_observations(evidence.operation, reflection))
-    examples = evidence.examples
-    if reflection.is_reliable and reflection.is_success:
-        examples = _select_examples((*examples, _build_example(reflection)))
+    is_example = reflection.is_reliable and reflection.is_success
+    added = (_build_example(reflection),) if is_example else ()
+    examples = _select_examples(evidence.operation, (*evidence.examples, *added))
     return replace(evidence, observations=observations[-MAX_OBSERVATIONS:], examples=examples)
 
 
@@ -180,11 +181,14 @@ def _nest(arguments: str) -> str:
     return json.dumps(nested, ensure_ascii=False)
 
 
-def _select_examples(examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return the examples with the fewest calls, one of each task; earlier ones first."""
+def _select_examples(operation: str, examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return the examples of an operation with the fewest calls, one of each task; earlier ones first.
+
+    A trajectory in which no call of the operation worked is no example of it.
+    """
     by_task: dict[str, Example] = {}
     for example in sorted(examples, key=lambda example: len(example.calls)):
-        if len(example.calls) <= _MAX_CALLS_SHOWN:
+        if len(example.calls) <= _MAX_CALLS_SHOWN and operation in example.operations:
             by_task.setdefault(example.task, example)
     return tuple(by_task.values())[:MAX_EXAMPLES]
 

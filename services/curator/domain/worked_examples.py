@@ -5,16 +5,19 @@ An argument whose values recur and decide another argument tells kinds of a thin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.curator.domain.evidence import Evidence, Example, Observation, list_argument_names
+from services.curator.domain.evidence import Evidence, Example, Observation, list_argument_names, parse_arguments
 from services.curator.domain.playbook import Source
 
 MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more values than this does not tell kinds apart."""
+_USUAL_SHARE = 2 / 3
+"""The share of the tasks beyond which a value is usual. With half of them, examples were replaced twice as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +56,55 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
 
 
 def _choose(evidence: Evidence) -> dict[str, Example]:
-    """Return the shortest example, and one for each further kind."""
-    values: dict[str, Mapping[str, str]] = {}
-    for item in evidence.observations:
-        if not item.error:
-            values.setdefault(item.trajectory, item.values)
-    chosen = {"": evidence.examples[0]}
-    for name, kinds in _find_kinds(evidence).items():
+    """Return the most usual example, and one for each further kind."""
+    worked = [item for item in evidence.observations if not item.error and item.passed is not False]
+    values = {example.trajectory: _read_values(evidence, example) for example in evidence.examples}
+    usual = _find_usual_values(worked)
+
+    def count_usual(example: Example) -> int:
+        return sum(values[example.trajectory].get(name) == value for name, value in usual.items())
+
+    chosen = {"": max(evidence.examples, key=count_usual)}  # the shortest of equals
+    for name, kinds in _find_kinds(worked).items():
         for kind in kinds:
             if len(chosen) == MAX_SHOWN:
                 return chosen
-            if any(values.get(example.trajectory, {}).get(name) == kind for example in chosen.values()):
+            if any(values[example.trajectory].get(name) == kind for example in chosen.values()):
                 continue
-            fitting = (item for item in evidence.examples if values.get(item.trajectory, {}).get(name) == kind)
+            fitting = (item for item in evidence.examples if values[item.trajectory].get(name) == kind)
             example = next(fitting, None)
             if example is not None:
                 chosen[f" with `{name}` {kind}"] = example
     return chosen
 
 
-def _find_kinds(evidence: Evidence) -> dict[str, list[str]]:
+def _read_values(evidence: Evidence, example: Example) -> Mapping[str, str]:
+    """Return the arguments of the operation's first call in an example, which may be older than the observations."""
+    observed = (item for item in evidence.observations if item.trajectory == example.trajectory and not item.error)
+    first = next(observed, None)
+    if first is not None:
+        return first.values
+    pairs = zip(example.calls, example.operations, strict=True)
+    shown = next((call for call, called in pairs if called == evidence.operation), "")
+    return parse_arguments(shown.partition("` ")[2])
+
+
+def _find_usual_values(worked: Sequence[Observation]) -> dict[str, str]:
+    """Return the value of each argument that most calls that worked have, if several tasks have it."""
+    usual: dict[str, str] = {}
+    for name in list_argument_names(worked):
+        pairs = dict.fromkeys((item.task, item.values[name]) for item in worked if name in item.values)
+        value, tasks = Counter(value for _, value in pairs).most_common(1)[0]
+        if tasks >= MIN_TASKS and tasks > _USUAL_SHARE * len(pairs):
+            usual[name] = value
+    return usual
+
+
+def _find_kinds(worked: Sequence[Observation]) -> dict[str, list[str]]:
     """Return the values of the arguments that have a few, of which two or more recur in several tasks.
 
     Calls of failed trajectories are no evidence: where no error shows, their values are the wrong ones.
     """
-    worked = [item for item in evidence.observations if not item.error and item.passed is not False]
     kinds: dict[str, list[str]] = {}
     for name in list_argument_names(worked):
         tasks: dict[str, set[str]] = {}

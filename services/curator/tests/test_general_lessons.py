@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -291,6 +292,28 @@ def list_examples(operation: str, *reflections: Reflection) -> list[str]:
     for reflection in reflections:
         record = add_trajectory(record, reflection)
     return [lesson.example for lesson in derive_lessons(record) if lesson.example]
+
+
+def test_a_trajectory_in_which_no_call_of_the_operation_worked_is_no_example_of_it() -> None:
+    failed = build_reflection("a", call("look", case="a"), call("close", E41, case="a"))
+    others = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("b", "c")]
+    assert list_examples("close", failed, *others) == ['"request of b" → `look` {"case": "b"}, `close` {"case": "b"}']
+
+
+def test_an_example_shows_all_arguments() -> None:
+    arguments: dict[str, Any] = {f"option_{number}": "standard" for number in range(12)}
+    reflections = [build_reflection(name, call("book", **arguments, last=name)) for name in ("a", "b")]
+    assert list_examples("book", *reflections)[0].endswith('"option_11": "standard", "last": "a"}')
+
+
+def test_the_most_usual_call_is_the_example() -> None:
+    values = ("full", "none", "none", "none")
+    reflections = [
+        build_reflection(f"r{number}", call("change", id=str(number), compensation=value))
+        for number, value in enumerate(values)
+    ]
+    [shown] = list_examples("change", *reflections)
+    assert shown == '"request of r1" → `change` {"id": "1", "compensation": "none"}'
 
 
 def test_an_example_omits_calls_that_other_successes_did_without() -> None:
