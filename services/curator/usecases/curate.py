@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from services.curator.domain.curation import (
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.domain.evidence import Evidence, list_operations
 from services.curator.domain.log import Origin, RevisionKind
-from services.curator.domain.merge import find_new_texts
+from services.curator.domain.merge import find_new_texts, join_sources
 from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import find_subject
@@ -266,8 +266,9 @@ class CuratorAgent:
         if self._uses_model or not reflection.calls:
             return edits
         update = await generalize(reflection, snapshot, evidence)
-        remaining = (proposal for proposal in edits.proposals if not _is_covered_by_evidence(proposal, update))
-        return replace(edits, proposals=(*remaining, *update.proposals), evidence=update)
+        covered = [proposal for proposal in edits.proposals if _is_covered_by_evidence(proposal, update)]
+        remaining = (proposal for proposal in edits.proposals if proposal not in covered)
+        return replace(edits, proposals=(*remaining, *_add_details(update.proposals, covered)), evidence=update)
 
     async def _commit(
         self,
@@ -330,6 +331,18 @@ def _is_covered_by_evidence(proposal: Proposal, evidence: EvidenceUpdate) -> boo
     if proposal.confirmed_id or proposal.delta.type == "DELETE":
         return False
     return find_subject(proposal.delta.content) in evidence.subjects
+
+
+def _add_details(proposals: Iterable[Proposal], covered: Iterable[Proposal]) -> Iterator[Proposal]:
+    """Yield proposals; one that adds a bullet gets the sources and the target of those that it covers."""
+    by_subject = {find_subject(proposal.delta.content): proposal for proposal in covered}
+    for proposal in proposals:
+        same = by_subject.get(find_subject(proposal.delta.content)) if proposal.delta.type == "ADD" else None
+        if same is None:
+            yield proposal
+        else:
+            sources = join_sources(same.sources, proposal.sources)
+            yield replace(proposal, sources=sources, target=proposal.target or same.target)
 
 
 def _edit_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:

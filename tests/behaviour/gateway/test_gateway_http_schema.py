@@ -74,12 +74,12 @@ def test_any_request_gets_a_documented_response(url: str, document: Any) -> None
 
         @settings(max_examples=examples, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
-        def check_operation(case: Any, seconds: int = seconds) -> None:
+        def check_operation(seconds: int, case: Any) -> None:
             response = case.call(base_url=url, headers=BEARING, timeout=seconds)
             sent.append(case.operation.path)
             case.validate_response(response, checks=CHECKS)
 
-        check_operation()
+        check_operation(seconds)
     assert set(sent) == set(document["paths"]) - ENDLESS
 
 
