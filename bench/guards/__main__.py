@@ -9,6 +9,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ EARLIER = 2
 """Runs of a kind from which guards are learned; the others are checked."""
 GUARDS = 200
 EARLIER_CALLS = 200
+SPEED_TARGETS = {
+    "check_us": "call.tool == 'tool_{tool}' && !succeeded('get_{n}') && call.args.amount > {n}",
+    "check_of_guards_of_every_tool_us": "count(call.tool) > {limit}",
+    "check_of_joined_conditions_us": "count(call.tool) >= 1 && !succeeded('tool_{tool}')",
+    "check_of_different_joined_conditions_us": "succeeded('tool_{tool}') && call.args.amount > {limit}",
+    "check_of_unlike_joined_conditions_us": "count(call.tool) < {limit} && call.args.amount > {limit}",
+    "check_of_guards_that_cannot_be_evaluated_us": "call.args.missing > {n}",
+}
+"""The targets of 200 guards each, by the key of the result; see `_build_guards`."""
 HOSTILE = "call.args.l.exists(x, call.args.t.contains('b') || call.args.l.exists(y, x + y == -1))"
 
 
@@ -107,70 +117,34 @@ def _describe_counts(counts: Counter[str]) -> dict[str, Any]:
 
 def measure_speed() -> dict[str, float]:
     """Measure the processor time of a local check with many guards, and of compiling, in microseconds and seconds."""
-    sources = [
-        f"call.tool == 'tool_{number % 40}' && !succeeded('get_{number}') && call.args.amount > {number}"
-        for number in range(GUARDS)
-    ]
-    index = GuardIndex(CallGuard(f"b-{n}", Target(source), GuardMode.ADVISE, "x") for n, source in enumerate(sources))
     session = SessionHistory()
     for number in range(EARLIER_CALLS):
         call = ToolCallRequest(f"tool_{number % 40}", {"amount": number, "id": f"A-{number}"})
         session.add_call(call, {"status": "done", "id": f"A-{number}"}, is_success=True)
     calls = [ToolCallRequest(f"tool_{number % 40}", {"amount": number}) for number in range(400)]
-    everywhere = GuardIndex(
-        CallGuard(f"e-{n}", Target(f"count(call.tool) > {n + 1000}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
-    )
-    joined = GuardIndex(
-        CallGuard(f"j-{n}", Target(f"count(call.tool) >= 1 && !succeeded('tool_{n % 40}')"), GuardMode.ADVISE, "x")
-        for n in range(GUARDS)
-    )
-    distinct = GuardIndex(
-        CallGuard(
-            f"d-{n}",
-            Target(f"succeeded('tool_{n % 40}') && call.args.amount > {n + 1000}"),
-            GuardMode.ADVISE,
-            "x",
-        )
-        for n in range(GUARDS)
-    )
-    unlike = GuardIndex(
-        CallGuard(
-            f"u-{n}",
-            Target(f"count(call.tool) < {n + 1000} && call.args.amount > {n + 1000}"),
-            GuardMode.ADVISE,
-            "x",
-        )
-        for n in range(GUARDS)
-    )
-    failing = GuardIndex(
-        CallGuard(f"f-{n}", Target(f"call.args.missing > {n}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
-    )
-    return {
-        "check_us": 1e6 * _measure(lambda: [find_matches(index, call, session) for call in calls]) / len(calls),
-        "check_of_guards_of_every_tool_us": 1e6
-        * _measure(lambda: [find_matches(everywhere, call, session) for call in calls])
-        / len(calls),
-        "check_of_joined_conditions_us": 1e6
-        * _measure(lambda: [find_matches(joined, call, session) for call in calls])
-        / len(calls),
-        "check_of_different_joined_conditions_us": 1e6
-        * _measure(lambda: [find_matches(distinct, call, session) for call in calls])
-        / len(calls),
-        "check_of_unlike_joined_conditions_us": 1e6
-        * _measure(lambda: [find_matches(unlike, call, session) for call in calls])
-        / len(calls),
-        "check_of_guards_that_cannot_be_evaluated_us": 1e6
-        * _measure(lambda: [find_matches(failing, call, session) for call in calls])
-        / len(calls),
-        "compile_1000_s": _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3),
-    }
+    times: dict[str, float] = {}
+    for name, target in SPEED_TARGETS.items():
+        check = partial(_check_calls, GuardIndex(_build_guards(target)), calls, session)
+        times[name] = 1e6 * _measure(check) / len(calls)
+    sources = [guard.target.source for guard in _build_guards(SPEED_TARGETS["check_us"])]
+    compiling = _measure(lambda: [Target(sources[number % GUARDS]) for number in range(1000)], rounds=3)
+    return {**times, "compile_1000_s": compiling}
+
+
+def _check_calls(guards: GuardIndex, calls: Sequence[ToolCallRequest], session: SessionHistory) -> None:
+    for call in calls:
+        find_matches(guards, call, session)
+
+
+def _build_guards(target: str) -> list[CallGuard]:
+    """Return guards with this target; `{n}` is the number of a guard, `{limit}` is 1,000 more, `{tool}` one of 40."""
+    sources = (target.format(n=number, tool=number % 40, limit=number + 1000) for number in range(GUARDS))
+    return [CallGuard(f"b-{n}", Target(source), GuardMode.ADVISE, "x") for n, source in enumerate(sources)]
 
 
 def measure_hostile_target() -> dict[str, float]:
     """Measure checks with a target that takes all its steps beside 200 guards: until it is suspended, and after."""
-    guards = [
-        CallGuard(f"e-{n}", Target(f"count(call.tool) > {n + 1000}"), GuardMode.ADVISE, "x") for n in range(GUARDS)
-    ]
+    guards = _build_guards(SPEED_TARGETS["check_of_guards_of_every_tool_us"])
     hostile = CallGuard("hostile", Target(HOSTILE), GuardMode.DENY, "x")
     call = ToolCallRequest("refund", {"l": list(range(5_000)), "t": "a" * 1_000_000})
     index, session, times = GuardIndex([hostile, *guards]), SessionHistory(), []
