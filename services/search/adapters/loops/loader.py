@@ -51,14 +51,13 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
         count: int,
         refinement: Refinement = NO_REFINEMENT,
     ) -> RankedRows:
-        # NumPy computes the rare cases: reciprocal ranks, long rankings, and cosines that float32 cannot distinguish.
-        if fusion.method != "minmax" or max(count, refinement.rows) > len(vectors.order) // 4:
+        if _is_computed_by_numpy(fusion, max(count, refinement.rows), len(vectors.order)):
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count, refinement)
         admitted = EVERY_ROW if mask is None else mask
         ranked = RankedRows(
             *numba_loops.rank_rows(*vectors, *words, query, admitted, fusion.alpha, fusion.rise, count, *refinement)
         )
-        if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
+        if _is_noise(ranked):
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count, refinement)
         return ranked
 
@@ -71,14 +70,14 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
         count: int,
         refinement: Refinement = NO_REFINEMENT,
     ) -> RankedRows:
-        if fusion.method != "minmax" or max(count, refinement.rows) > len(pool) // 4:
+        if _is_computed_by_numpy(fusion, max(count, refinement.rows), len(pool)):
             return numpy_loops.rank_pool(vectors, words, query, pool, fusion, count, refinement)
         ranked = RankedRows(
             *numba_loops.rank_pool(
                 vectors.units, vectors.order, *words, query, pool, fusion.alpha, fusion.rise, count, *refinement
             )
         )
-        if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
+        if _is_noise(ranked):
             return numpy_loops.rank_pool(vectors, words, query, pool, fusion, count, refinement)
         return ranked
 
@@ -89,6 +88,16 @@ def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
         return rows
 
     return Loops(rank_rows, rank_pool, select_best_by_words, numba_loops.count_admitted)
+
+
+def _is_computed_by_numpy(fusion: Fusion, count: int, rows: int) -> bool:
+    """Return whether NumPy computes a ranking: reciprocal ranks, and long rankings, which are rare."""
+    return fusion.method != "minmax" or count > rows // 4
+
+
+def _is_noise(ranked: RankedRows) -> bool:
+    """Return whether float32 cannot distinguish the cosines of a ranking, so that NumPy computes it again."""
+    return EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE
 
 
 class LoopsLoader:
