@@ -1,5 +1,6 @@
 """Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed trajectories, examples.
 
+What repaired a call in one task is reported beside its error until several tasks support a lesson.
 A lesson states constant values, and shows varying values by calls that worked, or by the argument that decides
 it. A repair counts if two tasks show it and no call contradicts it. A difference between passed and failed trajectories
 counts if it is significant over all that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
@@ -55,6 +56,8 @@ class GeneralLesson:
     """The text of an example without its heading: one trajectory may be the example of several operations."""
     errors: tuple[str, ...] = ()
     """The errors that the lesson explains in the place of lessons on each."""
+    is_report: bool = False
+    """True if the text only reports what worked in one task."""
 
 
 def derive_lessons(evidence: Evidence) -> list[GeneralLesson]:
@@ -112,7 +115,7 @@ def _explain_errors(evidence: Evidence, explained: set[str]) -> Iterator[General
         remedy = _describe_remedy(evidence, items) if count_tasks(items) >= MIN_TASKS else ""
         reports = (_report_repair(evidence.operation, item) for item in reversed(items))
         if text := f"{heading}{remedy}" if remedy else next(filter(None, reports), ""):
-            yield GeneralLesson(heading, text, PITFALLS, _build_sources(items))
+            yield GeneralLesson(heading, text, PITFALLS, _build_sources(items), is_report=not remedy)
 
 
 def _is_repair(item: Observation) -> bool:

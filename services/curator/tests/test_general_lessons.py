@@ -437,6 +437,21 @@ async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPl
     assert await curate(store, first, second) == [general, example]
 
 
+async def test_a_report_keeps_the_guard_and_the_steps_of_the_lesson_that_it_replaces(store: SqlPlaybookStore) -> None:
+    text = 'Before `git push`: check what it needs, or `git push` fails with "error: rejected".'
+    lesson = Lesson("r", "e", "c", "a", text, (1, 3), "troubleshooting_and_pitfalls", target="call.tool == 'git'")
+    push = call("git push", "error: rejected", 2, command="git push")
+    passed = build_reflection("a", push, call("git pull", command="git pull"), call("git push", command="git push"))
+    curator = CuratorAgent(RuleCurator(WordSource()), store, NoSections(), WordSource())
+    curation = await curator.run(replace(passed, insights=(lesson,)), "d")
+    [bullet] = (await store.load("d")).bullet_list
+    assert bullet.content == '`git push` fails with "error: rejected"; in one task it worked after `git pull`.'
+    assert bullet.target is not None
+    assert bullet.target.expression == "call.tool == 'git'"
+    assert bullet.sources[0].steps == (1, 3)
+    assert [delta.reasoning for delta in curation.result.deltas] == ["a trajectory of one task shows what worked"]
+
+
 async def test_later_trajectories_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
     assert any(text.startswith("`send`: `channel`") for text in await curate(store, *five_tasks()))
     against = build_reflection("x", call("send", case="c", channel="email"))

@@ -327,7 +327,7 @@ class CuratorAgent:
 
 
 def _is_covered_by_evidence(proposal: Proposal, evidence: EvidenceUpdate) -> bool:
-    """Return whether lessons of several tasks already cover the subject of a proposal of this trajectory."""
+    """Return whether a lesson or a report from evidence covers the subject of a proposal of this trajectory."""
     if proposal.confirmed_id or proposal.delta.type == "DELETE":
         return False
     return find_subject(proposal.delta.content) in evidence.subjects

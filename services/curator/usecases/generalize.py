@@ -1,4 +1,4 @@
-"""Generalize: record the calls of a trajectory as evidence, and propose the lessons that several tasks now support."""
+"""Generalize: record the calls of a trajectory as evidence, and propose the lessons that it now supports."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from services.curator.usecases.corroboration import hold_instruction
 from services.curator.usecases.ports import DatasetTransaction
 
 HOLDS_OVER_TASKS = "{tasks} trajectories of several tasks agree"
+REPORTED = "a trajectory of one task shows what worked"
 CONTRADICTED = "later trajectories contradict it"
 EXPLAINED = "a lesson of several tasks explains its error"
 INLINE_OPERATIONS = 2
@@ -182,6 +183,6 @@ def _build_proposal(lesson: GeneralLesson, delta_type: DeltaType, bullet: Bullet
         section=lesson.section if bullet is None else bullet.section,
         bullet_id=None if bullet is None else bullet.id,
         content=lesson.text,
-        reasoning=HOLDS_OVER_TASKS.format(tasks=len(lesson.sources)),
+        reasoning=REPORTED if lesson.is_report else HOLDS_OVER_TASKS.format(tasks=len(lesson.sources)),
     )
     return Proposal(delta, lesson.sources)
