@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
+from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.cli.loop import BUNDLED_TRAJECTORIES, read_file, read_folder
 from hansei.client.client import Client
 from hansei.client.learning import learn
@@ -37,13 +37,13 @@ def render_parts() -> dict[str, str]:
     recorded = json.loads(_RECORDED.read_text(encoding="utf-8"))
     sets = {"examples": read_examples, **({"retail": read_retail} if RETAIL.exists() else {})}
     parts: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder, embedded_client(_build_settings(folder)) as client:
+    with tempfile.TemporaryDirectory() as folder, Client.local(**_build_settings(folder)) as client:
         for name, read in sets.items():
             parts[f"{name}, rules"] = render_playbooks(client, read(client))
     with tempfile.TemporaryDirectory() as folder, OpenAIServer() as model:
         settings = {"HANSEI_LLM_PROVIDER": "openai", "HANSEI_OPENAI_BASE_URL": model.base_url}
         settings["HANSEI_OPENAI_API_KEY"] = "none"
-        with embedded_client({**_build_settings(folder), **settings}) as client:
+        with Client.local(**{**_build_settings(folder), **settings}) as client:
             for name, read in sets.items():
                 model.script(*(chat_json(reply) for item in recorded[name] for reply in item["replies"]))
                 records = {record.trajectory.id: record for record in read(client)}

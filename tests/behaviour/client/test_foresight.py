@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from allinone import commands
-from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
+from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, build_query_before
 from hansei.client.client import Client
 from hansei.client.learning import learn
@@ -29,7 +29,8 @@ TAU = Path(os.environ.get("HANSEI_DATA", ROOT.parent / "shared" / "data")) / "ta
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with embedded_client(build_temp_settings(tmp_path_factory.mktemp("foresight"))) as client:
+    settings = build_temp_settings(tmp_path_factory.mktemp("foresight"))
+    with Client.local(**settings) as client:
         yield client
 
 
