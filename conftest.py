@@ -55,7 +55,6 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
         processors=[render],
         wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
     )
     yield caplog
     structlog.configure(**before)

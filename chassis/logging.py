@@ -37,7 +37,6 @@ def configure(level: str, form: str) -> None:
         processors=[*_SHARED, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=_to_stderr,
-        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(_stderr)
     handler.setFormatter(

@@ -52,6 +52,16 @@ def test_a_record_is_one_json_line_with_the_call_it_belongs_to(log_output: Captu
     assert (record["method"], record["component"]) == ("/a.S/Get", "hansei.x")
 
 
+def test_a_logger_in_use_follows_a_later_configuration(log_output: CapturedLog) -> None:
+    log_output.configure()
+    log = logging.get_logger("hansei.x")
+    log.info("written")
+    logging.configure("ERROR", "json")
+    log.info("not written")
+
+    assert [json.loads(line)["event"] for line in log_output.getvalue().splitlines()] == ["written"]
+
+
 def test_records_below_the_level_are_not_written(log_output: CapturedLog) -> None:
     log_output.configure()
     logging.get_logger("hansei.x").debug("detail")
