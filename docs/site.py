@@ -41,7 +41,7 @@ ONLY_THIS_HOST = (
     "content=\"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; object-src 'none'\">"
 )
-_LINK = re.compile(r"\[([^\]\n]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
