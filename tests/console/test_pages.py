@@ -286,6 +286,16 @@ def test_an_error_of_the_gateway_is_shown_with_its_reason(reader: Reader) -> Non
     reader.expect_only_refusals("400")
 
 
+def test_an_aborted_request_is_no_error(reader: Reader) -> None:
+    reader.open("#/overview")
+    rejections = ("AbortSignal.abort().reason", "new TypeError('of our own')")
+    with reader.page.expect_event("pageerror"):
+        for reason in rejections:
+            reader.page.evaluate(f"() => void setTimeout(() => Promise.reject({reason}))")
+    assert reader.complaints == ["of our own"]
+    reader.complaints.clear()
+
+
 def test_an_unavailable_gateway_is_reported_and_retried(reader: Reader) -> None:
     reader.page.context.route("**/v1/playbooks**", lambda route: route.abort())
     reader.open("#/playbooks")

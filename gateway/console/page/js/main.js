@@ -197,6 +197,10 @@ function startPage() {
   });
   // The new page gets the focus, for users of a keyboard or a screen reader.
   addEventListener("hashchange", () => showPage().then(() => main.focus()));
+  // A page that was left awaits its requests no more; that they were aborted is no error.
+  addEventListener("unhandledrejection", (event) => {
+    if (event.reason?.name === "AbortError") event.preventDefault();
+  });
   showPage();
 }
 
