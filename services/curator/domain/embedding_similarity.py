@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from services.curator.domain.log import StoredBullet
 from services.curator.domain.similarity import Similarity, Subject, find_subject, negates
 
 NO_SUBJECT = -1
+_get_content = attrgetter("bullet.content")
 
 
 class TextMatrix:
@@ -138,8 +140,8 @@ class EmbeddingSimilarity(Similarity):
         """Return the rows of the bullets; all lessons of a reflection are compared with one sequence of bullets."""
         selected, numbers = self._selected
         if selected is not bullets or len(numbers) != len(bullets):
-            rows = self._matrix.rows
-            numbers = np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
+            rows = map(self._matrix.rows.__getitem__, map(_get_content, bullets))
+            numbers = np.fromiter(rows, np.intp, len(bullets))
             self._selected = bullets, numbers
         return numbers
 

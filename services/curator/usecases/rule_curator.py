@@ -75,9 +75,11 @@ class _Rules:
     def propose(self) -> list[Proposal]:
         lessons = merge_lessons(self.reflection.insights, self.similarity)
         removals = self._propose_removals(lessons) if self.reflection.is_reliable else []
-        removed_ids = {proposal.delta.bullet_id for proposal in removals}
-        remaining = [stored for stored in self.bullets if stored.bullet.id not in removed_ids]
-        return [*removals, *(self._propose_edit(lesson, remaining) for lesson in lessons)]
+        bullets = self.bullets
+        if removals:
+            removed_ids = {proposal.delta.bullet_id for proposal in removals}
+            bullets = [stored for stored in bullets if stored.bullet.id not in removed_ids]
+        return [*removals, *(self._propose_edit(lesson, bullets) for lesson in lessons)]
 
     def _propose_edit(self, lesson: Lesson, bullets: Sequence[StoredBullet]) -> Proposal:
         text = lesson.key_insight
@@ -115,6 +117,8 @@ class _Rules:
         """Return removals of outvoted bullets that this trajectory found harmful and that a lesson contradicts."""
         evaluations = self.reflection.evaluations
         harmful_ids = {evaluation.bullet_id for evaluation in evaluations if evaluation.tag == "harmful"}
+        if not harmful_ids:
+            return []
         removals: list[Proposal] = []
         for bullet in (stored.bullet for stored in self.bullets if stored.bullet.id in harmful_ids):
             harmful = bullet.harmful + 1
