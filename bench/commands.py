@@ -131,7 +131,7 @@ def main() -> None:
             name: _measure_call(CALLS[name], values, environment)
             for name in sorted(CALLS, key=lambda name: name in LAST)
         }
-        rows = [_build_row(name, calls.get(name), environment) for name in EXAMPLES]
+        rows = [_build_row(name, calls.get(name), environment) for name in ("", *EXAMPLES)]
     results = {"machine": machine(), "load": os.getloadavg()[0], "rows": rows}
     write("commands", results)
     above = [row["command"] for row in rows if row["call_to_python"] != "" and row["call_to_python"] > LIMIT_TO_PYTHON]
@@ -201,7 +201,7 @@ def _measure(command: Sequence[str], environment: Mapping[str, str]) -> tuple[fl
 def _build_row(name: str, call: CommandCost | None, environment: Mapping[str, str]) -> dict[str, Any]:
     shown = _measure_runs([[*name.split(), "--help"]] * RUNS, environment)
     return {
-        "command": name,
+        "command": name or "hansei",
         "help_ms": shown.ms,
         "help_to_python": shown.to_python,
         "call_ms": call.ms if call else "",

@@ -86,6 +86,12 @@ def test_the_sections_of_the_help_have_every_command_once() -> None:
     assert set(root_command().commands) == set(names)
 
 
+@pytest.mark.parametrize("name", [name for section in SECTIONS.values() for name in section])
+def test_the_help_of_all_commands_describes_each_one_without_building_it(name: str) -> None:
+    commands = root_command().commands
+    assert commands.describe(name) == commands[name].get_short_help_str(1000)
+
+
 def test_a_command_loads_no_other_command_and_its_help_loads_no_client() -> None:
     loaded = modules_after("search", "--help")
     others = {module for section in SECTIONS.values() for module in section.values()} - {"query"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
+from inspect import getdoc
+from types import ModuleType
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from hansei.client.cli.groups import build_group
 from hansei.client.cli.plain_values import LazyConversions
@@ -67,8 +69,22 @@ class LazyCommands(MutableMapping[str, Any]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    def describe(self, name: str) -> str:
+        """Return the first sentence of the help of a command, without building the command."""
+        module = self._import(name)
+        for registered in module.commands.registered_commands if hasattr(module, "commands") else ():
+            if name == (registered.name or registered.callback.__name__):
+                text = registered.help or getdoc(registered.callback)
+                break
+        else:
+            text = module.app.info.help
+        return TyperCommand(name, help=text).get_short_help_str(_WHOLE_TEXT)
+
+    def _import(self, name: str) -> ModuleType:
+        return import_module(f"hansei.client.cli.{self._modules[name]}")
+
     def _load(self, name: str) -> Any:
-        module = import_module(f"hansei.client.cli.{self._modules[name]}")
+        module = self._import(name)
         if hasattr(module, "commands"):
             singles = build_group(module.commands).commands
             if name in singles:
@@ -96,7 +112,7 @@ class RootGroup(LazyConversions, TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = LazyCommands()
+        self.commands = self._lazy_commands = LazyCommands()
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, without importing their modules."""
@@ -106,7 +122,7 @@ class RootGroup(LazyConversions, TyperGroup):
         """Write the commands section by section, each with its whole first sentence."""
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(_WHOLE_TEXT)) for name in names])
+                formatter.write_dl([(name, self._lazy_commands.describe(name)) for name in names])
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the chosen command. Raises typer.BadParameter for a wrong value."""
