@@ -3,8 +3,10 @@
 Votes: the filter of search, (helpful + 1) / (helpful + harmful + 2) at least 0.3, where the outcome of each session is
 its vote on the bullets that it was served. Welch: an observational test of the sessions with a bullet against those
 without it, looked at after every 25 sessions, which retires a bullet at p < .05. Trials: this service. Known rates: the
-same trials and the same requirement, for a test that knows how often sessions of each arm succeed. No other test of the
-assignment and the outcome of a session gathers evidence faster, so it bounds what a better one can gain.
+same trials and the same requirement, for a test that knows how often sessions of each arm succeed. No other test that
+sees only the assignment and the outcome of a session gathers evidence faster. Known chances: the same for a test that
+knows the chance of each session with and without the bullet, so the difficulty of its task and the effects of all other
+bullets. No valid test gathers evidence faster.
 """
 
 from __future__ import annotations
@@ -59,8 +61,18 @@ class ConfoundedWorld:
         """Return the rates of success, shape (datasets, 1), or (datasets, bullets) for outcomes of their own."""
         changes = served * self.effects
         change = changes if self.has_own_outcomes else changes.sum(axis=1, keepdims=True)
-        rates: Floats = np.clip(self.easiest - difficulty + change, 0.02, 0.98)
-        return rates
+        return self._limit(self.easiest - difficulty + change)
+
+    def compute_arms(self, difficulty: Floats, served: Booleans) -> tuple[Floats, Floats]:
+        """Return the rates of success without and with each bullet, given the others, shape (datasets, bullets)."""
+        changes = served * self.effects
+        others = 0.0 if self.has_own_outcomes else changes.sum(axis=1, keepdims=True) - changes
+        withheld = self.easiest - difficulty + others
+        return self._limit(withheld), self._limit(withheld + self.effects)
+
+    @staticmethod
+    def _limit(rates: Floats) -> Floats:
+        return np.clip(rates, 0.02, 0.98)
 
 
 WORLDS = (
@@ -83,7 +95,7 @@ class Votes:
         """Return the bullets to serve."""
         return eligible & ~self.is_retired()
 
-    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, difficulty: Floats) -> None:
         """Let the session vote on the bullets that it was served."""
         self._helpful += served * outcome
         self._votes += served
@@ -100,18 +112,20 @@ class Welch:
     def __init__(self, shape: tuple[int, int]) -> None:
         self._counts = np.zeros((2, *shape))
         self._totals = np.zeros((2, *shape))
+        self._sessions = 0
         self._retired = np.zeros(shape, bool)
 
     def choose(self, eligible: Booleans, random: np.random.Generator) -> Booleans:
         """Return the bullets to serve."""
         return eligible & ~self._retired
 
-    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, difficulty: Floats) -> None:
         """Count the session, and test after every `LOOK_EVERY` sessions."""
+        self._sessions += 1
         for arm, members in enumerate((~served, served)):
             self._counts[arm] += members
             self._totals[arm] += members * outcome
-        if session % LOOK_EVERY:
+        if self._sessions % LOOK_EVERY:
             return
         counts = np.maximum(self._counts, 2.0)
         means = self._totals / counts
@@ -141,7 +155,7 @@ class Trials:
         coins = random.random(eligible.shape) < SERVED
         return eligible & np.where(self._decided, ~self.is_retired(), coins)
 
-    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, difficulty: Floats) -> None:
         """Measure the eligible bullets that are not decided."""
         grown = update(self._statistics, served.astype(float), SERVED, outcome)
         counts = eligible & ~self._decided
@@ -159,19 +173,24 @@ class Trials:
         return retired
 
 
-class KnownRates(Trials):
-    """Trials with the most powerful test: the likelihood ratio of the true success rates of both arms."""
+class KnownArms(Trials):
+    """Trials with the most powerful test: the likelihood ratio of the true chances of success in both arms."""
 
-    def __init__(self, shape: tuple[int, int], rates: Floats) -> None:
+    def __init__(self, shape: tuple[int, int], world: ConfoundedWorld) -> None:
         super().__init__(shape)
-        self._rates = rates
-        self._pooled = SERVED * rates[1] + (1.0 - SERVED) * rates[0]
+        self._world = world
         self._evidence = np.zeros(shape)
 
-    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def find_arms(self, served: Booleans, difficulty: Floats) -> tuple[Floats, Floats]:
+        """Return the rates of success without and with each bullet in a session, shape (datasets, bullets)."""
+        return self._world.compute_arms(difficulty, served)
+
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, difficulty: Floats) -> None:
         """Add the logarithm of the likelihood ratio of each eligible bullet that is not decided."""
-        rates = np.where(served, self._rates[1], self._rates[0])
-        ratio = np.where(outcome > 0.0, rates / self._pooled, (1.0 - rates) / (1.0 - self._pooled))
+        without, with_bullet = (
+            np.where(outcome > 0.0, rate, 1.0 - rate) for rate in self.find_arms(served, difficulty)
+        )
+        ratio = np.where(served, with_bullet, without) / (SERVED * with_bullet + (1.0 - SERVED) * without)
         counts = eligible & ~self._decided
         self._evidence += np.where(counts, np.log(ratio), 0.0)
         for dataset in np.flatnonzero((counts & (self._evidence >= self._block.least_requirement)).any(axis=1)):
@@ -180,8 +199,21 @@ class KnownRates(Trials):
 
     def is_retired(self) -> Booleans:
         """Return the bullets that were decided as harmful."""
-        retired: Booleans = self._decided & (self._rates[1] < self._rates[0])
+        retired: Booleans = self._decided & (self._world.effects < 0.0)
         return retired
+
+
+class KnownRates(KnownArms):
+    """The same for a test that knows how often the sessions of both arms succeed, but no session's own chance."""
+
+    def __init__(self, shape: tuple[int, int], world: ConfoundedWorld) -> None:
+        super().__init__(shape, world)
+        without, with_bullet = measure_rates(world)
+        self._rates = without, with_bullet
+
+    def find_arms(self, served: Booleans, difficulty: Floats) -> tuple[Floats, Floats]:
+        """Return the same rates for every session, shape (bullets,)."""
+        return self._rates
 
 
 class Rates(Trials):
@@ -192,7 +224,7 @@ class Rates(Trials):
         self.sessions = np.zeros((2, shape[1]))
         self.successes = np.zeros((2, shape[1]))
 
-    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, session: int) -> None:
+    def record_session(self, eligible: Booleans, served: Booleans, outcome: Floats, difficulty: Floats) -> None:
         """Count the session in the arm of each eligible bullet."""
         for arm, members in enumerate((eligible & ~served, eligible & served)):
             self.sessions[arm] += members.sum(axis=0)
@@ -216,14 +248,14 @@ def simulate(world: ConfoundedWorld, rule: Votes | Welch | Trials, datasets: int
     random = np.random.default_rng(seed)
     effects = world.effects
     succeeded = 0.0
-    for session in range(1, SESSIONS + 1):
+    for _ in range(SESSIONS):
         difficulty = random.random((datasets, 1))
         eligible = random.random((datasets, len(effects))) < world.least_eligible + 0.6 * difficulty
         served = rule.choose(eligible, random)
         rates = world.compute_rates(difficulty, served)
         outcome = (random.random(rates.shape) < rates).astype(float)
         succeeded += float(outcome.mean())
-        rule.record_session(eligible, served, outcome, session)
+        rule.record_session(eligible, served, outcome, difficulty)
     return rule.is_retired(), succeeded / SESSIONS
 
 
@@ -236,7 +268,8 @@ def measure_rules(datasets: int) -> list[dict[str, Any]]:
             ("votes", Votes(shape)),
             ("Welch, looked at daily", Welch(shape)),
             ("trials", Trials(shape)),
-            ("trials, known rates", KnownRates(shape, measure_rates(world))),
+            ("trials, known rates", KnownRates(shape, world)),
+            ("trials, known chances", KnownArms(shape, world)),
         ):
             retired, success = simulate(world, rule, datasets, number)
             without_cause = retired[:, world.effects >= 0.0].sum(axis=1) / np.maximum(retired.sum(axis=1), 1)
