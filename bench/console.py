@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from bench.load import wait_until_idle
 from bench.report import machine, write
 from tests.console.seeds import Seeds
 from tests.console.windows import ARGUMENTS
@@ -62,6 +63,7 @@ def main() -> None:
         client = stack.enter_context(httpx.Client(base_url=f"http://{http}", timeout=60))
         for name, size in SIZES.items():
             Seeds(client, system.address).playbook(name, size)
+        wait_until_idle(system.processes["allinone"].pid)
         playwright = stack.enter_context(sync_playwright())
         found = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=found, args=[*ARGUMENTS])

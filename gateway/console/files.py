@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import posixpath
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,9 +25,9 @@ _IN_WHEEL = Path(__file__).parent / "examples"
 EXAMPLES = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[2] / "examples/trajectories"
 """The recorded trajectories that a new user can load; an image of the gateway alone has none."""
 EXAMPLES_NAME = "examples.jsonl"
-CATALOGUES = "js/texts/"
-"""The texts of the page by language; a browser loads one of these files."""
 INDEX = "index.html"
+FRAME = "js/main.js"
+"""The module that the index starts."""
 ASSETS = "assets/"
 """The folder of the other files in the index; it is served under a digest of them, so that browsers may cache them."""
 
@@ -63,6 +65,9 @@ HEADERS = {
 }
 
 
+_IMPORT = re.compile(r'^(?:import|export|\}) .*from "(\.[^"]+)";$', re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file as the gateway sends it; `packed` is the body with gzip."""
@@ -98,11 +103,20 @@ def load(page: Path = PAGE, examples: Path = EXAMPLES) -> Mapping[str, File]:
     return files
 
 
-def _render_index(text: str, digest: str, names: Iterable[str]) -> bytes:
-    """Return the index with the served names of all files; browsers load all modules in parallel."""
-    needed = (name for name in names if name.endswith(".js") and not name.startswith(CATALOGUES))
-    modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in needed]
+def _render_index(text: str, digest: str, bodies: Mapping[str, bytes]) -> bytes:
+    """Return the index with the served names of all files; browsers load the modules of the frame in parallel."""
+    modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in _find_imports(FRAME, bodies)]
     return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
+
+
+def _find_imports(module: str, bodies: Mapping[str, bytes]) -> list[str]:
+    """Return a module and all that it imports when it starts; a page is imported later, when it is opened."""
+    found = [module]
+    for name in found:
+        targets = _IMPORT.findall(bodies[name].decode())
+        imports = (posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in targets)
+        found += [target for target in dict.fromkeys(imports) if target not in found]
+    return found
 
 
 def _read_file(name: str, body: bytes, *, is_immutable: bool) -> File:

@@ -9,15 +9,20 @@ const units = [
   ["hour", 3600],
   ["minute", 60],
 ];
-const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" });
-const whole = new Intl.NumberFormat(LANGUAGE);
+const relative = once(() => new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" }));
+const whole = once(() => new Intl.NumberFormat(LANGUAGE));
+const compact = once(() => new Intl.NumberFormat(LANGUAGE, { notation: "compact" }));
 
-const compact = new Intl.NumberFormat(LANGUAGE, { notation: "compact" });
+/** Returns a function that makes a value at its first call: to make a formatter takes milliseconds. */
+function once(make) {
+  let value;
+  return () => (value ??= make());
+}
 
-export const formatCount = (value) => whole.format(Number(value ?? 0));
+export const formatCount = (value) => whole().format(Number(value ?? 0));
 
 /** A large number in few characters, such as `1.2M`. */
-export const formatCompact = (value) => compact.format(Number(value ?? 0));
+export const formatCompact = (value) => compact().format(Number(value ?? 0));
 
 /** US dollars; of less than a cent the first two digits. */
 export function formatCost(value) {
@@ -34,7 +39,7 @@ export function formatAge(timestamp) {
   if (!timestamp) return "";
   const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
   const [unit, size] = units.find(([, unitSeconds]) => Math.abs(seconds) >= unitSeconds) ?? ["second", 1];
-  return Math.abs(seconds) < 5 ? t("format.now") : relative.format(Math.round(seconds / size), unit);
+  return Math.abs(seconds) < 5 ? t("format.now") : relative().format(Math.round(seconds / size), unit);
 }
 
 /** The whole time in the reader's zone. */

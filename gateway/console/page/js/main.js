@@ -1,31 +1,13 @@
 /** The frame of the page: navigation, routes, keys that work everywhere. */
 
-import { onUnauthorized } from "./api.js";
+import { ApiError, onUnauthorized } from "./api.js";
 import { createChooser } from "./datasets.js";
 import { fillElement, h } from "./dom.js";
 import { showHelp } from "./help.js";
 import { badge, refreshBadge } from "./inbox.js";
 import { drawIcon } from "./icons.js";
 import { bindKeys } from "./keys.js";
-import * as api from "./pages/api.js";
-import * as bullets from "./pages/playbook.js";
-import * as datasets from "./pages/datasets.js";
-import * as evidence from "./pages/evidence.js";
-import * as execution from "./pages/execution.js";
-import * as executions from "./pages/executions.js";
-import * as guards from "./pages/guards.js";
-import * as health from "./pages/health.js";
-import * as history from "./pages/history.js";
-import * as inbox from "./pages/inbox.js";
-import * as leaderboard from "./pages/leaderboard.js";
-import * as keys from "./pages/keys.js";
-import * as learn from "./pages/learn.js";
-import * as overview from "./pages/overview.js";
-import * as review from "./pages/review.js";
-import * as search from "./pages/search.js";
 import { renderSignIn } from "./pages/signin.js";
-import * as trace from "./pages/trace.js";
-import * as trajectories from "./pages/trajectories.js";
 import { renderKey } from "./parts.js";
 import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
 import { session } from "./session.js";
@@ -55,27 +37,49 @@ const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
+/** The module of the page of each address, in `pages/`. */
+const MODULES = {
+  "/overview": "overview",
+  "/inbox": "inbox",
+  "/keys": "keys",
+  "/playbooks": "datasets",
+  "/playbooks/:dataset": "playbook",
+  "/playbooks/:dataset/history": "history",
+  "/review/:dataset": "review",
+  "/search/:dataset": "search",
+  "/learn/:dataset": "learn",
+  "/trajectories/:dataset": "trajectories",
+  "/trajectories/:dataset/:id": "trace",
+  "/evidence/:dataset": "evidence",
+  "/guards/:dataset": "guards",
+  "/executions": "executions",
+  "/executions/:id": "execution",
+  "/leaderboard": "leaderboard",
+  "/leaderboard/:id": "leaderboard",
+  "/health": "health",
+  "/api": "api",
+};
+const CHOOSERS = ["review", "search", "learn", "trajectories", "evidence", "guards"];
+/** The time after the first page in which the modules of all others are loaded, so that they open at once. */
+const IDLE_MS = 1000;
+
 function addRoutes() {
-  addRoute("/overview", overview);
-  addRoute("/inbox", inbox);
-  addRoute("/keys", keys);
-  addRoute("/playbooks", datasets);
-  addRoute("/playbooks/:dataset", bullets);
-  addRoute("/playbooks/:dataset/history", history);
-  for (const [name, page] of Object.entries({ review, search, learn, trajectories, evidence, guards })) {
-    addRoute(`/${name}`, {
+  for (const [pattern, name] of Object.entries(MODULES)) addRoute(pattern, () => loadPage(name));
+  for (const name of CHOOSERS)
+    addRoute(`/${name}`, () => ({
       formatTitle: () => PAGES.find(([page]) => page === name)[1],
       openPage: createChooser(name),
-    });
-    addRoute(`/${name}/:dataset`, page);
+    }));
+}
+
+/** Returns the module of a page. Throws an ApiError if the gateway does not send it. */
+async function loadPage(name) {
+  try {
+    return await import(`./pages/${name}.js`);
+  } catch (error) {
+    if (error instanceof TypeError) throw new ApiError(0, { detail: t("api.the_gateway_cannot_be_reached") });
+    throw error;
   }
-  addRoute("/trajectories/:dataset/:id", trace);
-  addRoute("/executions", executions);
-  addRoute("/executions/:id", execution);
-  addRoute("/leaderboard", leaderboard);
-  addRoute("/leaderboard/:id", leaderboard);
-  addRoute("/health", health);
-  addRoute("/api", api);
 }
 
 function renderNavigation() {
@@ -141,16 +145,17 @@ async function showPage() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const { page, params, query, parts } = readRoute();
+  const { load, params, query, parts } = readRoute();
   if (!parts.length) return replaceRoute(["overview"]);
-  document.title = page ? t("main.hansei", { params: page.formatTitle(params) }) : "hansei";
   markPage(parts[0]);
+  fillElement(main, renderLoading());
   try {
-    const opened = page
-      ? page.openPage({ params, query, signal })
+    const page = await load?.();
+    if (signal.aborted) return;
+    document.title = page ? t("main.hansei", { params: page.formatTitle(params) }) : "hansei";
+    const shown = page
+      ? await page.openPage({ params, query, signal })
       : renderEmptyState(t("main.there_is_no_such_page"), t("main.the_address_may_be_mistyped"));
-    if (opened instanceof Promise) fillElement(main, renderLoading());
-    const shown = await opened;
     if (!signal.aborted && shown) fillElement(main, shown);
     refreshBadge(signal);
   } catch (error) {
@@ -201,7 +206,12 @@ function startPage() {
   addEventListener("unhandledrejection", (event) => {
     if (event.reason?.name === "AbortError") event.preventDefault();
   });
-  showPage();
+  showPage().then(() => setTimeout(loadPages, IDLE_MS));
+}
+
+/** Loads the modules of all pages; one that does not come is loaded when its page is opened. */
+function loadPages() {
+  for (const name of Object.values(MODULES)) loadPage(name).catch(() => {});
 }
 
 startPage();
