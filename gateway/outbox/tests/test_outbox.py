@@ -68,7 +68,12 @@ class OutboxSystem:
 
 @asynccontextmanager
 async def open_outbox(
-    folder: Path, *failures: HanseiError, max_bytes: int = 10_000, executor: str = "one", now: datetime = NOW
+    folder: Path,
+    *failures: HanseiError,
+    max_bytes: int = 10_000,
+    executor: str = "one",
+    now: datetime = NOW,
+    gather_seconds: float = 0.0,
 ) -> AsyncIterator[OutboxSystem]:
     database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="outbox")
     repository = OutboxRepository(database, executor, lambda: now)
@@ -80,7 +85,9 @@ async def open_outbox(
         if result is not DeliveryResult.NOT_STORED:
             finished.release()
 
-    outbox = TrajectoryOutbox(repository, archive, max_bytes, count=count, policy=AT_ONCE, gather_seconds=0)
+    outbox = TrajectoryOutbox(
+        repository, archive, max_bytes, count=count, policy=AT_ONCE, gather_seconds=gather_seconds
+    )
     await database.open()
     await outbox.count_waiting_bytes()
     try:
@@ -102,6 +109,17 @@ async def test_trajectories_are_delivered_in_order(tmp_path: Path) -> None:
         await system.deliver(40)
         assert system.archive.stored == [f"t-{number}" for number in range(40)]
         assert await system.repository.sum_bytes() == 0
+
+
+async def test_whoever_learns_one_at_a_time_finds_it_in_the_archive(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path, gather_seconds=20.0) as system:
+        running = asyncio.create_task(system.outbox.run())
+        async with asyncio.timeout(10):  # the pause after one trajectory is a tenth of the longest one
+            for number in range(2):
+                await system.outbox.add(make_request(f"t-{number}"))
+                await system.finished.acquire()
+        running.cancel()
+        assert system.archive.stored == ["t-0", "t-1"]
 
 
 async def test_trajectories_wait_while_the_archive_is_unavailable_or_full(tmp_path: Path) -> None:

@@ -23,7 +23,12 @@ BATCH = 32
 DELIVERIES_AT_ONCE = 8
 """Calls of the archive at once, which commits them together."""
 GATHER_SECONDS = 0.2
-"""Time for which added trajectories wait for others, so that they are read, delivered and deleted together."""
+"""The longest pause after a delivery: trajectories that are added in it are read, delivered and deleted together.
+
+It is shorter after few trajectories, so that whoever learns one at a time finds it in the archive.
+"""
+FULL_GATHER = 10
+"""Trajectories of one delivery, from which on the pause after it is the longest."""
 SWEEP_SECONDS = 15.0
 """Seconds between two looks for trajectories that other replicas have left."""
 DRAIN_SECONDS = 3.0
@@ -107,10 +112,10 @@ class TrajectoryOutbox:
                 self._deliver_batch, lambda error: isinstance(error, HanseiError), before_pause=_log_pause
             )
             if delivered < BATCH:
+                await asyncio.sleep(self._gather_seconds * min(1.0, delivered / FULL_GATHER))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._sweep_seconds):
                         await self._added.wait()
-                await asyncio.sleep(self._gather_seconds)
 
     async def drain(self) -> None:
         """Deliver waiting entries while the archive responds at once; the next process delivers the others."""

@@ -9,12 +9,12 @@ const units = [
   ["hour", 3600],
   ["minute", 60],
 ];
-const relative = once(() => new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" }));
-const whole = once(() => new Intl.NumberFormat(LANGUAGE));
-const compact = once(() => new Intl.NumberFormat(LANGUAGE, { notation: "compact" }));
+const relative = createOnce(() => new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto", style: "narrow" }));
+const whole = createOnce(() => new Intl.NumberFormat(LANGUAGE));
+const compact = createOnce(() => new Intl.NumberFormat(LANGUAGE, { notation: "compact" }));
 
 /** Returns a function that makes a value at its first call: to make a formatter takes milliseconds. */
-function once(make) {
+function createOnce(make) {
   let value;
   return () => (value ??= make());
 }
