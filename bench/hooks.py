@@ -23,6 +23,7 @@ from typing import Any
 import grpc
 import uvloop
 
+from bench.load import wait_until_idle
 from bench.loop import WORDS, fill_playbook
 from bench.report import machine, write
 from tests.support import systems
@@ -51,6 +52,7 @@ def _measure(folder: Path) -> list[dict[str, Any]]:
     environment = {"HANSEI_HTTP_ADDRESS": http_address, "HANSEI_LOG_LEVEL": "WARNING"}
     with systems.one_process(folder, **environment) as system:
         uvloop.run(_fill(system.address))
+        wait_until_idle(system.processes["allinone"].pid)
         hook = [PROGRAM, "hook", "claude", "--dataset", DATASET, "--url", f"http://{http_address}"]
         rows.append(_run("prompt", hook, _build_prompt))
         rows.append(_run("start of a session", hook, _build_start))
