@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,11 +36,14 @@ class GrpcPlaybooks:
     async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
         """Remove a bullet if it still has this text; return the revision, 0 without a removal. Raises `HanseiError`.
 
-        If the policy requires a review, the removal is a pending change, and the revision is the current one.
+        A repeat returns the revision in which the first request removed the bullet. If the policy requires a review,
+        the removal is a pending change, and the revision is the current one.
         """
         request = playbook_service_pb2.ListBulletsRequest(dataset=dataset, ids=[bullet_id])
         found = (await self._playbooks.ListBullets(request)).bullets
-        if not found or version_text(found[0].content) != text_version:
+        if not found:
+            return await self._find_revision(dataset, bullet_id, request_id)
+        if version_text(found[0].content) != text_version:
             return 0
         delta = playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_DELETE, section=found[0].section, bullet_id=bullet_id, reasoning=reason
@@ -84,17 +88,30 @@ class GrpcPlaybooks:
         response = await self._apply(request_id, dataset, delta, author, reason)
         return AddedBullet("".join(operation.bullet_id for operation in response.operations), response.revision)
 
+    async def _find_revision(self, dataset: str, bullet_id: str, request_id: str) -> int:
+        """Return the revision in which a request changed a bullet, 0 for none."""
+        async for revision in self._list_revisions(dataset, bullet_id):
+            if revision.request_id == request_id:
+                return revision.revision
+        return 0
+
     async def _find_last_text(self, dataset: str, bullet_id: str) -> playbook_pb2.Bullet:
-        last, token = playbook_pb2.Bullet(), ""
-        while True:
-            page = await self._playbooks.GetBulletHistory(
-                playbook_service_pb2.GetBulletHistoryRequest(dataset=dataset, bullet_id=bullet_id, page_token=token)
-            )
-            for change in (change for revision in page.revisions for change in revision.changes):
+        last = playbook_pb2.Bullet()
+        async for revision in self._list_revisions(dataset, bullet_id):
+            for change in revision.changes:
                 last = change.after if change.HasField("after") else change.before
-            token = page.next_page_token
-            if not token:
-                return last
+        return last
+
+    async def _list_revisions(self, dataset: str, bullet_id: str) -> AsyncIterator[playbook_pb2.Revision]:
+        """Yield the revisions that changed a bullet, the oldest first."""
+        request = playbook_service_pb2.GetBulletHistoryRequest(dataset=dataset, bullet_id=bullet_id)
+        while True:
+            page = await self._playbooks.GetBulletHistory(request)
+            for revision in page.revisions:
+                yield revision
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
     async def _apply(
         self,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 
 from hansei.client import Client
 from hansei.client.errors import HanseiError, InvalidArgument, NotFound
 from hansei.evidence.v1 import evidence_pb2
 from hansei.playbook.v1 import playbook_pb2
+from services.evidence.adapters.playbooks import GrpcPlaybooks
+from services.evidence.adapters.search import version_text
 from tests.support import systems
 
 TEXTS = ("Pull before you push.", "Set user.email before the first commit.", "Never force a push to main.")
@@ -112,6 +116,21 @@ def test_a_harmful_bullet_leaves_the_playbook_and_comes_back(client: Client, dat
     assert client.playbooks.get_history(dataset=dataset, page_size=1).revisions[0].author == "ada"
     with pytest.raises(HanseiError, match="has no decision 99"):
         client.evidence.undo_decision(dataset=dataset, number=99)
+
+
+def test_a_removal_that_another_replica_has_made_is_known_by_its_request(
+    client: Client, system: systems.System, dataset: str
+) -> None:
+    async def remove_twice(bullet_id: str, text_version: str) -> tuple[int, int, int]:
+        async with grpc.aio.insecure_channel(system.address) as channel:
+            playbooks = GrpcPlaybooks(channel)
+            first, second = str(uuid.uuid4()), str(uuid.uuid4())
+            removed = await playbooks.remove(first, dataset, bullet_id, text_version, "harmful by trials")
+            again = await playbooks.remove(first, dataset, bullet_id, text_version, "harmful by trials")
+            return removed, again, await playbooks.remove(second, dataset, bullet_id, text_version, "another decision")
+
+    bullet = client.playbooks.list_bullets(dataset=dataset).bullets[0]
+    assert asyncio.run(remove_twice(bullet.id, version_text(bullet.content))) == (2, 2, 0)
 
 
 def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, dataset: str) -> None:
