@@ -66,6 +66,9 @@ HEADERS = {
 
 
 _IMPORT = re.compile(r'^(?:import|export|\}) .*from "(\.[^"]+)";$', re.MULTILINE)
+_STYLE = re.compile(r'<link rel="stylesheet" href="assets/([^"]+)" />\n')
+STYLES = "css/all.css"
+"""The style sheets of the index as one file: a browser needs one request in place of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def load(page: Path = PAGE, examples: Path = EXAMPLES) -> Mapping[str, File]:
     if recorded := sorted(examples.glob("*.json")):
         lines = (json.dumps(json.loads(path.read_bytes()), ensure_ascii=False) for path in recorded)
         bodies[EXAMPLES_NAME] = "\n".join(lines).encode()
-    index = bodies.pop(INDEX).decode()
+    index = _join_styles(bodies.pop(INDEX).decode(), bodies)
     digest = hashlib.sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
     files = {f"{PREFIX}{digest}/{name}": _read_file(name, body, is_immutable=True) for name, body in bodies.items()}
     files[PREFIX] = _read_file(INDEX, _render_index(index, digest, bodies), is_immutable=False)
@@ -107,6 +110,13 @@ def _render_index(text: str, digest: str, bodies: Mapping[str, bytes]) -> bytes:
     """Return the index with the served names of all files; browsers load the modules of the frame in parallel."""
     modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in _find_imports(FRAME, bodies)]
     return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
+
+
+def _join_styles(index: str, bodies: dict[str, bytes]) -> str:
+    """Replace the style sheets of the index by one, which is added to the bodies; return the index."""
+    bodies[STYLES] = b"\n".join(bodies.pop(name) for name in _STYLE.findall(index))
+    link = f'<link rel="stylesheet" href="{ASSETS}{STYLES}" />'
+    return _STYLE.sub("", index).replace("</head>", f"{link}\n</head>")
 
 
 def _find_imports(module: str, bodies: Mapping[str, bytes]) -> list[str]:

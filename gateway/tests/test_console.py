@@ -52,8 +52,18 @@ async def test_the_page_is_revalidated_and_its_files_are_cached() -> None:
 async def test_the_page_preloads_the_modules_of_its_frame() -> None:
     preloaded = re.findall(r'modulepreload" href="[0-9a-f]{16}/([^"]+)"', await index())
     assert len(preloaded) == len(set(preloaded))
-    assert {"js/main.js", "js/texts.js", "js/endpoints.js"} <= set(preloaded)  # the inbox imports the last one
+    assert {"js/main.js", "js/pages.js", "js/texts.js", "js/endpoints.js"} <= set(preloaded)  # the inbox imports the last one
     assert [name for name in preloaded if name.startswith(("js/pages/", "js/texts/"))] == ["js/pages/signin.js"]
+
+
+async def test_the_page_has_one_style_sheet_that_holds_all() -> None:
+    page = await index()
+    (name,) = re.findall(r'rel="stylesheet" href="([^"]+)"', page)
+    async with client() as http:
+        styles = (await http.get(PREFIX + name)).text
+    sources = [path.read_text(encoding="utf-8") for path in PAGE.rglob("*.css")]
+    assert len(sources) > 5
+    assert [source for source in sources if source not in styles] == []
 
 
 @pytest.mark.parametrize("path", [PREFIX, f"{PREFIX}nothing", "/"])

@@ -1,12 +1,13 @@
 /** The frame of the page: navigation, routes, keys that work everywhere. */
 
-import { ApiError, onUnauthorized } from "./api.js";
+import { onUnauthorized } from "./api.js";
 import { createChooser } from "./datasets.js";
 import { fillElement, h } from "./dom.js";
 import { showHelp } from "./help.js";
 import { badge, refreshBadge } from "./inbox.js";
 import { drawIcon } from "./icons.js";
 import { bindKeys } from "./keys.js";
+import { loadPages } from "./pages.js";
 import { renderSignIn } from "./pages/signin.js";
 import { renderKey } from "./parts.js";
 import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
@@ -37,49 +38,19 @@ const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
-/** The module of the page of each address, in `pages/`. */
-const MODULES = {
-  "/overview": "overview",
-  "/inbox": "inbox",
-  "/keys": "keys",
-  "/playbooks": "datasets",
-  "/playbooks/:dataset": "playbook",
-  "/playbooks/:dataset/history": "history",
-  "/review/:dataset": "review",
-  "/search/:dataset": "search",
-  "/learn/:dataset": "learn",
-  "/trajectories/:dataset": "trajectories",
-  "/trajectories/:dataset/:id": "trace",
-  "/evidence/:dataset": "evidence",
-  "/guards/:dataset": "guards",
-  "/executions": "executions",
-  "/executions/:id": "execution",
-  "/leaderboard": "leaderboard",
-  "/leaderboard/:id": "leaderboard",
-  "/health": "health",
-  "/api": "api",
-};
 const CHOOSERS = ["review", "search", "learn", "trajectories", "evidence", "guards"];
 /** The time after the first page in which the modules of all others are loaded, so that they open at once. */
 const IDLE_MS = 1000;
+/** The time after which the badge is read, because the page that opens comes first. */
+const BADGE_MS = 500;
 
-function addRoutes() {
-  for (const [pattern, name] of Object.entries(MODULES)) addRoute(pattern, () => loadPage(name));
+/** Adds the routes of the pages that choose a dataset first. */
+function addChoosers() {
   for (const name of CHOOSERS)
     addRoute(`/${name}`, () => ({
       formatTitle: () => PAGES.find(([page]) => page === name)[1],
       openPage: createChooser(name),
     }));
-}
-
-/** Returns the module of a page. Throws an ApiError if the gateway does not send it. */
-async function loadPage(name) {
-  try {
-    return await import(`./pages/${name}.js`);
-  } catch (error) {
-    if (error instanceof TypeError) throw new ApiError(0, { detail: t("api.the_gateway_cannot_be_reached") });
-    throw error;
-  }
 }
 
 function renderNavigation() {
@@ -157,7 +128,7 @@ async function showPage() {
       ? await page.openPage({ params, query, signal })
       : renderEmptyState(t("main.there_is_no_such_page"), t("main.the_address_may_be_mistyped"));
     if (!signal.aborted && shown) fillElement(main, shown);
-    refreshBadge(signal);
+    setTimeout(() => signal.aborted || refreshBadge(signal), BADGE_MS);
   } catch (error) {
     if (signal.aborted) return;
     logUnexpectedError(error);
@@ -185,7 +156,7 @@ function askForToken() {
 
 function startPage() {
   theme.apply();
-  addRoutes();
+  addChoosers();
   renderNavigation();
   bindPageKeys();
   onUnauthorized.call = askForToken;
@@ -207,11 +178,6 @@ function startPage() {
     if (event.reason?.name === "AbortError") event.preventDefault();
   });
   showPage().then(() => setTimeout(loadPages, IDLE_MS));
-}
-
-/** Loads the modules of all pages; one that does not come is loaded when its page is opened. */
-function loadPages() {
-  for (const name of Object.values(MODULES)) loadPage(name).catch(() => {});
 }
 
 startPage();

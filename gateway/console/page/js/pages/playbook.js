@@ -14,7 +14,7 @@ import { renderEmptyState, loadPart } from "../states.js";
 import { VirtualList } from "../virtual.js";
 import { t } from "../texts.js";
 
-const FIRST = 200;
+const FIRST = 50;
 const NEXT = 1000;
 
 const ORDERS = {
