@@ -52,7 +52,8 @@ async def test_the_page_is_revalidated_and_its_files_are_cached() -> None:
 async def test_the_page_preloads_the_modules_of_its_frame() -> None:
     preloaded = re.findall(r'modulepreload" href="[0-9a-f]{16}/([^"]+)"', await index())
     assert len(preloaded) == len(set(preloaded))
-    assert {"js/main.js", "js/pages.js", "js/texts.js", "js/endpoints.js"} <= set(preloaded)  # the inbox imports the last one
+    # The inbox imports the last one.
+    assert {"js/main.js", "js/pages.js", "js/texts.js", "js/endpoints.js"} <= set(preloaded)
     assert [name for name in preloaded if name.startswith(("js/pages/", "js/texts/"))] == ["js/pages/signin.js"]
 
 
