@@ -1,7 +1,8 @@
 """Remove files that no service reads from an environment: `python3 prune.py /opt/hansei/lib/python3.11/site-packages`.
 
 These are tests of packages, type stubs, sources and headers of compiled modules, the installer, and debug symbols if
-`strip` is installed.
+`eu-strip` of elfutils is installed. The `strip` of binutils moves the segments of some libraries, among them the
+OpenBLAS of NumPy, which then cannot be loaded.
 """
 
 import shutil
@@ -26,10 +27,10 @@ def prune(site: Path) -> None:
             shutil.rmtree(path)
         elif path.is_file() and path.suffix in ENDINGS:
             path.unlink()
-    strip = shutil.which("strip")
+    strip = shutil.which("eu-strip")
     for path in site.rglob("*.so*") if strip else ():
-        # `strip` fails for some libraries, which stay unchanged.
-        subprocess.run([str(strip), "--strip-unneeded", str(path)], stderr=subprocess.DEVNULL, check=False)
+        # It fails for files that are no libraries, which stay unchanged.
+        subprocess.run([str(strip), str(path)], stderr=subprocess.DEVNULL, check=False)
 
 
 if __name__ == "__main__":
