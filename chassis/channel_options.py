@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from chassis.policy import Policies
+from chassis.status import UNANSWERED
 
 _MS = 1000
 _SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
@@ -14,7 +15,7 @@ _RETRY = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    "retryableStatusCodes": [code.name for code in UNANSWERED],
 }
 
 

@@ -28,6 +28,8 @@ MAX_MESSAGE_BYTES = 3000
 MAX_METADATA_CHARS = 200
 MAX_INFO_BYTES = 1500
 OMITTED = "violations_omitted"
+UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""The codes with which gRPC ends a call that no handler answered: the peer was not reached, or its server stopped."""
 
 _CODES = {code.name: code for code in grpc.StatusCode}
 _SAFE_IN_MESSAGE = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -110,15 +112,15 @@ def _truncate_message(message: str) -> str:
 
 
 def is_unreachable(failure: grpc.aio.AioRpcError) -> bool:
-    """Return whether gRPC could not reach the peer; an UNAVAILABLE with details is an answer of the peer."""
-    return failure.code() is grpc.StatusCode.UNAVAILABLE and _decode_details(failure) is None
+    """Return whether no handler of the peer responded; a status with details is a response of the peer."""
+    return failure.code() in UNANSWERED and _decode_details(failure) is None
 
 
 def allows_retry(failure: grpc.aio.AioRpcError) -> bool:
     """Return whether a call of a method that may be retried is retried after this failure."""
     trailers: Any = failure.trailing_metadata() or ()
     is_forbidden = any(key == PUSHBACK_KEY and value == "-1" for key, value in trailers)
-    return failure.code() is grpc.StatusCode.UNAVAILABLE and not is_forbidden
+    return failure.code() in UNANSWERED and not is_forbidden
 
 
 def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:

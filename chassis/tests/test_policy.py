@@ -40,7 +40,7 @@ def test_a_policy_that_breaks_a_rule_is_refused_by_name(changes: dict[str, objec
     assert "a.v1.S/Get" in str(refused.value)
 
 
-def test_only_methods_that_allow_it_are_retried_and_only_on_unavailable() -> None:
+def test_only_methods_that_allow_it_are_retried_and_only_if_no_handler_answered() -> None:
     config = build_service_config(
         {"/a.v1.S/Get": MethodPolicy(5, "read", True), "/a.v1.S/Put": MethodPolicy(5, "none", False)},
         follow_health=True,
@@ -48,7 +48,7 @@ def test_only_methods_that_allow_it_are_retried_and_only_on_unavailable() -> Non
 
     (entry,) = config["methodConfig"]
     assert entry["name"] == [{"service": "a.v1.S", "method": "Get"}]
-    assert entry["retryPolicy"]["retryableStatusCodes"] == ["UNAVAILABLE"]
+    assert entry["retryPolicy"]["retryableStatusCodes"] == ["UNAVAILABLE", "CANCELLED"]
     assert "timeout" not in json.dumps(config)
     assert config["loadBalancingConfig"] == [{"round_robin": {}}]
     assert config["healthCheckConfig"] == {"serviceName": ""}
