@@ -76,7 +76,7 @@ def the_databases(command: str, found: re.Match[str]) -> None:
 Check = Callable[[str, re.Match[str]], None]
 CHECKED: dict[str, Check] = {
     r"make ([a-z-]+)( .*)?": a_make_target,
-    r"DOCKER_BUILDKIT=1 docker build .* -t (\S+) (\S+)": check_stand_in,
+    r"docker build --network host .* -t (\S+) (\S+)": check_stand_in,
     r"kubectl apply -k (\S+)": check_overlay,
     r"kubectl apply -f (\S+)": a_file_of_objects,
     r"kubectl -n (\S+) rollout status deployment/(\w+)()": a_workload,
