@@ -9,8 +9,10 @@ from typing import Any
 
 from bench.capacity.cluster import GOALS, PATHS, POSTGRES, Cluster, Costs, Options, Workload
 
-TARGET_UTILISATION = 0.6
-LEAST_PODS = 2
+TARGET_UTILISATION, TARGET_MEMORY = 0.6, 0.75
+"""The shares of a core and of `HANSEI_SEARCH_MEMORY_MB` above which the autoscaler adds a pod."""
+LEAST_PODS = 3
+"""One in each zone."""
 PEAK_HOUR = 12.0
 SECONDS, SHORT_SECONDS = 60.0, 15.0
 """The simulated time, and that of the first simulation of an attempt, which shows most missed goals sooner."""
@@ -54,9 +56,8 @@ def compute_demand(costs: Costs, workload: Workload, options: Options) -> dict[s
             index_bytes = round(
                 sum(share * costs.index_bytes[size] for size, share in workload.sizes.items()) * workload.datasets
             )
-        pods = max(
-            LEAST_PODS, math.ceil(cores / TARGET_UTILISATION), math.ceil(index_bytes / options.index_memory_bytes)
-        )
+        by_memory = math.ceil(index_bytes / (TARGET_MEMORY * options.index_memory_bytes))
+        pods = max(LEAST_PODS, math.ceil(cores / TARGET_UTILISATION), by_memory)
         found[service] = Demand(cores, index_bytes, pods)
     return found
 
