@@ -29,6 +29,6 @@ if __name__ == "__main__":
     for folder in map(Path, sys.argv[1:]):
         compileall.compile_dir(folder, quiet=1)
         for name in sorted(set(find_imported_names(folder))):
-            # A name may be that of a class, of a missing extra, or of test code.
-            with suppress(Exception):
+            # A name may be that of a class, of a missing extra, or of test code. Another error is a broken package.
+            with suppress(ModuleNotFoundError):
                 importlib.import_module(name)

@@ -18,7 +18,7 @@ from tests.support.campaigns import campaign_cases
 
 pytestmark = pytest.mark.long
 
-LIMITS = dict.fromkeys(SERVICES, 200) | {"curator": 280, "search": 510, "validator": 395}
+LIMITS = dict.fromkeys(SERVICES, 200) | {"curator": 280, "search": 525, "validator": 395}
 FOLDERS = ("numpy", "numpy.libs", "faiss", "faiss_cpu.libs", "packaging", "llvmlite", "numba", "uvloop")
 DIFFERENCE = 0.05
 """Versions of packages for other Pythons differ by this share at most."""
