@@ -292,7 +292,7 @@ def test_the_modules_of_other_pages_are_loaded_after_the_first_view(reader: Read
         return f"performance.getEntriesByType('resource').filter(({{ name }}) => /{kind}/.test(name)).length"
 
     reader.open("#/playbooks")
-    assert reader.page.evaluate(count("js[/]pages")) == 2  # this page, and that to sign in
+    assert reader.page.evaluate(count("js[/]pages[/]")) == 2  # this page, and that to sign in
     modules = [path for path in (PAGE / "js").rglob("*.js") if path.parent.name != "texts"]
     reader.page.wait_for_function(f"() => {count(r'js[/](?!texts[/])')} === {len(modules)}")
     reader.page.route("**/js/**", lambda route: route.abort())
