@@ -1,9 +1,13 @@
 """Compare the simulation with four search processes: utilisation, and the mean time that calls wait.
 
 The four processes share one core, and the caller has another one, so that the rest of the machine matters little; the
-simulation has the same two cores, the same routing, and the same calls at the same times. Costs are those of single
-calls, and what the processes do without any call, both measured before and after. Calls come as they
-were drawn (Poisson), whether or not others have ended, and the simulation gets the times at which they really began.
+simulation has the same two cores, the same routing, and the same calls at the same times. Calls come as they were drawn
+(Poisson), whether or not others have ended, and the simulation gets the times at which they really began.
+
+A busy period begins with a call while no other runs, and ends when none runs any more. The simulated utilisation has
+the costs of single calls: those that had a busy period of their own. The speed of a processor that others use as well
+changes within seconds, and queues multiply each change, so the simulated waiting has the mean cost of a call in each
+busy period. A hypervisor that takes the servers' core away makes the simulated core slower by the same share.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -27,7 +31,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.capacity.cluster import EMBEDDING_THREADS, QUANTUM_SECONDS, Link, compute_spread, draw_seconds
+from bench.capacity.cluster import EMBEDDING_THREADS, QUANTUM_SECONDS, Link
 from bench.capacity.events import Action, Core, SimulatedClock, Threads
 from bench.capacity.material import build_words
 from bench.load import cpu_seconds
@@ -41,8 +45,8 @@ from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_
 
 PROCESSES, DATASETS, BULLETS = 4, 20, 1_000
 UTILISATIONS = (0.3, 0.6)
-CALLS_ALONE, CALLS, PARTS = 60, 200, 5
-"""Single calls in each measurement of costs, calls of a part, and parts of a row, each between two measurements."""
+CALLS_CACHED, CALLS, PARTS = 60, 200, 8
+"""Calls that measure the cost without the embedding, calls of a part, and parts of a row."""
 IDLE_SECONDS = 2.0
 BACKGROUND_SECONDS = 0.01
 """In the simulation one process after the other does its work of no call in turns of this period."""
@@ -61,17 +65,6 @@ class CallCost:
     loop: float
     embedding: float
     caller: float
-    alone: float
-    """The time of a call that is alone."""
-    idle: float
-    """The share of the servers' core that the processes use without calls."""
-    spread: float
-    """The standard deviation of the search process's seconds, as a share of their mean."""
-
-    @property
-    def server(self) -> float:
-        """Return the seconds of the search process."""
-        return self.loop + self.embedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +76,47 @@ class Arrival:
     query: str
 
 
-@dataclass(frozen=True, slots=True)
-class CoreMeasurement:
-    """The utilisation of the servers' core, and the mean seconds that a call took."""
+@dataclass(slots=True)
+class BusyPeriod:
+    """The calls between two moments without a call, with the seconds of the search processes and of the caller."""
 
-    utilisation: float
-    time: float
+    calls: int = 0
+    servers: float = 0.0
+    caller: float = 0.0
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that has ended, with the time at which it really began."""
+
+    begun: Arrival
+    seconds: float
+    period: BusyPeriod
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSeconds:
+    """Seconds for which the servers' core has worked, for anybody, and for which a hypervisor has taken it away."""
+
+    worked: float
+    stolen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What really happened in so many seconds: calls by their beginnings, and the use of the servers' core."""
+
+    calls: Sequence[Call]
+    seconds: float
+    used: float
+    """Processor seconds of the search processes."""
+    core: CoreSeconds
+
+    @property
+    def slowdown(self) -> float:
+        """Return the seconds that work took, as a multiple of its processor seconds."""
+        return 1 + self.core.stolen / self.core.worked
 
 
 def check() -> dict[str, Any]:
@@ -158,46 +186,54 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     for number in range(DATASETS):  # connections become ready
         await search(f"d{number}", "word1")
         await asyncio.sleep(0.02)
-    cost = await _measure_cost(search, pids, "first", 0.0)
-    costs, rows = [cost], []
+    loop_share, server = await _measure_loop(search, pids)
+    rows = []
     for utilisation in UTILISATIONS:
-        rate = utilisation / cost.server
-        pause = (1 - utilisation) / rate
-        cost, parts = await _measure_cost(search, pids, f"{utilisation}", pause), []
+        parts = []
         for number in range(PARTS):
-            name, before, foreign = f"{utilisation} {number}", cost, _read_core_seconds()
-            real, begun, seconds = await _observe(search, pids, draw_arrivals(rate, CALLS, random.Random(name)))
-            foreign = _read_core_seconds() - foreign - real.utilisation * seconds
-            cost = await _measure_cost(search, pids, name, pause)
-            both = _average([before, cost])  # the speed of a processor that is shared changes within minutes
-            parts.append(_compare_part(real, begun, seconds, both, addresses) | {"foreign": foreign})
-            costs.append(both)
+            arrivals = draw_arrivals(utilisation / server, CALLS, random.Random(f"{utilisation} {number}"))
+            idle = await _measure_idle(pids)
+            part = await _observe(search, pids, arrivals)
+            parts.append(_compare_part(part, loop_share, (idle + await _measure_idle(pids)) / 2, addresses))
         rows.append({"utilisation_wanted": utilisation} | _summarise_parts(parts))
     await peers.close()
-    cost = _average(costs)
     deviations = [row[f"{what}_deviation"] for row in rows for what in ("utilisation", "waiting")]
     return {
         "machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"},
-        "cost_ms": {name: getattr(cost, name) * 1e3 for name in ("loop", "embedding", "caller", "alone")},
-        "idle": cost.idle,
-        "spread": cost.spread,
+        "cost_ms": {"loop": loop_share * server * 1e3, "server": server * 1e3},
         "rows": rows,
         "within_tolerance": all(abs(deviation) <= TOLERANCE for deviation in deviations),
     }
 
 
-def _compare_part(
-    real: CoreMeasurement, begun: Sequence[Arrival], seconds: float, cost: CallCost, addresses: Sequence[str]
-) -> dict[str, float]:
-    """Return utilisation and waiting of a part, real and simulated."""
-    simulated = simulate(begun, addresses, cost)
-    alone = simulate([replace(call, when=float(n)) for n, call in enumerate(begun)], addresses, cost)
+def _compare_part(part: Part, loop_share: float, idle: float, addresses: Sequence[str]) -> dict[str, float]:
+    """Return utilisation and waiting of a part, real and simulated, where the processes use `idle` without calls."""
+    single = [call.period for call in part.calls if call.period.calls == 1]
+    caller = statistics.mean(period.caller for period in single)
+
+    def cost(periods: Iterable[BusyPeriod]) -> CallCost:
+        server = statistics.mean((period.servers - idle * period.time) / period.calls for period in periods)
+        return CallCost(loop_share * server, (1 - loop_share) * server, caller)
+
+    run = partial(simulate, [call.begun for call in part.calls], addresses, idle=idle, slowdown=part.slowdown)
+    utilisation, by_single_calls = run([cost(single)] * len(part.calls))
+    _, by_busy_periods = run([cost([call.period]) for call in part.calls])
+
+    def wait(times: Sequence[float]) -> float:
+        """Return the mean milliseconds of a call beyond those of the calls that were really single."""
+        alone = (seconds for call, seconds in zip(part.calls, times, strict=True) if call.period.calls == 1)
+        return (statistics.mean(times) - statistics.mean(alone)) * 1e3
+
     return {
-        "seconds": seconds,
-        "utilisation": real.utilisation,
-        "utilisation_simulated": simulated.utilisation,
-        "waiting_ms": (real.time - cost.alone) * 1e3,
-        "waiting_ms_simulated": (simulated.time - alone.time) * 1e3,
+        "seconds": part.seconds,
+        "other": part.core.worked - part.used,
+        "single": len(single) / len(part.calls),
+        "slowdown": part.slowdown,
+        "utilisation": part.used / part.seconds,
+        "utilisation_simulated": utilisation,
+        "waiting_ms": wait([call.seconds for call in part.calls]),
+        "waiting_ms_simulated": wait(by_busy_periods),
+        "waiting_ms_by_single_calls": wait(by_single_calls),
     }
 
 
@@ -213,37 +249,29 @@ def _summarise_parts(parts: Sequence[dict[str, float]]) -> dict[str, float]:
             f"{what}_simulated": mean[f"{what}_simulated"],
             f"{what.removesuffix('_ms')}_deviation": deviation,
         }
-    return row | {"other_work_on_core": max(0.0, sum(part["foreign"] for part in parts) / seconds)}
+    row |= {name: mean[name] for name in ("waiting_ms_by_single_calls", "slowdown")}
+    return row | {"other_work_on_core": max(0.0, sum(part["other"] for part in parts) / seconds)}
 
 
-def _average(costs: Sequence[CallCost]) -> CallCost:
-    return CallCost(*(statistics.mean(values) for values in zip(*map(astuple, costs), strict=True)))
-
-
-async def _measure_cost(search: Searcher, pids: list[int], seed: str, pause_seconds: float) -> CallCost:
-    """Return the cost of single calls: with queries that are new for each seed, and with one whose vector is cached.
-
-    A processor that slept is slower at first, so pauses before the calls last as long as it sleeps between random ones.
-    """
+async def _measure_idle(pids: list[int]) -> float:
+    """Return the share of the servers' core that the processes use without calls."""
     used, began = _sum_cpu(pids), time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
-    idle = (_sum_cpu(pids) - used) / (time.perf_counter() - began)
-    new, cached, caller, times = [], 0.0, 0.0, 0.0
+    return (_sum_cpu(pids) - used) / (time.perf_counter() - began)
+
+
+async def _measure_loop(search: Searcher, pids: list[int]) -> tuple[float, float]:
+    """Return the share of the processor seconds of a call that are not for its embedding, and these seconds."""
+    seconds = [0.0, 0.0]
     rng = random.Random(3)
-    for number in range(CALLS_ALONE):
-        dataset = f"d{rng.randrange(DATASETS)}"
-        query = build_words(6, ("alone", seed, number))
-        await asyncio.sleep(rng.expovariate(1 / pause_seconds) if pause_seconds else 0)
-        used, own, began = _sum_cpu(pids), time.process_time(), time.perf_counter()
-        await search(dataset, query)
-        times += time.perf_counter() - began
-        caller += time.process_time() - own
-        new.append((again := _sum_cpu(pids)) - used)
-        await search(dataset, query)
-        cached += _sum_cpu(pids) - again
-    count = CALLS_ALONE
-    loop, server = cached / count, statistics.mean(new)
-    return CallCost(loop, server - loop, caller / count, times / count, idle, compute_spread(new))
+    for number in range(CALLS_CACHED):
+        dataset, query = f"d{rng.randrange(DATASETS)}", build_words(6, ("alone", number))
+        for is_new in (True, False):
+            used = _sum_cpu(pids)
+            await search(dataset, query)
+            seconds[is_new] += _sum_cpu(pids) - used
+    cached, new = seconds
+    return cached / new, new / CALLS_CACHED
 
 
 def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
@@ -257,78 +285,91 @@ def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
     return arrivals
 
 
-async def _observe(
-    search: Searcher, pids: list[int], arrivals: Sequence[Arrival]
-) -> tuple[CoreMeasurement, list[Arrival], float]:
-    """Return what the processes did with these calls, when each began, and the seconds of all."""
-    times: list[float] = []
-    begun: list[Arrival] = []
-    used, began = _sum_cpu(pids), time.perf_counter()
+async def _observe(search: Searcher, pids: list[int], arrivals: Sequence[Arrival]) -> Part:
+    """Return what the processes did with these calls."""
+    calls: list[Call] = []
+    running = 0
+    period = BusyPeriod()
+    core, used, began = _read_core(), _sum_cpu(pids), time.perf_counter()
 
     async def call(arrival: Arrival) -> None:
-        begins = time.perf_counter() - began
-        begun.append(replace(arrival, when=begins))
+        nonlocal running, period
+        if not running:
+            period = BusyPeriod(0, -_sum_cpu(pids), -time.process_time(), -time.perf_counter())
+        running += 1
+        period.calls += 1
+        mine, begins = period, time.perf_counter()
         await search(arrival.dataset, arrival.query)
-        times.append(time.perf_counter() - began - begins)
+        calls.append(Call(replace(arrival, when=begins - began), time.perf_counter() - begins, mine))
+        running -= 1
+        if not running:
+            period.servers += _sum_cpu(pids)
+            period.caller += time.process_time()
+            period.time += time.perf_counter()
 
     async with asyncio.TaskGroup() as group:
         for arrival in arrivals:
             await asyncio.sleep(began + arrival.when - time.perf_counter())
             group.create_task(call(arrival))
-    seconds = time.perf_counter() - began
-    used = _sum_cpu(pids) - used
-    return CoreMeasurement(used / seconds, statistics.mean(times)), begun, seconds
+    seconds, used, now = time.perf_counter() - began, _sum_cpu(pids) - used, _read_core()
+    calls.sort(key=lambda call: call.begun.when)
+    return Part(calls, seconds, used, CoreSeconds(now.worked - core.worked, now.stolen - core.stolen))
 
 
-def simulate(arrivals: Sequence[Arrival], names: Sequence[str], cost: CallCost) -> CoreMeasurement:
-    """Return what the simulation does with these calls: processes on one core, and the caller on another."""
+def simulate(
+    arrivals: Sequence[Arrival], names: Sequence[str], costs: Sequence[CallCost], idle: float, slowdown: float
+) -> tuple[float, list[float]]:
+    """Return the utilisation of the servers' core and the seconds of each call, where the caller has another core."""
     clock = SimulatedClock()
     core, caller = Core(clock, QUANTUM_SECONDS), Threads(Core(clock))
     processes = {name: (Threads(core, is_urgent=True), Threads(core, EMBEDDING_THREADS)) for name in names}
-    times: list[float] = []
-    rng = random.Random(5)
+    times = [0.0] * len(arrivals)
 
     connect: Any = lambda _: Link(lambda: True)  # noqa: E731
     replicas = Replicas("search", f"ipv4:{','.join(names)}", connect)
 
-    def send(arrival: Arrival) -> None:
+    def send(number: int, arrival: Arrival, cost: CallCost) -> None:
         replica = replicas.choose(arrival.dataset)[0]
         replicas.record_call_start(replica)
         loop, pool = processes[replica.address.name]
+        on_loop = slowdown * cost.loop / 2
 
         def end() -> None:
             replicas.record_call_end(replica)
-            times.append(clock.now - arrival.when)
+            times[number] = clock.now - arrival.when
 
-        def embed() -> None:
-            seconds = draw_seconds(rng, cost.embedding, cost.spread)
-            pool.run(seconds, lambda: loop.run(cost.loop / 2, lambda: caller.run(cost.caller / 2, end)))
+        def reply() -> None:
+            loop.run(on_loop, lambda: caller.run(cost.caller / 2, end))
 
-        loop.run(cost.loop / 2, embed)
+        loop.run(on_loop, lambda: pool.run(slowdown * cost.embedding, reply))
 
-    def prepare(arrival: Arrival) -> Action:
-        return lambda: caller.run(cost.caller / 2, lambda: send(arrival))
+    def prepare(number: int, arrival: Arrival, cost: CallCost) -> Action:
+        return lambda: caller.run(cost.caller / 2, lambda: send(number, arrival, cost))
 
     def draw_background() -> Iterator[tuple[float, Action]]:
+        seconds = slowdown * idle * BACKGROUND_SECONDS
         loops = itertools.cycle(loop for loop, _ in processes.values())
         for number in range(int(arrivals[-1].when / BACKGROUND_SECONDS)):
             loop = next(loops)
-            yield number * BACKGROUND_SECONDS, partial(loop.run, cost.idle * BACKGROUND_SECONDS, lambda: None)
+            yield number * BACKGROUND_SECONDS, partial(loop.run, seconds, lambda: None)
 
-    calls = ((arrival.when, prepare(arrival)) for arrival in arrivals)
+    numbered = enumerate(zip(arrivals, costs, strict=True))
+    calls = ((arrival.when, prepare(number, arrival, cost)) for number, (arrival, cost) in numbered)
     clock.follow(heapq.merge(calls, draw_background(), key=itemgetter(0)))
     clock.run()
-    return CoreMeasurement(core.busy_seconds / clock.now, statistics.mean(times))
+    return core.busy_seconds / clock.now / slowdown, times
 
 
 def _sum_cpu(pids: Sequence[int]) -> float:
     return sum(cpu_seconds(pid) for pid in pids)
 
 
-def _read_core_seconds() -> float:
-    """Return the seconds for which the servers' core has worked, for anybody."""
+def _read_core() -> CoreSeconds:
+    """Return what the servers' core has done."""
     for line in Path("/proc/stat").read_text().splitlines():
-        name, *ticks = line.split()
+        name, *fields = line.split()
         if name == f"cpu{SERVERS_CORE}":
-            return sum(map(int, (*ticks[:3], *ticks[5:7]))) / os.sysconf("SC_CLK_TCK")
+            user, nice, system, _, _, interrupts, soft_interrupts, stolen = (int(ticks) for ticks in fields[:8])
+            second = os.sysconf("SC_CLK_TCK")
+            return CoreSeconds((user + nice + system + interrupts + soft_interrupts) / second, stolen / second)
     raise SystemExit(f"/proc/stat has no cpu{SERVERS_CORE}")
