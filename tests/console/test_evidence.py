@@ -47,8 +47,11 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, brow
     decision = reader.main.locator(".decision")
     expect(decision).to_contain_text("trial→proven")
     assert faults(reader, None) == []
+    expect(reader.main.locator(".lead")).to_have_text(re.compile(r"The playbook .* \S+ to \S+ points"))
     with reading(browser, stack.url, locale="ja-JP") as japanese:
         assert dialog_faults(japanese, "#/evidence/proven", "evidence.undo_2") == []
+        japanese.open("#/evidence/proven")
+        expect(japanese.main.locator(".lead")).to_have_text(re.compile(r"^プレイブックは.* \S+ から \S+ ポイント"))
     decision.get_by_role("link").click()
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("(0)")
     evidence = reader.page.get_by_role("region", name="Bullet")

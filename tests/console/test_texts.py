@@ -145,6 +145,11 @@ def test_every_value_of_the_contract_that_is_shown_has_a_word() -> None:
     assert missing == []
 
 
+def test_every_verdict_of_the_contract_has_a_sentence() -> None:
+    source = (SCRIPTS / "effects.js").read_text(encoding="utf-8")
+    assert set(re.findall(r"^  (VERDICT_\w+):", source, re.MULTILINE)) == set(evidence_pb2.Verdict.keys()[1:])
+
+
 @pytest.mark.parametrize(
     ("locale", "heading", "language"),
     [("ja-JP", "概要", "ja"), ("en-GB", "Overview", "en"), ("fi-FI", "Overview", "en")],

@@ -1,7 +1,9 @@
-"""Sums up the measurements of a dataset in a sentence."""
+"""Sums up the measurements of a dataset: as a verdict, and in a sentence."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from math import ceil
 
 import numpy as np
@@ -14,48 +16,76 @@ SMALLEST_ARM = 20
 """Sessions of each arm below which nothing is extrapolated."""
 
 
-def conclude(trials: DatasetTrials) -> str:
-    """Return the conclusion about the whole playbook."""
+class Verdict(Enum):
+    """What the outcomes of sessions show about the whole playbook."""
+
+    NOT_MEASURED = "not_measured"
+    CHECK_FAILED = "check_failed"
+    NOT_COMPARED = "not_compared"
+    NO_OUTCOMES = "no_outcomes"
+    UNDECIDED = "undecided"
+    HELPS = "helps"
+    HARMS = "harms"
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A verdict in a sentence, and the sessions until a decision; 0 if they are unknown or it is decided."""
+
+    verdict: Verdict
+    sentence: str
+    more_sessions: int = 0
+
+
+def conclude(trials: DatasetTrials | None) -> Conclusion:
+    """Return the conclusion about the whole playbook, of a dataset without trials as well."""
+    if trials is None:
+        return Conclusion(Verdict.NOT_MEASURED, "Nothing is measured: this dataset never had trials.")
     for name, counts, failed in trials.list_checks():
         if failed:
-            return (
+            sentence = (
                 f"Nothing can be concluded: the {name} are split {counts.served} to {counts.withheld}, "
                 f"which does not fit the policy. Sessions of one arm are lost or report more often: "
                 "check that every session reports its outcome."
             )
+            return Conclusion(Verdict.CHECK_FAILED, sentence)
     if not trials.policy.playbook_holdout:
-        return "The playbook is not compared: playbook_holdout is 0."
+        return Conclusion(Verdict.NOT_COMPARED, "The playbook is not compared: playbook_holdout is 0.")
+    if min(trials.lift.served, trials.lift.withheld) < 1:
+        return Conclusion(Verdict.NO_OUTCOMES, "No conclusion yet: both arms need sessions with an outcome.")
+    return _conclude_from_lift(trials)
+
+
+def _conclude_from_lift(trials: DatasetTrials) -> Conclusion:
     lift = trials.lift
-    if min(lift.served, lift.withheld) < 1:
-        return "No conclusion yet: both arms need sessions with an outcome."
     lower, upper = compute_interval(lift, 1.0 - trials.policy.playbook_holdout, INTERVAL_ERROR)
+    span = f"between {_points(lower, '+')} and {_points(upper, '+')} points"
     if lower > 0:
-        return f"The playbook helps: it raises the success rate by {_points(lower)} to {_points(upper)} points."
+        raised = f"it raises the success rate by {_points(lower)} to {_points(upper)} points"
+        return Conclusion(Verdict.HELPS, f"The playbook helps: {raised}.")
     if upper < 0:
-        return f"The playbook harms: it lowers the success rate by {_points(-upper)} to {_points(-lower)} points."
+        lowered = f"it lowers the success rate by {_points(-upper)} to {_points(-lower)} points"
+        return Conclusion(Verdict.HARMS, f"The playbook harms: {lowered}.")
     if lift.evidence >= np.log(1.0 / INTERVAL_ERROR):
-        word = "helps" if estimate_effect(lift) > 0 else "harms"
-        span = f"between {_points(lower, '+')} and {_points(upper, '+')} points"
-        return f"The playbook {word}; how much is not known yet ({span})."
-    return (
-        f"No conclusion yet: the difference is between {_points(lower, '+')} and {_points(upper, '+')} points."
-        f"{_estimate_sessions(trials)}"
-    )
+        verdict = Verdict.HELPS if estimate_effect(lift) > 0 else Verdict.HARMS
+        return Conclusion(verdict, f"The playbook {verdict.value}; how much is not known yet ({span}).")
+    sentence, more = f"No conclusion yet: the difference is {span}.", _estimate_sessions(trials)
+    if more:
+        points = _points(estimate_effect(lift), "+")
+        sentence += f" If the difference stays {points} points, a decision needs about {more} more sessions."
+    return Conclusion(Verdict.UNDECIDED, sentence, more)
 
 
-def _estimate_sessions(trials: DatasetTrials) -> str:
-    """Return a sentence with the estimated number of sessions until a decision; empty if it is unknown.
+def _estimate_sessions(trials: DatasetTrials) -> int:
+    """Return the estimated number of sessions until a decision; 0 if it is unknown.
 
     The evidence of a constant effect grows linearly.
     """
     lift = trials.lift
     if min(lift.served, lift.withheld) < SMALLEST_ARM or lift.evidence <= 0:
-        return ""
+        return 0
     required = np.log(1.0 / INTERVAL_ERROR)
-    sessions = lift.served + lift.withheld
-    more = ceil(sessions * (required / lift.evidence - 1.0))
-    points = _points(estimate_effect(lift), "+")
-    return f" If the difference stays {points} points, a decision needs about {more} more sessions."
+    return ceil(float((lift.served + lift.withheld) * (required / lift.evidence - 1.0)))
 
 
 def _points(difference: float, sign: str = "") -> str:

@@ -71,6 +71,7 @@ def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -
     lift = client.evidence.get_lift(dataset=dataset)
     assert lift.lift.served.sessions + lift.lift.withheld.sessions == 70
     assert lift.conclusion
+    assert lift.verdict in {evidence_pb2.VERDICT_UNDECIDED, evidence_pb2.VERDICT_HELPS}
 
     client.evidence.stop_trials(dataset=dataset)
     stopped = client.recall(dataset, "session-1", QUERY)

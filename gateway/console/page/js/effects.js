@@ -24,6 +24,27 @@ export const formatRate = ({ sessions, success_rate: share }) =>
 /** Whether both arms have a session. */
 export const isCompared = ({ served, withheld }) => Number(served.sessions) > 0 && Number(withheld.sessions) > 0;
 
+const VERDICTS = {
+  VERDICT_NOT_MEASURED: () => t("effects.nothing_is_measured"),
+  VERDICT_CHECK_FAILED: () => t("effects.nothing_can_be_concluded"),
+  VERDICT_NOT_COMPARED: () => t("effects.the_playbook_is_not_compared"),
+  VERDICT_NO_OUTCOMES: () => t("effects.both_arms_need_sessions"),
+  VERDICT_UNDECIDED: ({ span, difference, more }) =>
+    t("effects.undecided", { span }) + (Number(more) ? t("effects.decided_after", { difference, more }) : ""),
+  VERDICT_HELPS: ({ lower, span }) =>
+    lower > 0 ? t("effects.the_playbook_helps", { span }) : t("effects.helps_how_much_is_unknown", { span }),
+  VERDICT_HARMS: ({ upper, span }) =>
+    upper < 0 ? t("effects.the_playbook_harms", { span }) : t("effects.harms_how_much_is_unknown", { span }),
+};
+
+/** What the trials show about the whole playbook, in a sentence; that of the service for an unknown verdict. */
+export function describeVerdict({ verdict, lift, more_sessions: more, conclusion }) {
+  const { lower, upper, difference } = lift ?? {};
+  const span = t("effects.to", { lower: formatPoints(lower), upper: formatPoints(upper) });
+  const values = { lower: Number(lower), upper: Number(upper), span, difference: formatPoints(difference) };
+  return VERDICTS[verdict]?.({ ...values, more: formatCount(more) }) ?? conclusion;
+}
+
 /** How an effect developed, in a sentence; empty before there is a line to draw. */
 export function describeCurve(what, history) {
   const curve = buildEffectPoints(history);

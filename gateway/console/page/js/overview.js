@@ -2,7 +2,7 @@
 
 import { drawDayBars, drawLineChart, renderLegend } from "./chart.js";
 import { h } from "./dom.js";
-import { formatPoints, isCompared } from "./effects.js";
+import { describeVerdict, formatPoints, isCompared } from "./effects.js";
 import { formatCompact, formatCost, formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
 import { renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
@@ -129,7 +129,7 @@ export function renderOutcomes(overview, lift) {
         ]
       : null,
     sentences.map((text) => h("p", { class: "muted" }, text)),
-    h("p", { class: "muted" }, lift?.conclusion || t("overview.trajectories_with_and_without_bullets")),
+    h("p", { class: "muted" }, lift ? describeVerdict(lift) : t("overview.trajectories_with_and_without_bullets")),
   );
 }
 

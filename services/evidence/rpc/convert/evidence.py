@@ -20,12 +20,22 @@ from services.evidence.domain.trials import (
     DatasetTrials,
     EffectPoint,
 )
+from services.evidence.usecases.conclude import Verdict
 
 STATES = {
     BulletState.TRIAL: evidence_pb2.BULLET_STATE_TRIAL,
     BulletState.PROVEN: evidence_pb2.BULLET_STATE_PROVEN,
     BulletState.HARMFUL: evidence_pb2.BULLET_STATE_HARMFUL,
     BulletState.NO_EFFECT: evidence_pb2.BULLET_STATE_NO_EFFECT,
+}
+VERDICTS = {
+    Verdict.NOT_MEASURED: evidence_pb2.VERDICT_NOT_MEASURED,
+    Verdict.CHECK_FAILED: evidence_pb2.VERDICT_CHECK_FAILED,
+    Verdict.NOT_COMPARED: evidence_pb2.VERDICT_NOT_COMPARED,
+    Verdict.NO_OUTCOMES: evidence_pb2.VERDICT_NO_OUTCOMES,
+    Verdict.UNDECIDED: evidence_pb2.VERDICT_UNDECIDED,
+    Verdict.HELPS: evidence_pb2.VERDICT_HELPS,
+    Verdict.HARMS: evidence_pb2.VERDICT_HARMS,
 }
 LARGEST_EVIDENCE = 700.0
 """The largest logarithm of evidence that a double holds."""

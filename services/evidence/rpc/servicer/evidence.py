@@ -133,11 +133,15 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def GetLift(self, request: pb.GetLiftRequest, context: Any) -> pb.GetLiftResponse:
         """Return the effect of the whole playbook."""
         trials = await self._store.find_trials(request.dataset)
-        if trials is None:
-            return pb.GetLiftResponse(conclusion="Nothing is measured: this dataset never had trials.")
-        share = 1.0 - trials.policy.playbook_holdout
-        lift = convert.encode_effect(trials.lift, share) if share < 1.0 else None
-        return pb.GetLiftResponse(lift=lift, conclusion=conclude(trials))
+        share = 1.0 - trials.policy.playbook_holdout if trials else 1.0
+        lift = convert.encode_effect(trials.lift, share) if trials and share < 1.0 else None
+        found = conclude(trials)
+        return pb.GetLiftResponse(
+            lift=lift,
+            conclusion=found.sentence,
+            verdict=convert.VERDICTS[found.verdict],
+            more_sessions=found.more_sessions,
+        )
 
     async def GetEffectHistory(self, request: pb.GetEffectHistoryRequest, context: Any) -> pb.GetEffectHistoryResponse:
         """Return how the effect of a bullet, or of the whole playbook, developed."""

@@ -50,6 +50,50 @@ BULLET_STATE_NO_EFFECT: BulletState.ValueType  # 4
 """Its effect is within the policy's margin."""
 Global___BulletState: _TypeAlias = BulletState  # noqa: Y015
 
+class _Verdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERDICT_UNSPECIFIED: _Verdict.ValueType  # 0
+    """Unspecified."""
+    VERDICT_NOT_MEASURED: _Verdict.ValueType  # 1
+    """The dataset never had trials."""
+    VERDICT_CHECK_FAILED: _Verdict.ValueType  # 2
+    """A check of the random assignment fails, so nothing can be concluded."""
+    VERDICT_NOT_COMPARED: _Verdict.ValueType  # 3
+    """The policy withholds the whole playbook from no session."""
+    VERDICT_NO_OUTCOMES: _Verdict.ValueType  # 4
+    """One arm has no session with an outcome yet."""
+    VERDICT_UNDECIDED: _Verdict.ValueType  # 5
+    """The difference may still be chance."""
+    VERDICT_HELPS: _Verdict.ValueType  # 6
+    """Sessions with the playbook succeed more often. If `lower` of the effect is not above 0, how much is not known yet."""
+    VERDICT_HARMS: _Verdict.ValueType  # 7
+    """Sessions with the playbook succeed less often. If `upper` of the effect is not below 0, how much is not known yet."""
+
+class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
+    """What the outcomes of sessions show about the whole playbook."""
+
+VERDICT_UNSPECIFIED: Verdict.ValueType  # 0
+"""Unspecified."""
+VERDICT_NOT_MEASURED: Verdict.ValueType  # 1
+"""The dataset never had trials."""
+VERDICT_CHECK_FAILED: Verdict.ValueType  # 2
+"""A check of the random assignment fails, so nothing can be concluded."""
+VERDICT_NOT_COMPARED: Verdict.ValueType  # 3
+"""The policy withholds the whole playbook from no session."""
+VERDICT_NO_OUTCOMES: Verdict.ValueType  # 4
+"""One arm has no session with an outcome yet."""
+VERDICT_UNDECIDED: Verdict.ValueType  # 5
+"""The difference may still be chance."""
+VERDICT_HELPS: Verdict.ValueType  # 6
+"""Sessions with the playbook succeed more often. If `lower` of the effect is not above 0, how much is not known yet."""
+VERDICT_HARMS: Verdict.ValueType  # 7
+"""Sessions with the playbook succeed less often. If `upper` of the effect is not below 0, how much is not known yet."""
+Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
+
 @_typing.final
 class TrialPolicy(_message.Message):
     """The policy by which bullets of a dataset are served while their effects are measured."""

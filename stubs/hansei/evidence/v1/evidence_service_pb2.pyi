@@ -481,8 +481,14 @@ class GetLiftResponse(_message.Message):
 
     LIFT_FIELD_NUMBER: _builtins.int
     CONCLUSION_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    MORE_SESSIONS_FIELD_NUMBER: _builtins.int
     conclusion: _builtins.str
-    """The conclusion from the lift, in a sentence."""
+    """The conclusion from the lift, in an English sentence."""
+    verdict: _evidence_pb2.Verdict.ValueType
+    """The same conclusion, for programs and for sentences in other languages."""
+    more_sessions: _builtins.int
+    """Estimated number of sessions until a decision, if the difference stays as it is; 0 if it is unknown or decided."""
     @_builtins.property
     def lift(self) -> _evidence_pb2.Effect:
         """The effect of the whole playbook; unset for a dataset that never had trials."""
@@ -492,10 +498,12 @@ class GetLiftResponse(_message.Message):
         *,
         lift: _evidence_pb2.Effect | None = ...,
         conclusion: _builtins.str = ...,
+        verdict: _evidence_pb2.Verdict.ValueType = ...,
+        more_sessions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lift", b"lift"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conclusion", b"conclusion", "lift", b"lift"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conclusion", b"conclusion", "lift", b"lift", "more_sessions", b"more_sessions", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

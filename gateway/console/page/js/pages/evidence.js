@@ -6,6 +6,7 @@ import { askInDialog } from "../dialog.js";
 import { fillElement, h } from "../dom.js";
 import {
   describeCurve,
+  describeVerdict,
   drawCurve,
   drawInterval,
   isCompared,
@@ -28,7 +29,7 @@ import { formatCount, formatPlural, readEnum } from "../format.js";
 import { renderHead, renderState, renderTime } from "../parts.js";
 import { formatLink } from "../router.js";
 import { runChange, loadPart, renderEmptyState } from "../states.js";
-import { t } from "../texts.js";
+import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 200;
@@ -107,7 +108,7 @@ class Evidence {
       return renderEmptyState(t("evidence.no_trials_yet"), text, this.renderStartButton());
     }
     return [
-      h("p", { class: "lead" }, worth.conclusion),
+      h("p", { class: "lead" }, describeVerdict(worth)),
       h("p", { class: "muted" }, describeTrials(status)),
       status.checks.filter(({ failed }) => failed).map((check) => h("p", { class: "bad text" }, describeCheck(check))),
       h("div", { class: "actions" }, status.running ? this.renderStopButton() : this.renderStartButton()),
@@ -266,4 +267,8 @@ function describeTrials({ running, sessions, sessions_without_outcome: missing }
 }
 
 const describeCheck = ({ name, served, withheld }) =>
-  t("evidence.nothing_is_decided_the_are", { name, served: formatCount(served), withheld: formatCount(withheld) });
+  t("evidence.nothing_is_decided_the_are", {
+    name: translateWord(name),
+    served: formatCount(served),
+    withheld: formatCount(withheld),
+  });
