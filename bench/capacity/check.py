@@ -1,13 +1,14 @@
 """Compare the simulation with four search processes: utilisation, and the mean time that calls wait.
 
-The four processes share one core, and the caller has another one, so that the rest of the machine matters little; the
-simulation has the same two cores, the same routing, and the same calls at the same times. Calls come as they were drawn
-(Poisson), whether or not others have ended, and the simulation gets the times at which they really began.
+The four processes share one core, the servers' core, and the caller has another one, so that the rest of the machine
+matters little; the simulation has the same two cores, the same routing, and the same calls at the same times. Calls
+come as they were drawn (Poisson), whether or not others have ended, and the simulation gets the times at which they
+really began.
 
-A busy period begins with a call while no other runs, and ends when none runs any more. The simulated utilisation has
-the costs of single calls: those that had a busy period of their own. The speed of a processor that others use as well
-changes within seconds, and queues multiply each change, so the simulated waiting has the mean cost of a call in each
-busy period. A hypervisor that takes the servers' core away makes the simulated core slower by the same share.
+A busy period begins with a call while no other runs, and ends when none runs any more. The utilisation is simulated
+with the costs of single calls: those that had a busy period of their own. The speed of a processor that others use as
+well changes within seconds, and queues multiply each change, so the waiting is simulated with the mean cost of a call
+in each busy period. A hypervisor that takes the servers' core away makes the simulated core slower by the same share.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A call that is due at a time, by the number of its dataset."""
+    """A call to a dataset, and the time at which it is due or has begun."""
 
     when: float
     dataset: str
@@ -78,7 +79,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class BusyPeriod:
-    """The calls between two moments without a call, with the seconds of the search processes and of the caller."""
+    """The number of calls between two moments at which none runs, their processor seconds, and the duration."""
 
     calls: int = 0
     servers: float = 0.0
@@ -87,7 +88,7 @@ class BusyPeriod:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EndedCall:
     """A call that has ended, with the time at which it really began."""
 
     begun: Arrival
@@ -97,7 +98,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CoreSeconds:
-    """Seconds for which the servers' core has worked, for anybody, and for which a hypervisor has taken it away."""
+    """Seconds for which the servers' core has worked, for any process, and for which a hypervisor has taken it away."""
 
     worked: float
     stolen: float
@@ -105,9 +106,9 @@ class CoreSeconds:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What really happened in so many seconds: calls by their beginnings, and the use of the servers' core."""
+    """Real calls in the order of their beginnings, the seconds until all had ended, and the use of the core."""
 
-    calls: Sequence[Call]
+    calls: Sequence[EndedCall]
     seconds: float
     used: float
     """Processor seconds of the search processes."""
@@ -207,7 +208,10 @@ async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
 
 
 def _compare_part(part: Part, loop_share: float, idle: float, addresses: Sequence[str]) -> dict[str, float]:
-    """Return utilisation and waiting of a part, real and simulated, where the processes use `idle` without calls."""
+    """Return utilisation and waiting of a part, real and simulated.
+
+    `idle` is the share of the core that the processes use without calls.
+    """
     single = [call.period for call in part.calls if call.period.calls == 1]
     caller = statistics.mean(period.caller for period in single)
 
@@ -261,7 +265,7 @@ async def _measure_idle(pids: list[int]) -> float:
 
 
 async def _measure_loop(search: Searcher, pids: list[int]) -> tuple[float, float]:
-    """Return the share of the processor seconds of a call that are not for its embedding, and these seconds."""
+    """Return the share of a call's processor seconds that is not for its embedding, and those of the whole call."""
     seconds = [0.0, 0.0]
     rng = random.Random(3)
     for number in range(CALLS_CACHED):
@@ -275,7 +279,7 @@ async def _measure_loop(search: Searcher, pids: list[int]) -> tuple[float, float
 
 
 def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
-    """Return calls with exponential gaps, at datasets by Zipf's law."""
+    """Return calls with exponential gaps between them, to datasets that are drawn by Zipf's law."""
     weights = [1 / rank for rank in range(1, DATASETS + 1)]
     arrivals, now = [], 0.0
     for number in range(count):
@@ -286,8 +290,8 @@ def draw_arrivals(rate: float, count: int, rng: random.Random) -> list[Arrival]:
 
 
 async def _observe(search: Searcher, pids: list[int], arrivals: Sequence[Arrival]) -> Part:
-    """Return what the processes did with these calls."""
-    calls: list[Call] = []
+    """Make these calls at their times; return how long they took, and how the servers' core was used."""
+    calls: list[EndedCall] = []
     running = 0
     period = BusyPeriod()
     core, used, began = _read_core(), _sum_cpu(pids), time.perf_counter()
@@ -300,7 +304,7 @@ async def _observe(search: Searcher, pids: list[int], arrivals: Sequence[Arrival
         period.calls += 1
         mine, begins = period, time.perf_counter()
         await search(arrival.dataset, arrival.query)
-        calls.append(Call(replace(arrival, when=begins - began), time.perf_counter() - begins, mine))
+        calls.append(EndedCall(replace(arrival, when=begins - began), time.perf_counter() - begins, mine))
         running -= 1
         if not running:
             period.servers += _sum_cpu(pids)

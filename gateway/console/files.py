@@ -7,7 +7,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,8 +26,6 @@ EXAMPLES = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[2] / "exa
 """The recorded trajectories that a new user can load; an image of the gateway alone has none."""
 EXAMPLES_NAME = "examples.jsonl"
 INDEX = "index.html"
-FRAME = "js/main.js"
-"""The module that the index starts."""
 ASSETS = "assets/"
 """The folder of the other files in the index; it is served under a digest of them, so that browsers may cache them."""
 
@@ -65,7 +63,9 @@ HEADERS = {
 }
 
 
-_IMPORT = re.compile(r'^(?:import|export|\}) .*from "(\.[^"]+)";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import (\* as \w+|\{[^}]*\}) from "(\.[^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
+_SCRIPT = re.compile(r'<script type="module" src="assets/([^"]+)"></script>')
 _STYLE = re.compile(r'<link rel="stylesheet" href="assets/([^"]+)" />\n')
 STYLES = "css/all.css"
 """The style sheets of the index as one file: a browser needs one request in place of ten."""
@@ -100,16 +100,11 @@ def load(page: Path = PAGE, examples: Path = EXAMPLES) -> Mapping[str, File]:
         lines = (json.dumps(json.loads(path.read_bytes()), ensure_ascii=False) for path in recorded)
         bodies[EXAMPLES_NAME] = "\n".join(lines).encode()
     index = _join_styles(bodies.pop(INDEX).decode(), bodies)
+    _join_modules(_SCRIPT.findall(index), bodies)
     digest = hashlib.sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
     files = {f"{PREFIX}{digest}/{name}": _read_file(name, body, is_immutable=True) for name, body in bodies.items()}
-    files[PREFIX] = _read_file(INDEX, _render_index(index, digest, bodies), is_immutable=False)
+    files[PREFIX] = _read_file(INDEX, index.replace(f'"{ASSETS}', f'"{digest}/').encode(), is_immutable=False)
     return files
-
-
-def _render_index(text: str, digest: str, bodies: Mapping[str, bytes]) -> bytes:
-    """Return the index with the served names of all files; browsers load the modules of the frame in parallel."""
-    modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in _find_imports(FRAME, bodies)]
-    return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
 
 
 def _join_styles(index: str, bodies: dict[str, bytes]) -> str:
@@ -119,14 +114,38 @@ def _join_styles(index: str, bodies: dict[str, bytes]) -> str:
     return _STYLE.sub("", index).replace("</head>", f"{link}\n</head>")
 
 
-def _find_imports(module: str, bodies: Mapping[str, bytes]) -> list[str]:
-    """Return a module and all that it imports when it starts; a page is imported later, when it is opened."""
-    found = [module]
-    for name in found:
-        targets = _IMPORT.findall(bodies[name].decode())
-        imports = (posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in targets)
-        found += [target for target in dict.fromkeys(imports) if target not in found]
-    return found
+def _join_modules(scripts: Sequence[str], bodies: dict[str, bytes]) -> None:
+    """Put the last script of the index, and all modules that it imports, into one file: a browser needs one request.
+
+    Each module becomes a block after those that it imports. The other scripts of the index stay files of their own,
+    which browsers load at the same time as the joined one.
+    """
+    *others, main = scripts
+    blocks: dict[str, str] = {}
+
+    def add(name: str, importers: tuple[str, ...] = ()) -> None:
+        if name in importers:
+            raise ValueError(f"modules of the console import each other: {' → '.join((*importers, name))}")
+        if name in blocks:
+            return
+        if name in others:
+            blocks[name] = (
+                f'modules["{name}"] = await import("./{posixpath.relpath(name, posixpath.dirname(main))}");\n'
+            )
+            return
+        text = bodies.pop(name).decode()
+
+        def bind(found: re.Match[str]) -> str:
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
+            add(target, (*importers, name))
+            return f'const {found[1].removeprefix("* as ").replace(" as ", ": ")} = modules["{target}"];'
+
+        text = _IMPORT.sub(bind, text)
+        exports = ", ".join(_EXPORT.findall(text))
+        blocks[name] = f'{{\n// {name}\n{_EXPORT.sub("", text)}modules["{name}"] = {{ {exports} }};\n}}\n'
+
+    add(main)
+    bodies[main] = f"const modules = {{}};\n{''.join(blocks.values())}".encode()
 
 
 def _read_file(name: str, body: bytes, *, is_immutable: bool) -> File:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from gateway.console.files import ASSETS, INDEX, PAGE, PREFIX, Console
+from gateway.console.files import ASSETS, INDEX, PAGE, PREFIX, Console, load
 
 SOURCES = sorted(PAGE.rglob("*.js"))
 
@@ -49,12 +49,38 @@ async def test_the_page_is_revalidated_and_its_files_are_cached() -> None:
     }
 
 
-async def test_the_page_preloads_the_modules_of_its_frame() -> None:
-    preloaded = re.findall(r'modulepreload" href="[0-9a-f]{16}/([^"]+)"', await index())
-    assert len(preloaded) == len(set(preloaded))
-    # The inbox imports the last one.
-    assert {"js/main.js", "js/pages.js", "js/texts.js", "js/endpoints.js"} <= set(preloaded)
-    assert [name for name in preloaded if name.startswith(("js/pages/", "js/texts/"))] == ["js/pages/signin.js"]
+async def test_the_page_has_its_modules_in_one_script() -> None:
+    """The texts are another script, which loads those of the reader's language meanwhile."""
+    scripts = re.findall(r'<script type="module" src="([^"]+)"', await index())
+    assert [name.partition("/")[2] for name in scripts] == ["js/texts.js", "js/main.js"]
+    async with client() as http:
+        script = (await http.get(PREFIX + scripts[-1])).text
+    parts = re.findall(r"^// (js/\S+)$", script, re.MULTILINE)
+    sources = [path.relative_to(PAGE).as_posix() for path in SOURCES]
+    assert sorted(parts) == sorted(name for name in sources if not name.startswith("js/texts"))
+    assert parts[-1] == "js/main.js"
+    assert re.findall(r"^(?:import|export) .*", script, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.relative_to(PAGE).as_posix())
+def test_modules_import_and_export_only_names_that_do_not_change(source: Path) -> None:
+    """The gateway joins modules by these lines; an exported `let` would have its first value in the joined script."""
+    lines = re.findall(r"^(?:import|export)\b.*", source.read_text(encoding="utf-8"), re.MULTILINE)
+    forms = (
+        r"import (\{|\* as \w+ from \").*",
+        r"export ((async )?function\*?|class|const) \w+.*",
+        "export default {",
+    )
+    assert [line for line in lines if not any(re.match(form, line) for form in forms)] == []
+
+
+def test_modules_that_import_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "js").mkdir()
+    (tmp_path / INDEX).write_text('<script type="module" src="assets/js/main.js"></script>')
+    (tmp_path / "js/main.js").write_text('import { draw } from "./chart.js";\ndraw();\n')
+    (tmp_path / "js/chart.js").write_text('import { start } from "./main.js";\nexport const draw = () => start();\n')
+    with pytest.raises(ValueError, match=r"each other: js/main\.js → js/chart\.js → js/main\.js"):
+        load(tmp_path)
 
 
 async def test_the_page_has_one_style_sheet_that_holds_all() -> None:

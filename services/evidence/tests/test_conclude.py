@@ -49,11 +49,11 @@ def test_success_with_and_without_the_playbook_decides(
     assert found.more_sessions == 0
 
 
-def test_an_undecided_difference_says_how_many_sessions_a_decision_needs() -> None:
+def test_an_undecided_difference_says_how_many_sessions_a_conclusion_needs() -> None:
     """Half of the evidence after 400 sessions takes 400 more."""
     found = conclude_from(0.6, 0.5, 1.4979)
     assert (found.verdict, found.more_sessions) == (Verdict.UNDECIDED, 400)
-    assert found.sentence.endswith("a decision needs about 400 more sessions.")
+    assert found.sentence.endswith("a conclusion needs about 400 more sessions.")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ SMALLEST_ARM = 20
 
 
 class Verdict(Enum):
-    """What the outcomes of sessions show about the whole playbook."""
+    """The conclusion from trials about the whole playbook, as a value."""
 
     NOT_MEASURED = "not_measured"
     CHECK_FAILED = "check_failed"
@@ -30,7 +30,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """A verdict in a sentence, and the sessions until a decision; 0 if they are unknown or it is decided."""
+    """A verdict, the same in a sentence, and the estimated sessions until the verdict is HELPS or HARMS.
+
+    `more_sessions` is 0 if it is unknown, and with any verdict other than UNDECIDED.
+    """
 
     verdict: Verdict
     sentence: str
@@ -38,7 +41,7 @@ class Conclusion:
 
 
 def conclude(trials: DatasetTrials | None) -> Conclusion:
-    """Return the conclusion about the whole playbook, of a dataset without trials as well."""
+    """Return the conclusion about the whole playbook, also if the dataset never had trials."""
     if trials is None:
         return Conclusion(Verdict.NOT_MEASURED, "Nothing is measured: this dataset never had trials.")
     for name, counts, failed in trials.list_checks():
@@ -72,14 +75,14 @@ def _conclude_from_lift(trials: DatasetTrials) -> Conclusion:
     sentence, more = f"No conclusion yet: the difference is {span}.", _estimate_sessions(trials)
     if more:
         points = _points(estimate_effect(lift), "+")
-        sentence += f" If the difference stays {points} points, a decision needs about {more} more sessions."
+        sentence += f" If the difference stays {points} points, a conclusion needs about {more} more sessions."
     return Conclusion(Verdict.UNDECIDED, sentence, more)
 
 
 def _estimate_sessions(trials: DatasetTrials) -> int:
-    """Return the estimated number of sessions until a decision; 0 if it is unknown.
+    """Return the estimated number of sessions until the verdict is HELPS or HARMS; 0 if it is unknown.
 
-    The evidence of a constant effect grows linearly.
+    While the effect is constant, the logarithm of the evidence (`lift.evidence`) grows linearly.
     """
     lift = trials.lift
     if min(lift.served, lift.withheld) < SMALLEST_ARM or lift.evidence <= 0:
@@ -89,5 +92,5 @@ def _estimate_sessions(trials: DatasetTrials) -> int:
 
 
 def _points(difference: float, sign: str = "") -> str:
-    """Return a difference of shares in points of a hundred."""
+    """Return a difference of shares in points."""
     return f"{100.0 * float(difference):{sign}.0f}"

@@ -161,7 +161,8 @@ function waitForEvent(target, name, signal) {
   });
 }
 
-function waitFor(ms, signal) {
+/** Waits for a time, or until `signal` is aborted. */
+export function waitFor(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     const end = () => {

@@ -7,7 +7,7 @@ import { showHelp } from "./help.js";
 import { badge, refreshBadge } from "./inbox.js";
 import { drawIcon } from "./icons.js";
 import { bindKeys } from "./keys.js";
-import { loadPages } from "./pages.js";
+import { addPages } from "./pages.js";
 import { renderSignIn } from "./pages/signin.js";
 import { renderKey } from "./parts.js";
 import { openRoute, readRoute, replaceRoute, formatLink, addRoute } from "./router.js";
@@ -39,18 +39,16 @@ const nav = document.getElementById("nav");
 let leaving = new AbortController();
 
 const CHOOSERS = ["review", "search", "learn", "trajectories", "evidence", "guards"];
-/** The time after the first page in which the modules of all others are loaded, so that they open at once. */
-const IDLE_MS = 1000;
 /** The time after which the badge is read, because the page that opens comes first. */
 const BADGE_MS = 500;
 
 /** Adds the routes of the pages that choose a dataset first. */
 function addChoosers() {
   for (const name of CHOOSERS)
-    addRoute(`/${name}`, () => ({
+    addRoute(`/${name}`, {
       formatTitle: () => PAGES.find(([page]) => page === name)[1],
       openPage: createChooser(name),
-    }));
+    });
 }
 
 function renderNavigation() {
@@ -116,13 +114,11 @@ async function showPage() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const { load, params, query, parts } = readRoute();
+  const { page, params, query, parts } = readRoute();
   if (!parts.length) return replaceRoute(["overview"]);
   markPage(parts[0]);
   fillElement(main, renderLoading());
   try {
-    const page = await load?.();
-    if (signal.aborted) return;
     document.title = page ? t("main.hansei", { params: page.formatTitle(params) }) : "hansei";
     const shown = page
       ? await page.openPage({ params, query, signal })
@@ -156,6 +152,7 @@ function askForToken() {
 
 function startPage() {
   theme.apply();
+  addPages();
   addChoosers();
   renderNavigation();
   bindPageKeys();
@@ -177,7 +174,7 @@ function startPage() {
   addEventListener("unhandledrejection", (event) => {
     if (event.reason?.name === "AbortError") event.preventDefault();
   });
-  showPage().then(() => setTimeout(loadPages, IDLE_MS));
+  showPage();
 }
 
 startPage();

@@ -2,9 +2,9 @@
 
 const routes = [];
 
-/** Opens the page that `load` returns for addresses that match a pattern such as `/playbooks/:dataset`. */
-export function addRoute(pattern, load) {
-  routes.push({ parts: pattern.split("/").slice(1), load });
+/** Opens a page for addresses that match a pattern such as `/playbooks/:dataset`. */
+export function addRoute(pattern, page) {
+  routes.push({ parts: pattern.split("/").slice(1), page });
 }
 
 /** The address of a page; every part is encoded. */
@@ -35,16 +35,16 @@ export function noteQuery(query) {
   history.replaceState(null, "", formatLink(parts, { ...before, ...query }));
 }
 
-/** Returns the current location: parts, query, parameters, and the function that loads its page; null without one. */
+/** Returns the current location: parts, query, parameters, and the page; null without one. */
 export function readRoute() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decodePart);
   const query = Object.fromEntries(new URLSearchParams(search));
-  for (const { parts: pattern, load } of routes) {
+  for (const { parts: pattern, page } of routes) {
     const params = matchRoute(pattern, parts);
-    if (params) return { parts, query, params, load };
+    if (params) return { parts, query, params, page };
   }
-  return { parts, query, params: {}, load: null };
+  return { parts, query, params: {}, page: null };
 }
 
 function decodePart(part) {

@@ -61,37 +61,45 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_NOT_MEASURED: _Verdict.ValueType  # 1
     """The dataset never had trials."""
     VERDICT_CHECK_FAILED: _Verdict.ValueType  # 2
-    """A check of the random assignment fails, so nothing can be concluded."""
+    """An assignment check fails, so nothing can be concluded."""
     VERDICT_NOT_COMPARED: _Verdict.ValueType  # 3
     """The policy withholds the whole playbook from no session."""
     VERDICT_NO_OUTCOMES: _Verdict.ValueType  # 4
-    """One arm has no session with an outcome yet."""
+    """At least one arm has no session with an outcome yet."""
     VERDICT_UNDECIDED: _Verdict.ValueType  # 5
     """The difference may still be chance."""
     VERDICT_HELPS: _Verdict.ValueType  # 6
-    """Sessions with the playbook succeed more often. If `lower` of the effect is not above 0, how much is not known yet."""
+    """Sessions with the playbook succeed more often. While `lower` of the effect is not above 0, it is not known
+    how much more often.
+    """
     VERDICT_HARMS: _Verdict.ValueType  # 7
-    """Sessions with the playbook succeed less often. If `upper` of the effect is not below 0, how much is not known yet."""
+    """Sessions with the playbook succeed less often. While `upper` of the effect is not below 0, it is not known
+    how much less often.
+    """
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
-    """What the outcomes of sessions show about the whole playbook."""
+    """The conclusion from trials about the whole playbook."""
 
 VERDICT_UNSPECIFIED: Verdict.ValueType  # 0
 """Unspecified."""
 VERDICT_NOT_MEASURED: Verdict.ValueType  # 1
 """The dataset never had trials."""
 VERDICT_CHECK_FAILED: Verdict.ValueType  # 2
-"""A check of the random assignment fails, so nothing can be concluded."""
+"""An assignment check fails, so nothing can be concluded."""
 VERDICT_NOT_COMPARED: Verdict.ValueType  # 3
 """The policy withholds the whole playbook from no session."""
 VERDICT_NO_OUTCOMES: Verdict.ValueType  # 4
-"""One arm has no session with an outcome yet."""
+"""At least one arm has no session with an outcome yet."""
 VERDICT_UNDECIDED: Verdict.ValueType  # 5
 """The difference may still be chance."""
 VERDICT_HELPS: Verdict.ValueType  # 6
-"""Sessions with the playbook succeed more often. If `lower` of the effect is not above 0, how much is not known yet."""
+"""Sessions with the playbook succeed more often. While `lower` of the effect is not above 0, it is not known
+how much more often.
+"""
 VERDICT_HARMS: Verdict.ValueType  # 7
-"""Sessions with the playbook succeed less often. If `upper` of the effect is not below 0, how much is not known yet."""
+"""Sessions with the playbook succeed less often. While `upper` of the effect is not below 0, it is not known
+how much less often.
+"""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 @_typing.final

@@ -488,7 +488,9 @@ class GetLiftResponse(_message.Message):
     verdict: _evidence_pb2.Verdict.ValueType
     """The same conclusion, for programs and for sentences in other languages."""
     more_sessions: _builtins.int
-    """Estimated number of sessions until a decision, if the difference stays as it is; 0 if it is unknown or decided."""
+    """Estimated number of further sessions with an outcome until the verdict is HELPS or HARMS, if the difference stays as it
+    is. 0 if it is unknown, and with any verdict other than UNDECIDED.
+    """
     @_builtins.property
     def lift(self) -> _evidence_pb2.Effect:
         """The effect of the whole playbook; unset for a dataset that never had trials."""

@@ -1,6 +1,6 @@
 /** The guards of a dataset: their modes, firings and false alarms, and the editor of a target with its backtest. */
 
-import { fetchAll } from "../api.js";
+import { fetchAll, waitFor } from "../api.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { fillElement, h } from "../dom.js";
 import { listBullets, listGuardDecisions, listGuards, undoGuardDecision } from "../endpoints.js";
@@ -72,7 +72,7 @@ class Guards {
       };
       this.guards = await fetchAll(ask, "guards");
       if (this.revision >= revision || retry === RETRIES) break;
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      await waitFor(RETRY_MS, this.signal);
     }
     this.decisions = (await listGuardDecisions(this.dataset, { page_size: PAGE }, this.signal)).decisions;
   }

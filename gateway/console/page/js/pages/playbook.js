@@ -1,5 +1,6 @@
 /** One playbook: its bullets, now or as of an earlier revision, and the selected bullet. */
 
+import { waitFor } from "../api.js";
 import { renderDatasetMenu } from "../dataset_actions.js";
 import { renderDatasetTabs, lastDataset } from "../datasets.js";
 import { renderBullet } from "./bullet.js";
@@ -16,6 +17,8 @@ import { t } from "../texts.js";
 
 const FIRST = 50;
 const NEXT = 1000;
+/** The time after the first bullets in which they become usable, before the others are read. */
+const PAUSE_MS = 300;
 
 const ORDERS = {
   playbook: [t("playbook.playbook_order"), null],
@@ -81,6 +84,7 @@ class View {
   }
 
   async loadOtherPages() {
+    if (this.next) await waitFor(PAUSE_MS, this.signal);
     while (this.next) {
       const answer = await page(this.dataset, { page_size: NEXT, page_token: this.next }, this.signal);
       this.next = answer.next_page_token;
