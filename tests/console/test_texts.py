@@ -161,3 +161,13 @@ def test_the_console_follows_the_language_of_the_browser(
         reader.open("#/overview?dataset=thousand")
         expect(reader.page.get_by_role("heading", level=1)).to_have_text(heading)
         assert reader.page.evaluate("document.documentElement.lang") == language
+
+
+@pytest.mark.parametrize(("locale", "numbers"), [("ja-JP", ["ラウンド"]), ("en-GB", ["Rounds"])])
+def test_headings_are_aligned_like_their_columns_in_every_language(
+    browser: Browser, stack: Stack, locale: str, numbers: list[str]
+) -> None:
+    """Japanese has one word for "team" and "teams", of which only the second heads a column of numbers."""
+    with reading(browser, stack.url, locale=locale) as reader:
+        reader.open("#/leaderboard/rounds-1")
+        expect(reader.main.locator("th.number")).to_have_text(numbers)

@@ -14,13 +14,6 @@ import { t, translateWord } from "../texts.js";
 const PAGE = 100;
 /** Executions that the page lists. */
 const MOST = 300;
-const NUMBERS = new Set([
-  t("common.teams"),
-  t("leaderboard.rounds"),
-  t("leaderboard.submissions"),
-  t("leaderboard.estimated_mean"),
-  t("leaderboard.standard_error"),
-]);
 const ORDERS = {
   RANKING_ORDER_MAX_SCORE: t("leaderboard.highest_score"),
   RANKING_ORDER_SHRUNKEN: t("leaderboard.estimated_mean"),
@@ -174,16 +167,17 @@ class Leaderboard {
 
   renderTable({ id, rows: ranked, rounds }) {
     const estimated = ranked.some((row) => row.shrunken_score !== undefined);
-    const names = [
-      "#",
-      t("leaderboard.team"),
-      t("leaderboard.highest_score"),
-      t("leaderboard.rounds"),
-      ...(estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : []),
-      t("leaderboard.score_by_round"),
+    const means = estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : [];
+    const heads = [
+      renderHeader("#"),
+      renderHeader(t("leaderboard.team")),
+      renderHeader(t("leaderboard.highest_score")),
+      renderHeader(t("leaderboard.rounds"), "number"),
+      ...means.map((name) => renderHeader(name, "number")),
+      renderHeader(t("leaderboard.score_by_round")),
     ];
     const rows = ranked.map((row) => this.renderRank(row, rounds, estimated));
-    return renderWideTable(t("leaderboard.ranking_of", { id }), names, rows);
+    return renderWideTable(t("leaderboard.ranking_of", { id }), heads, rows);
   }
 
   renderRank(row, rounds, estimated) {
@@ -282,14 +276,14 @@ const describeExecution = ({ execution_id: id, best_team_name: team, max_score: 
 
 /** The executions of rounds, each with its best team. */
 function renderExecutions(all) {
-  const names = [
-    t("common.when"),
-    t("leaderboard.best_team"),
-    t("leaderboard.highest_score"),
-    t("common.teams"),
-    t("leaderboard.rounds"),
-    t("leaderboard.submissions"),
-    t("leaderboard.execution"),
+  const heads = [
+    renderHeader(t("common.when")),
+    renderHeader(t("leaderboard.best_team")),
+    renderHeader(t("leaderboard.highest_score")),
+    renderHeader(t("common.teams"), "number"),
+    renderHeader(t("leaderboard.rounds"), "number"),
+    renderHeader(t("leaderboard.submissions"), "number"),
+    renderHeader(t("leaderboard.execution")),
   ];
   const rows = all.map((summary) =>
     h(
@@ -312,11 +306,12 @@ function renderExecutions(all) {
       h("td", { class: "mono muted" }, summary.execution_id),
     ),
   );
-  return renderWideTable(t("leaderboard.executions_of_rounds"), names, rows);
+  return renderWideTable(t("leaderboard.executions_of_rounds"), heads, rows);
 }
 
-function renderWideTable(label, names, rows) {
-  const heads = names.map((name) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : "" }, name));
+const renderHeader = (name, kind = "") => h("th", { scope: "col", class: kind }, name);
+
+function renderWideTable(label, heads, rows) {
   return h(
     "div",
     { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
