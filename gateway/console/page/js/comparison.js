@@ -3,6 +3,7 @@
 import { drawDiff } from "./diff.js";
 import { fillElement, h } from "./dom.js";
 import { formatScore } from "./format.js";
+import { renderWideTable } from "./parts.js";
 import { t } from "./texts.js";
 
 const describeRound = ({ key, team_name: team, score }, hasExecution) =>
@@ -65,17 +66,9 @@ function renderScores(left, right) {
     [t("comparison.score"), left.score, right.score],
     ...names.map((name) => [name, ours.get(name), theirs.get(name)]),
   ];
-  return h(
-    "div",
-    { class: "wide", role: "region", "aria-label": t("comparison.scores_of_both"), tabindex: "0" },
-    h(
-      "table",
-      { class: "table" },
-      h(
-        "tbody",
-        null,
-        rows.map(([name, a, b]) => h("tr", null, h("th", { scope: "row" }, name), write(a), write(b))),
-      ),
-    ),
+  return renderWideTable(
+    t("comparison.scores_of_both"),
+    [],
+    rows.map(([name, a, b]) => h("tr", null, h("th", { scope: "row" }, name), write(a), write(b))),
   );
 }

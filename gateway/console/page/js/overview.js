@@ -4,7 +4,7 @@ import { drawDayBars, drawLineChart, renderLegend } from "./chart.js";
 import { h } from "./dom.js";
 import { describeVerdict, formatPoints, isCompared } from "./effects.js";
 import { formatCompact, formatCost, formatCount, formatPercent, formatPlural, formatSigned } from "./format.js";
-import { renderVotes } from "./parts.js";
+import { renderHeader, renderVotes, renderWideTable } from "./parts.js";
 import { formatLink } from "./router.js";
 import { t } from "./texts.js";
 
@@ -360,14 +360,9 @@ export function renderAgents(dataset, overview) {
   );
 }
 
-/** A table in a region that scrolls sideways; all columns but the first are numbers. */
+/** A table in which all columns but the first are numbers. */
 export function renderTable(label, names, rows) {
-  const heads = names.map((name, i) =>
-    h(i || name ? "th" : "td", { scope: i || name ? "col" : null, class: i ? "number" : "" }, name),
-  );
-  return h(
-    "div",
-    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
-    h("table", { class: "table" }, h("thead", null, h("tr", null, heads)), h("tbody", null, rows)),
-  );
+  const [first, ...others] = names;
+  const headings = [first ? renderHeader(first) : h("td"), ...others.map((name) => renderHeader(name, "number"))];
+  return renderWideTable(label, headings, rows);
 }

@@ -118,6 +118,23 @@ export const renderKey = (name) => h("kbd", null, name);
 
 let tabLists = 0;
 
+/** The heading of a column; `number` aligns it with its numbers. */
+export const renderHeader = (name, kind = "") => h("th", { scope: "col", class: kind }, name);
+
+/** A table in a region that scrolls sideways; without headings it has only rows, which may be an element already. */
+export function renderWideTable(label, headings, rows) {
+  return h(
+    "div",
+    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
+    h(
+      "table",
+      { class: "table" },
+      headings.length ? h("thead", null, h("tr", null, headings)) : null,
+      rows instanceof Node ? rows : h("tbody", null, rows),
+    ),
+  );
+}
+
 /** Tabs whose panels are in the page: `entries` are `[name, children]`; arrow keys move between them. */
 export function renderTabList(label, entries) {
   const prefix = `tabs-${(tabLists += 1)}`;

@@ -133,15 +133,15 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def GetLift(self, request: pb.GetLiftRequest, context: Any) -> pb.GetLiftResponse:
         """Return the effect of the whole playbook."""
         trials = await self._store.find_trials(request.dataset)
-        share = 1.0 - trials.policy.playbook_holdout if trials else 1.0
-        lift = convert.encode_effect(trials.lift, share) if trials and share < 1.0 else None
         found = conclude(trials)
-        return pb.GetLiftResponse(
-            lift=lift,
+        response = pb.GetLiftResponse(
             conclusion=found.sentence,
             verdict=convert.VERDICTS[found.verdict],
             more_sessions=found.more_sessions,
         )
+        if trials and trials.policy.playbook_holdout:
+            response.lift.CopyFrom(convert.encode_effect(trials.lift, 1.0 - trials.policy.playbook_holdout))
+        return response
 
     async def GetEffectHistory(self, request: pb.GetEffectHistoryRequest, context: Any) -> pb.GetEffectHistoryResponse:
         """Return how the effect of a bullet, or of the whole playbook, developed."""

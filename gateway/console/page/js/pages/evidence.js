@@ -26,22 +26,13 @@ import {
   undoDecision,
 } from "../endpoints.js";
 import { formatCount, formatPlural, readEnum } from "../format.js";
-import { renderHead, renderState, renderTime } from "../parts.js";
+import { renderHead, renderHeader, renderState, renderTime, renderWideTable } from "../parts.js";
 import { formatLink } from "../router.js";
 import { runChange, loadPart, renderEmptyState } from "../states.js";
 import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
 const MOST = 200;
-const NUMBERS = [
-  t("common.with_it"),
-  t("common.success"),
-  t("evidence.without"),
-  t("common.success"),
-  t("common.difference"),
-  t("common.evidence"),
-];
-
 export const formatTitle = ({ dataset }) => t("evidence.evidence", { dataset });
 
 export function openPage({ params: { dataset }, signal }) {
@@ -123,23 +114,25 @@ class Evidence {
   }
 
   renderTable(worth, measured, texts) {
-    const columns = [
-      t("common.bullet"),
-      ...NUMBERS.slice(0, 5),
-      t("common.95_interval"),
-      t("common.evidence"),
-      t("common.state"),
+    const numbers = [
+      t("common.with_it"),
+      t("common.success"),
+      t("evidence.without"),
+      t("common.success"),
+      t("common.difference"),
+    ];
+    const headings = [
+      renderHeader(t("common.bullet")),
+      ...numbers.map((name) => renderHeader(name, "number")),
+      renderHeader(t("common.95_interval")),
+      renderHeader(t("common.evidence"), "number"),
+      renderHeader(t("common.state")),
     ];
     const whole = worth ? [this.renderRow(t("evidence.the_whole_playbook"), worth, null)] : [];
     const rows = measured.map(({ bullet_id: id, effect, state: present }) =>
       this.renderRow(this.renderLessonLink(id, texts), effect, renderState(readEnum(present, "BULLET_STATE_"))),
     );
-    const names = columns.map((name) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "" }, name));
-    return h(
-      "div",
-      { class: "wide", role: "region", "aria-label": t("evidence.effects"), tabindex: "0" },
-      h("table", { class: "table" }, h("thead", null, h("tr", null, names)), h("tbody", null, whole, rows)),
-    );
+    return renderWideTable(t("evidence.effects"), headings, [...whole, ...rows]);
   }
 
   renderRow(name, effect, present) {

@@ -4,13 +4,12 @@ import { fillElement, h } from "../dom.js";
 import { listDatasets, readIndexStatus, listServices } from "../endpoints.js";
 import { formatCount, readEnum } from "../format.js";
 import { bindKeys } from "../keys.js";
-import { renderHead, renderState, renderTime } from "../parts.js";
+import { renderHead, renderHeader, renderState, renderTime, renderWideTable } from "../parts.js";
 import { renderSettings } from "../settings.js";
 import { renderFailure, loadPart, logUnexpectedError } from "../states.js";
 import { t } from "../texts.js";
 
 const EVERY_MS = 5000;
-const NUMBERS = new Set([t("common.bullets"), t("common.revision"), t("health.index_at")]);
 
 const ABOUT = {
   curator: t("health.owns_the_playbooks_curates"),
@@ -93,14 +92,14 @@ function compareRevisions({ revision }, { revision: at, last_event_at: lastEvent
 
 function renderTable(rows) {
   if (!rows.length) return h("p", { class: "muted" }, t("health.there_is_no_playbook_yet"));
-  const names = [
-    t("common.dataset"),
-    t("common.bullets"),
-    t("common.revision"),
-    t("health.index_at"),
-    t("common.feed"),
-    t("health.last_event"),
-    t("common.embedding_model"),
+  const headings = [
+    renderHeader(t("common.dataset")),
+    renderHeader(t("common.bullets"), "number"),
+    renderHeader(t("common.revision"), "number"),
+    renderHeader(t("health.index_at"), "number"),
+    renderHeader(t("common.feed")),
+    renderHeader(t("health.last_event")),
+    renderHeader(t("common.embedding_model")),
   ];
   const lines = rows.map(({ dataset, status }) => {
     const feed = status.feed_error
@@ -117,22 +116,5 @@ function renderTable(rows) {
       h("td", { class: "muted" }, status.embedding_model),
     );
   });
-  return h(
-    "div",
-    { class: "wide", role: "region", "aria-label": t("health.indexes"), tabindex: "0" },
-    h(
-      "table",
-      { class: "table" },
-      h(
-        "thead",
-        null,
-        h(
-          "tr",
-          null,
-          names.map((name) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : "" }, name)),
-        ),
-      ),
-      h("tbody", null, lines),
-    ),
-  );
+  return renderWideTable(t("health.indexes"), headings, lines);
 }

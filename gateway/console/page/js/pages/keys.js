@@ -4,7 +4,16 @@ import { h } from "../dom.js";
 import { askInDialog, openDialog } from "../dialog.js";
 import { createKey, listAuditRecords, listKeys, readCaller, revokeKey } from "../endpoints.js";
 import { formatEnum } from "../format.js";
-import { renderChip, renderFacts, renderHead, renderState, renderTabList, renderTime } from "../parts.js";
+import {
+  renderChip,
+  renderFacts,
+  renderHead,
+  renderHeader,
+  renderState,
+  renderTabList,
+  renderTime,
+  renderWideTable,
+} from "../parts.js";
 import { renderSnippet } from "../snippets.js";
 import { loadPart, renderEmptyState, runChange } from "../states.js";
 import { t } from "../texts.js";
@@ -214,17 +223,10 @@ const renderRecord = ({ ended_at: ended, principal, tenant, method, names, code,
   );
 
 function renderRows(label, names, rows) {
-  const heads = names.map((name) =>
-    h("th", { scope: "col" }, name || h("span", { class: "hidden-label" }, t("keys.actions"))),
-  );
-  return h(
-    "div",
-    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
-    h(
-      "table",
-      { class: "table" },
-      h("thead", null, h("tr", null, heads)),
-      rows instanceof Node ? rows : h("tbody", null, rows),
-    ),
+  const hidden = () => h("span", { class: "hidden-label" }, t("keys.actions"));
+  return renderWideTable(
+    label,
+    names.map((name) => renderHeader(name || hidden())),
+    rows,
   );
 }

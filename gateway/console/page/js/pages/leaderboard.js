@@ -6,7 +6,7 @@ import { fillElement, h } from "../dom.js";
 import { listEntries, listLeaderboards, readRanking, runRounds } from "../endpoints.js";
 import { formatCount, formatPlural, formatScore, formatTime } from "../format.js";
 import { bindKeys } from "../keys.js";
-import { renderBar, renderChip, renderHead, renderTime } from "../parts.js";
+import { renderBar, renderChip, renderHead, renderHeader, renderTime, renderWideTable } from "../parts.js";
 import { openRoute, formatLink } from "../router.js";
 import { renderEmptyState, renderFailure, loadPart, logUnexpectedError } from "../states.js";
 import { t, translateWord } from "../texts.js";
@@ -168,7 +168,7 @@ class Leaderboard {
   renderTable({ id, rows: ranked, rounds }) {
     const estimated = ranked.some((row) => row.shrunken_score !== undefined);
     const means = estimated ? [t("leaderboard.estimated_mean"), t("leaderboard.standard_error")] : [];
-    const heads = [
+    const headings = [
       renderHeader("#"),
       renderHeader(t("leaderboard.team")),
       renderHeader(t("leaderboard.highest_score")),
@@ -177,7 +177,7 @@ class Leaderboard {
       renderHeader(t("leaderboard.score_by_round")),
     ];
     const rows = ranked.map((row) => this.renderRank(row, rounds, estimated));
-    return renderWideTable(t("leaderboard.ranking_of", { id }), heads, rows);
+    return renderWideTable(t("leaderboard.ranking_of", { id }), headings, rows);
   }
 
   renderRank(row, rounds, estimated) {
@@ -276,7 +276,7 @@ const describeExecution = ({ execution_id: id, best_team_name: team, max_score: 
 
 /** The executions of rounds, each with its best team. */
 function renderExecutions(all) {
-  const heads = [
+  const headings = [
     renderHeader(t("common.when")),
     renderHeader(t("leaderboard.best_team")),
     renderHeader(t("leaderboard.highest_score")),
@@ -306,17 +306,7 @@ function renderExecutions(all) {
       h("td", { class: "mono muted" }, summary.execution_id),
     ),
   );
-  return renderWideTable(t("leaderboard.executions_of_rounds"), heads, rows);
-}
-
-const renderHeader = (name, kind = "") => h("th", { scope: "col", class: kind }, name);
-
-function renderWideTable(label, heads, rows) {
-  return h(
-    "div",
-    { class: "wide", role: "region", "aria-label": label, tabindex: "0" },
-    h("table", { class: "table" }, h("thead", null, h("tr", null, heads)), h("tbody", null, rows)),
-  );
+  return renderWideTable(t("leaderboard.executions_of_rounds"), headings, rows);
 }
 
 const filterRounds = ({ team_id: id }, rounds) => rounds.filter(({ key }) => key.team_id === id);
