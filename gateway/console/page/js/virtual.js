@@ -52,7 +52,7 @@ export class VirtualList {
     this.items = items;
     this.selected = chosen === undefined ? -1 : items.findIndex((item) => key(item) === key(chosen));
     this.clear();
-    this.measure();
+    if (this.element.isConnected) this.measure();
   }
 
   /** Draws all rows, or again only the visible ones. */
@@ -83,6 +83,7 @@ export class VirtualList {
   }
 
   reveal(index) {
+    if (!this.height) this.measure();
     const { scrollTop, clientHeight } = this.element;
     const top = index * this.height;
     if (top < scrollTop) this.element.scrollTop = top;
@@ -107,10 +108,12 @@ export class VirtualList {
     else this.open();
   }
 
+  /** Draws the rows that are in sight now, and all of them again if rows have another height. */
   measure() {
-    this.height = parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 36;
+    const height = parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 36;
+    if (height !== this.height) this.clear();
+    this.height = height;
     this.spacer.style.height = `${this.items.length * this.height}px`;
-    this.clear();
     this.draw();
   }
 

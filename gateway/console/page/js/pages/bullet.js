@@ -1,6 +1,6 @@
 /** One bullet: its text, its sources and its history. */
 
-import { fetchAll } from "../api.js";
+import { fetchAll, waitFor } from "../api.js";
 import { drawDiff } from "../diff.js";
 import { h } from "../dom.js";
 import { PERSON, editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
@@ -25,21 +25,27 @@ import { t, translateWord } from "../texts.js";
 const PAGE = 1000;
 const MOST = 10_000;
 const MOST_VOTERS = 20;
+/** The time that a reader stays at a bullet before its evidence and history are read; a key that is held moves on. */
+const STAY_MS = 150;
 
-/** The panel of a bullet; `close` leaves it. `current`: it is the newest text, which can be edited. */
+/**
+ * The panel of a bullet; `close` leaves it. `signal` is aborted when another bullet is selected. `current`: it is the
+ * newest text, which can be edited.
+ */
 export function renderBullet(dataset, bullet, signal, close, current) {
+  const staying = waitFor(STAY_MS, signal);
   const past = h("div", null);
   loadPart(
     past,
     signal,
-    () => listBulletRevisions(dataset, bullet.id, signal),
+    () => staying.then(() => listBulletRevisions(dataset, bullet.id, signal)),
     (revisions) => renderHistory(dataset, revisions, current ? bullet : null),
   );
   const measured = h("div", null);
   loadPart(
     measured,
     signal,
-    () => readEvidence(dataset, bullet.id, signal),
+    () => staying.then(() => readEvidence(dataset, bullet.id, signal)),
     (found) => renderEvidence(dataset, found),
   );
   return [

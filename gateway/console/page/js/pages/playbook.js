@@ -52,6 +52,8 @@ class View {
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": t("common.bullet") });
+    /** Aborts the requests of the selected bullet. */
+    this.leaving = new AbortController();
   }
 
   /** Returns whether the page shows the newest revision. */
@@ -233,15 +235,19 @@ class View {
     noteQuery({ bullet: bullet.id });
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
+    this.leaving.abort();
+    this.leaving = new AbortController();
+    const signal = AbortSignal.any([this.signal, this.leaving.signal]);
     fillElement(
       this.side,
-      renderBullet(this.dataset, bullet, this.signal, () => this.close(), this.current),
+      renderBullet(this.dataset, bullet, signal, () => this.close(), this.current),
     );
     this.side.scrollTop = 0;
   }
 
   close() {
     noteQuery({ bullet: "" });
+    this.leaving.abort();
     this.body.classList.add("alone");
     this.side.remove();
     this.list.element.focus();
