@@ -18,11 +18,12 @@ from services.planner.domain.labels import MAX_LATER_QUESTIONS
 CANDIDATES = np.array(rule.CANDIDATES)
 COUNT = len(CANDIDATES)
 MAX_FRACTION, PRIOR_LABELS, QUIET_ALARM = rule._MAX_FRACTION, rule._PRIOR_LABELS, rule._QUIET_ALARM
+LABEL_WEIGHT = rule._LABEL_WEIGHT
 DETECTOR_FRACTIONS = np.array(rule._DETECTOR_FRACTIONS)
 LEVEL, BAND, MAX_RATE, WAIT = rule.REVOCATION_LEVEL, rule.MIN_BAND_LABELS, rule.MAX_RATE, MAX_LATER_QUESTIONS
 
 # Columns of the evidence about a candidate.
-WEALTH, SUM, SQUARE, PROVEN, BAND_LABELS, DETECTORS = 0, 1, 2, 3, 4, 5
+WEALTH, SUM, SQUARE, PROVEN, BAND_LABELS, LABELS, WRONG_LABELS, DETECTORS = range(8)
 COLUMNS = DETECTORS + len(DETECTOR_FRACTIONS)
 # Values of a learner.
 CREDIT, REVOCATIONS, USED, SELECTED, HEAD, TAIL, VALUES = 0, 1, 2, 3, 4, 5, 6
@@ -121,7 +122,16 @@ def _prove(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
 def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> bool:
     scores, wrong, probabilities = labels[0], labels[1], labels[2]
     for i in range(count):
-        values[CREDIT] += (alpha - wrong[i]) * (1 / probabilities[i] - 1)
+        error = wrong[i]
+        if values[USED] >= 0:
+            of_used = evidence[int(values[USED])]
+            share = (of_used[WRONG_LABELS] + PRIOR_LABELS * alpha / 2) / (of_used[LABELS] + PRIOR_LABELS)
+            error = LABEL_WEIGHT * error + (1 - LABEL_WEIGHT) * share
+        values[CREDIT] += (alpha - error) * (1 / probabilities[i] - 1)
+        for k in range(COUNT):
+            if scores[i] >= CANDIDATES[k]:
+                evidence[k, LABELS] += 1
+                evidence[k, WRONG_LABELS] += wrong[i]
     if values[USED] < 0:
         return False
     keep = rate / probabilities[:count]

@@ -43,15 +43,15 @@ def test_a_bullet_shows_its_history(reader: Reader, stack: Stack) -> None:
 
 
 def test_moving_on_quickly_reads_only_the_last_bullet(reader: Reader, stack: Stack) -> None:
-    asked: list[str] = []
-    reader.page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    reader.page.on("request", lambda request: requested.append(request.url))
     reader.open("#/playbooks/thousand")
     press = "for (let i = 0; i < 10; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', %s))"
     reader.page.evaluate(press % "{ key: 'j', bubbles: true }")
     expect(reader.page.get_by_role("region", name="Bullet").locator(".story > li").first).to_be_visible()
-    read = [url.split("/bullets/")[1].split("/")[0] for url in asked if "/bullets/" in url and "/history" in url]
+    read = [url.split("/bullets/")[1].split("/")[0] for url in requested if "/bullets/" in url and "/history" in url]
     assert read == [stack.thousand[9]]
-    assert len([url for url in asked if "/effects?" in url]) == 1
+    assert len([url for url in requested if "/effects?" in url]) == 1
 
 
 def test_rows_stay_when_the_panel_of_a_bullet_opens(reader: Reader) -> None:

@@ -33,9 +33,11 @@ number of labelled executions until a false alarm is at least `REVOCATION_LEVEL`
 it, must be proven again with later labels.
 
 **Audit rate.** The credit is the number of errors by which the steps that passed stay below alpha, estimated by the
-audits. The rate is log(1 / delta) / credit: so many wrong steps in a row pass without an audit with a probability of at
-most delta. It also grows with the square of M, so that a suspicion is soon confirmed or dropped. A rate that follows
-from earlier labels changes nothing about the proofs.
+audits. An audit stands for the 1 / p - 1 steps that passed meanwhile, so one wrong result would cost the credit of many
+right ones; half of what it counts is therefore the share of wrong results among all labels above the threshold. The
+rate is log(1 / delta) / credit: so many wrong steps in a row pass without an audit with a probability of at most delta.
+It also grows with the square of M, so that a suspicion is soon confirmed or dropped. A rate that follows from earlier
+labels changes nothing about the proofs.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ _MAX_FRACTION = 0.8
 _PRIOR_LABELS = 10.0
 _DETECTOR_FRACTIONS = (0.1, 0.25, 0.5)
 _QUIET_ALARM = 5.0
+_LABEL_WEIGHT = 0.5
+"""The weight of an audit in the credit beside that of all labels; with less, slow changes would be seen too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class _Candidate:
     log_wealth: float = 0.0
     is_proven: bool = False
     band_labels: int = 0
+    labels: int = 0
+    wrong_labels: int = 0
     detectors: list[float] = field(default_factory=lambda: [0.0] * len(_DETECTOR_FRACTIONS))
 
     def bet(self, y: float, alpha: float) -> None:
@@ -88,6 +94,10 @@ class _Candidate:
     def watch(self, factors: Sequence[float]) -> None:
         """Update the detectors."""
         self.detectors = [(m + 1) * factor for m, factor in zip(self.detectors, factors, strict=True)]
+
+    def estimate_error(self, alpha: float) -> float:
+        """Return the share of wrong labels, with the prior of a few labels."""
+        return (self.wrong_labels + _PRIOR_LABELS * alpha / 2) / (self.labels + _PRIOR_LABELS)
 
     @property
     def alarm(self) -> float:
@@ -153,8 +163,8 @@ class ThresholdGuarantee:
     def watch(self, labels: Sequence[StepLabel], rate: float) -> bool:
         """Look for a change in the labels of one execution, as soon as they are there; return True if one is found."""
         self._check(labels, rate)
-        # Each label of a step that could have passed speaks for 1 / p - 1 steps that did.
-        self.credit += sum((self.alpha - label.wrong) * (1 / label.probability - 1) for label in labels)
+        for label in labels:
+            self._count(label)
         if self._used is None:
             return False
         for candidate, y in self._means(labels, rate):
@@ -165,6 +175,16 @@ class ThresholdGuarantee:
                 self._revoke(position)
                 return True
         return False
+
+    def _count(self, label: StepLabel) -> None:
+        """Add a label to the credit, and to the candidates that it reaches."""
+        error = float(label.wrong)
+        if self._used is not None:
+            error = _LABEL_WEIGHT * error + (1 - _LABEL_WEIGHT) * self._used.estimate_error(self.alpha)
+        self.credit += (self.alpha - error) * (1 / label.probability - 1)
+        for candidate in self._candidates[self._find_band(label.score) :]:
+            candidate.labels += 1
+            candidate.wrong_labels += label.wrong
 
     def _make_candidate(self, threshold: float) -> _Candidate:
         """Return a candidate with the prior of a few labels, of which half the permitted share is wrong."""

@@ -137,6 +137,16 @@ def test_a_wrong_audit_raises_the_audit_rate() -> None:
     assert guarantee.audit_rate > 10 * calm
 
 
+def test_a_wrong_audit_counts_half_by_all_labels() -> None:
+    """200 right labels: the share of wrong ones is (0 + 10 * .05) / 210, with the prior of ten labels."""
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    for _ in range(200):
+        guarantee.learn(0.97, False, 1.0, 1.0)
+    assert guarantee.credit == 0
+    guarantee.watch([StepLabel(0.97, True, 0.05)], 0.05)
+    assert guarantee.credit == pytest.approx((0.1 - (1 + 0.5 / 210) / 2) * 19)
+
+
 def wealths(guarantee: ThresholdGuarantee) -> list[float]:
     return [candidate.log_wealth for candidate in guarantee._candidates]
 
