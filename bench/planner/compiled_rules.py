@@ -18,7 +18,7 @@ from services.planner.domain.labels import MAX_LATER_QUESTIONS
 CANDIDATES = np.array(rule.CANDIDATES)
 COUNT = len(CANDIDATES)
 MAX_FRACTION, PRIOR_LABELS, QUIET_ALARM = rule._MAX_FRACTION, rule._PRIOR_LABELS, rule._QUIET_ALARM
-LABEL_WEIGHT = rule._LABEL_WEIGHT
+AUDIT_WEIGHT = rule._AUDIT_WEIGHT
 DETECTOR_FRACTIONS = np.array(rule._DETECTOR_FRACTIONS)
 LEVEL, BAND, MAX_RATE, WAIT = rule.REVOCATION_LEVEL, rule.MIN_BAND_LABELS, rule.MAX_RATE, MAX_LATER_QUESTIONS
 
@@ -126,7 +126,7 @@ def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
         if values[USED] >= 0:
             of_used = evidence[int(values[USED])]
             share = (of_used[WRONG_LABELS] + PRIOR_LABELS * alpha / 2) / (of_used[LABELS] + PRIOR_LABELS)
-            error = LABEL_WEIGHT * error + (1 - LABEL_WEIGHT) * share
+            error = AUDIT_WEIGHT * error + (1 - AUDIT_WEIGHT) * share
         values[CREDIT] += (alpha - error) * (1 / probabilities[i] - 1)
         for k in range(COUNT):
             if scores[i] >= CANDIDATES[k]:

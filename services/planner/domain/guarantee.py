@@ -32,12 +32,12 @@ averaged over three bets. While R(t) <= alpha, M minus the number of executions 
 number of labelled executions until a false alarm is at least `REVOCATION_LEVEL`. A revoked threshold, and all after
 it, must be proven again with later labels.
 
-**Audit rate.** The credit is the number of errors by which the steps that passed stay below alpha, estimated by the
-audits. An audit stands for the 1 / p - 1 steps that passed meanwhile, so one wrong result would cost the credit of many
-right ones; half of what it counts is therefore the share of wrong results among all labels above the threshold. The
-rate is log(1 / delta) / credit: so many wrong steps in a row pass without an audit with a probability of at most delta.
-It also grows with the square of M, so that a suspicion is soon confirmed or dropped. A rate that follows from earlier
-labels changes nothing about the proofs.
+**Audit rate.** The credit is the number of further errors that the steps that passed could have before their share of
+errors is alpha. Audits estimate it: each stands for the 1 / p - 1 steps that passed meanwhile, so one wrong result
+changes the estimate a lot. Each audit therefore counts the mean of its own result and of the share of wrong results
+among all labels above the threshold. The rate is log(1 / delta) / credit: with it, the probability that as many wrong
+steps as the credit pass in a row without an audit is at most delta. The rate also grows with the square of M, so that a
+suspicion is soon confirmed or dropped. A rate that follows from earlier labels changes nothing about the proofs.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ _MAX_FRACTION = 0.8
 _PRIOR_LABELS = 10.0
 _DETECTOR_FRACTIONS = (0.1, 0.25, 0.5)
 _QUIET_ALARM = 5.0
-_LABEL_WEIGHT = 0.5
-"""The weight of an audit in the credit beside that of all labels; with less, slow changes would be seen too late."""
+_AUDIT_WEIGHT = 0.5
+"""The weight of an audit's own result in the credit; the rest is the share of wrong results among all labels.
+
+With a lower weight slow changes are noticed too late.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ class ThresholdGuarantee:
         """Add a label to the credit, and to the candidates that it reaches."""
         error = float(label.wrong)
         if self._used is not None:
-            error = _LABEL_WEIGHT * error + (1 - _LABEL_WEIGHT) * self._used.estimate_error(self.alpha)
+            error = _AUDIT_WEIGHT * error + (1 - _AUDIT_WEIGHT) * self._used.estimate_error(self.alpha)
         self.credit += (self.alpha - error) * (1 / label.probability - 1)
         for candidate in self._candidates[self._find_band(label.score) :]:
             candidate.labels += 1
