@@ -56,6 +56,7 @@ def test_moving_on_quickly_reads_only_the_last_bullet(reader: Reader, stack: Sta
 
 def test_rows_stay_when_the_panel_of_a_bullet_opens(reader: Reader) -> None:
     reader.open("#/playbooks/thousand")
+    expect(reader.main.get_by_text(re.compile("^1,000 bullets ·"))).to_be_visible()  # all are read
     reader.page.evaluate("document.querySelector('[role=option]').isFirstDrawing = true")
     reader.press("j")
     expect(reader.page.get_by_role("region", name="Bullet")).to_be_visible()
