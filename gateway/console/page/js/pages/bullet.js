@@ -25,12 +25,12 @@ import { t, translateWord } from "../texts.js";
 const PAGE = 1000;
 const MOST = 10_000;
 const MOST_VOTERS = 20;
-/** The delay before the evidence and history of a selected bullet are loaded; a key that is held selects the next one sooner. */
+/** The delay before evidence and history of a selected bullet are loaded; a held key selects the next one sooner. */
 const STAY_MS = 150;
 
 /**
- * Returns the nodes of the panel of a bullet; `close` closes it. `signal` is aborted when another bullet is selected. If
- * `current` is true, the panel shows the newest text of the bullet, and the reader can edit it.
+ * Returns the nodes of the panel of a bullet; `close` closes it. `signal` is aborted when another bullet is selected.
+ * If `current` is true, the panel shows the newest text of the bullet, and the reader can edit it.
  */
 export function renderBullet(dataset, bullet, signal, close, current) {
   const staying = waitFor(STAY_MS, signal);
