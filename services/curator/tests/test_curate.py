@@ -291,20 +291,26 @@ class CuratorWithConcurrentEdits(ScriptedCurator):
         return edits_of(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
 
 
-async def test_a_conflicting_delta_is_proposed_again(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_a_conflicting_delta_is_proposed_again_without_a_warning(
+    store: SqlPlaybookStore, caplog: pytest.LogCaptureFixture
+) -> None:  # idea 4
     await with_one(store)
     curator = CuratorWithConcurrentEdits(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
     assert [snapshot.revision for snapshot in curator.requests] == [1, 2]
     assert [operation.applied for operation in curation.operations] == [True, True]
     assert [bullet.content for bullet in await bullets(store)] == ["mine", "new"]
+    assert "delta not applied" not in caplog.text
 
 
-async def test_the_last_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
+async def test_the_last_conflict_is_reported_and_the_rest_applied(
+    store: SqlPlaybookStore, caplog: pytest.LogCaptureFixture
+) -> None:  # idea 4
     await with_one(store)
     curation = await agent_of(CuratorWithConcurrentEdits(store, times=ATTEMPTS), store).run(reflection(), "d")
     assert [operation.conflict is not None for operation in curation.operations] == [True, False]
     assert [bullet.content for bullet in await bullets(store)] == [f"theirs {ATTEMPTS}", "new"]
+    assert caplog.text.count("delta not applied") == 1
 
 
 class CuratorWithConcurrentLesson(ScriptedCurator):

@@ -116,7 +116,7 @@ async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: Sql
         base_revision=1,
     )
     assert [operation.applied for operation in mine.operations] == [False, True]
-    [conflict] = mine.conflicts
+    [conflict] = [operation for operation in mine.operations if operation.conflict]
     assert conflict.conflict is not None
     assert conflict.conflict.present is not None
     assert conflict.conflict.present.content == "theirs"
@@ -127,7 +127,7 @@ async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) ->
     await apply(store, delta("ADD", content="one"))
     await apply(store, delta("DELETE", "gene-00001"))
     outcome = await apply(store, delta("UPDATE", "gene-00001", "mine"), base_revision=1)
-    [conflict] = outcome.conflicts
+    [conflict] = outcome.operations
     assert conflict.conflict is not None
     assert (conflict.conflict.changed_in, conflict.conflict.present) == (2, None)
 

@@ -59,10 +59,9 @@ class CommitResult:
     votes: tuple[VoteOutcome, ...]
     pending: tuple[PendingChange, ...] = ()
 
-    @property
-    def conflicts(self) -> list[Operation]:
-        """Return the operations with a conflict."""
-        return [operation for operation in self.operations if operation.conflict]
+
+class PlaybookChanged(Exception):
+    """Another commit changed bullets that the proposals edit, or that are near them."""
 
 
 def run_once(
@@ -81,12 +80,15 @@ def run_once(
     return run_unless_stored
 
 
-def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = False) -> CommitResult:
+def commit(
+    dataset: DatasetTransaction, batch: EditBatch, *, always: bool = False, refuses_conflicts: bool = False
+) -> CommitResult:
     """Merge the batch into the newest state as one revision, then enforce the policy of the dataset.
 
     A batch without changes makes no revision unless `always` (a curation is always logged, C-24).
 
-    Raises DatasetDeleted if the dataset was deleted after the base revision.
+    Raises DatasetDeleted if the dataset was deleted after the base revision, and with `refuses_conflicts`
+    PlaybookChanged if a later commit changed a bullet that the batch edits.
     """
     if batch.base_revision is not None and batch.base_revision < dataset.deleted_revision:
         raise DatasetDeleted(f'dataset "{dataset.dataset}" was deleted after revision {batch.base_revision}')
@@ -95,6 +97,8 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     draft = dataset.new_draft()
     votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
     operations = merge_deltas(draft, batch.proposals, _merge_terms(dataset, policy, batch))
+    if refuses_conflicts and any(operation.conflict for operation in operations):
+        raise PlaybookChanged
     operations, pending = _hold_for_review(dataset, policy, batch, operations)
     _approve_confirmed_changes(dataset, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)

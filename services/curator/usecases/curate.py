@@ -31,7 +31,7 @@ from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import find_subject
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.commit import EditBatch, commit
+from services.curator.usecases.commit import EditBatch, PlaybookChanged, commit
 from services.curator.usecases.corroboration import CorroborationRule
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
 from services.curator.usecases.generalize import EvidenceUpdate, generalize
@@ -94,10 +94,6 @@ class Curation:
     operations: tuple[Operation, ...] = ()
     votes: tuple[VoteOutcome, ...] = ()
     pending: tuple[PendingChange, ...] = ()
-
-
-class _PlaybookChanged(Exception):
-    """Another commit changed bullets that the proposals edit, or that are near them."""
 
 
 class _NewerRevision(Exception):
@@ -193,7 +189,7 @@ class CuratorAgent:
                 if not is_repeatable or not self._uses_model or not edits.proposals:
                     return await self._commit(request, snapshot, edits, embeddings, is_repeatable=is_repeatable)
                 return await self._commit_checked(request, snapshot, edits, embeddings, waiting)
-            except _PlaybookChanged:
+            except PlaybookChanged:
                 continue
             except (AlreadyExists, RequestDone, SimilarityUnavailable):
                 raise
@@ -221,7 +217,7 @@ class CuratorAgent:
     ) -> tuple[Curation, bytes | None]:
         """Commit unless a commit since `snapshot` added or changed a bullet that is similar to a proposal.
 
-        Raises _PlaybookChanged.
+        Raises PlaybookChanged.
         """
         known_waiting = {change.id for change in waiting}
         checked: int | None = snapshot.revision
@@ -231,7 +227,7 @@ class CuratorAgent:
             except _NewerRevision:
                 newest = await self._store.load(request.dataset)
             if await self._neighbourhood.has_changed(edits.proposals, known_waiting, snapshot.revision, newest):
-                raise _PlaybookChanged
+                raise PlaybookChanged
             checked = newest.revision if check < MAX_CHECKS - 1 else None
         raise AssertionError("unreachable: the last commit is not checked")
 
@@ -282,9 +278,9 @@ class CuratorAgent:
     ) -> tuple[Curation, bytes | None]:
         """Commit the edits; with `checked`, a revision, only if no newer one exists.
 
-        With `is_repeatable` conflicts raise _PlaybookChanged, so that the caller proposes the edits again.
+        With `is_repeatable` conflicts raise PlaybookChanged, so that the caller proposes the edits again.
 
-        Raises _NewerRevision, _PlaybookChanged.
+        Raises _NewerRevision, PlaybookChanged.
         """
         batch = _edit_batch(request, self._curator.model, snapshot, edits)
 
@@ -292,11 +288,9 @@ class CuratorAgent:
             if checked is not None and transaction.revision > checked:
                 raise _NewerRevision
             if edits.evidence is not None and not edits.evidence.store(transaction, must_match=is_repeatable):
-                raise _PlaybookChanged
+                raise PlaybookChanged
             transaction.store_embeddings(embeddings)
-            committed = commit(transaction, batch, always=True)
-            if is_repeatable and committed.conflicts:
-                raise _PlaybookChanged
+            committed = commit(transaction, batch, always=True, refuses_conflicts=is_repeatable)
             deltas = [proposal.delta for proposal in edits.proposals]
             before, after = committed.bullets_before, committed.bullets_after
             summary = summarize_deltas(deltas)
