@@ -1,11 +1,11 @@
 """Measure with a real model whether memories make its next call right.
 
 `python -m bench.lift.small_model URL [CACHE]`: URL is an OpenAI-compatible server with a small model, such as
-`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. World, seed and memories are those of
-`hansei eval lift --seed 101`, with one more: the lessons that a stronger model wrote, which hansei learned with a
-model (`stronger_model.json` has the replies and says where they come from). Prompts and rules were developed with seed
-1; of seed 101 only training trajectories were read, for these lessons. CACHE keeps the scores of prompts, so that a
-interrupted measurement can be continued.
+`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. Worlds, seeds and memories are those of
+`hansei eval lift --seed SEED`. World 101 has one more memory: the lessons that a stronger model wrote, which hansei
+learned with a model (`stronger_model.json` has the replies and says where they come from). The rules were developed
+with the worlds 1, 2 and 101; nobody looked at the worlds 207 and 208 before their figures. CACHE keeps the scores of
+prompts, so that an interrupted measurement can be continued.
 """
 
 from __future__ import annotations
@@ -14,40 +14,57 @@ import logging
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.lift.stronger_model import build_stronger_memory
 from bench.report import machine, write
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
+from hansei.client.lift.agent import Scorer
 from hansei.client.lift.generated_world import generate_world
-from hansei.client.lift.measurement import prepare_lift
+from hansei.client.lift.measurement import LiftMeter, prepare_lift
 from hansei.client.lift.model import CachedScorer, connect
 from hansei.client.lift.world import build_test_requests
 
 SEED = 101
+HELD_OUT = (207, 208)
+"""The seeds of generated worlds that nobody looked at before they were measured."""
 TASKS = 60
 TOKENS = 150
 STRONGER = "hansei, lessons of a stronger model"
 
 
-def main(url: str, cache: Path) -> None:
-    """Measure all memories and write the table."""
-    logging.disable(logging.WARNING)
-    scorer = connect(url, "", "")
-    world = generate_world(SEED)
+def measure(seed: int, scorer: Scorer) -> LiftMeter:
+    """Measure all memories on one world; print each when it is done."""
+    world = generate_world(seed)
     started = time.monotonic()
-    stronger = build_stronger_memory(world, [request.text for request in build_test_requests(world, TASKS, 1)])
     with tempfile.TemporaryDirectory() as folder, embedded_client(build_temp_settings(Path(folder))) as client:
         meter = prepare_lift(client, world, tasks=TASKS, tokens=TOKENS, seed=1)
-        meter.memories = {**meter.memories, STRONGER: stronger}
-        for name, done in meter.measure(CachedScorer(scorer, cache)):
+        if seed == SEED:
+            requests = [request.text for request in build_test_requests(world, TASKS, 1)]
+            meter.memories = {**meter.memories, STRONGER: build_stronger_memory(world, requests)}
+        for name, done in meter.measure(scorer):
             if done == TASKS:
-                print(f"{time.monotonic() - started:.0f} s: {name}", flush=True)
-    write(
-        "lift-model",
-        {"machine": machine(), "model": "SmolLM2-135M-Instruct, Q4_1", "tasks": TASKS, "tokens": TOKENS, "seed": SEED,
-         "method": scorer.method, "rows": meter.build_rows()},
-    )  # fmt: skip
+                print(f"world {seed}, {time.monotonic() - started:.0f} s: {name}", flush=True)
+    return meter
+
+
+def join(meters: Sequence[LiftMeter]) -> LiftMeter:
+    """Return the tasks and scores of several worlds as one."""
+    tasks = [task for meter in meters for task in meter.tasks]
+    scores = {name: [score for meter in meters for score in meter.scores[name]] for name in meters[0].scores}
+    return replace(meters[0], tasks=tasks, scores=scores)
+
+
+def main(url: str, cache: Path) -> None:
+    """Measure the worlds and write their tables."""
+    logging.disable(logging.WARNING)
+    scorer = CachedScorer(connect(url, "", ""), cache)
+    facts = {"machine": machine(), "model": "SmolLM2-135M-Instruct, Q4_1", "tokens": TOKENS, "method": scorer.method}
+    for table, seeds in (("lift-model", (SEED,)), ("lift-model-held-out", HELD_OUT)):
+        meter = join([measure(seed, scorer) for seed in seeds])
+        write(table, {**facts, "tasks": len(meter.tasks), "seeds": list(seeds), "rows": meter.build_rows()})
 
 
 if __name__ == "__main__":

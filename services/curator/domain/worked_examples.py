@@ -1,6 +1,7 @@
 """Worked examples of an operation: requests and the calls that fulfilled them, without the failed ones.
 
 An argument whose values recur and decide another argument tells kinds of a thing apart; each kind gets an example.
+Short examples of one operation share a text, so that more of them are served in the place of one.
 """
 
 from __future__ import annotations
@@ -9,20 +10,29 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.curator.domain.evidence import Evidence, Example, Observation, list_argument_names, parse_arguments
+from services.curator.domain.evidence import (
+    Evidence,
+    Example,
+    Observation,
+    count_tasks,
+    list_argument_names,
+    parse_arguments,
+)
 from services.curator.domain.playbook import Source
 
 MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more values than this does not tell kinds apart."""
+CHARS_TOGETHER = 200
+"""Characters of the examples that share a text. With 300, longer texts took the place of warnings."""
 _USUAL_SHARE = 2 / 3
 """The share of the tasks beyond which a value is usual. With half of them, examples were replaced twice as often."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """An example of a playbook; `heading` is the key of its bullet, which a better example replaces."""
+    """One or several examples; `heading` is the key of their bullet, which better examples replace."""
 
     heading: str
     text: str
@@ -31,21 +41,57 @@ class WorkedExample:
 
 
 def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
-    """Yield the examples of an operation that two tasks completed with it.
+    """Yield the examples of an operation that two tasks completed with it, or of its only success."""
+    if _completes_tasks(evidence):
+        needed = _find_needed_operations(evidence)
+    elif _is_only_success(evidence):
+        needed = _find_needed_operations(evidence) - _list_failed_calls(evidence)
+    else:
+        return
+    heading = f"Example of `{evidence.operation}`"
+    sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
+    for number, texts in enumerate(_group(evidence, needed)):
+        shown = "; ".join(texts)
+        yield WorkedExample(f"{heading} {number}" if number else heading, f"{heading}: {shown}", shown, sources)
+
+
+def _completes_tasks(evidence: Evidence) -> bool:
+    """Return whether two tasks have an example, and one of them ends with the operation.
 
     Lookups complete no task; their examples would only displace others.
     """
-    operation = evidence.operation
-    completes = any(example.operations[-1:] == (operation,) for example in evidence.examples)
-    if not completes or len(evidence.examples) < MIN_TASKS:
-        return
-    sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
-    needed = _find_needed_operations(evidence)
-    for key, example in _choose(evidence).items():
+    ends = any(example.operations[-1] == evidence.operation for example in evidence.examples)
+    return ends and len(evidence.examples) >= MIN_TASKS
+
+
+def _is_only_success(evidence: Evidence) -> bool:
+    """Return whether one task alone succeeded, after calls that no failed trajectory made and no error asks for."""
+    failed = [item for item in evidence.observations if item.passed is False]
+    if len(evidence.examples) != 1 or count_tasks(failed) < MIN_TASKS or any(i.error for i in evidence.observations):
+        return False
+    operations = evidence.examples[0].operations
+    following = operations[len(operations) - operations[::-1].index(evidence.operation) :]
+    return bool(following) and _list_failed_calls(evidence).isdisjoint(following)
+
+
+def _list_failed_calls(evidence: Evidence) -> set[str]:
+    """Return the other operations that worked in failed trajectories."""
+    return {name for item in evidence.observations if item.passed is False for name in item.others}
+
+
+def _group(evidence: Evidence, needed: set[str]) -> list[list[str]]:
+    """Return the texts of the chosen examples, and of others that fit beside them, short ones together."""
+    ranked = _rank(evidence)
+    chosen = _choose(evidence, ranked)
+    groups: list[list[str]] = [[]]
+    for example in dict.fromkeys([*chosen, *ranked]):
         pairs = zip(example.calls, example.operations, strict=True)
-        calls = [call for call, called in pairs if called in needed]
-        shown = f'"{example.request}" → {", ".join(calls)}'
-        yield WorkedExample(f"Example of `{operation}`{key}", f"Example of `{operation}`: {shown}", shown, sources)
+        text = f'"{example.request}" → {", ".join(call for call, called in pairs if called in needed)}'
+        if not groups[-1] or len("; ".join([*groups[-1], text])) <= CHARS_TOGETHER:
+            groups[-1].append(text)
+        elif example in chosen:
+            groups.append([text])
+    return groups
 
 
 def _find_needed_operations(evidence: Evidence) -> set[str]:
@@ -55,27 +101,31 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
     return {evidence.operation} | (set.intersection(*called) if called else set())
 
 
-def _choose(evidence: Evidence) -> dict[str, Example]:
-    """Return the most usual example, and one for each further kind."""
-    worked = [item for item in evidence.observations if not item.error and item.passed is not False]
-    values = {example.trajectory: _read_values(evidence, example) for example in evidence.examples}
-    usual = _find_usual_values(worked)
+def _rank(evidence: Evidence) -> list[Example]:
+    """Return the examples with the most usual values first, the shortest of equals."""
+    usual = _find_usual_values(_list_working_calls(evidence))
 
     def count_usual(example: Example) -> int:
-        return sum(values[example.trajectory].get(name) == value for name, value in usual.items())
+        values = _read_values(evidence, example)
+        return sum(values.get(name) == value for name, value in usual.items())
 
-    chosen = {"": max(evidence.examples, key=count_usual)}  # the shortest of equals
-    for name, kinds in _find_kinds(worked).items():
+    return sorted(evidence.examples, key=count_usual, reverse=True)
+
+
+def _choose(evidence: Evidence, ranked: Sequence[Example]) -> list[Example]:
+    """Return the first example, and one for each further kind."""
+    values = {example.trajectory: _read_values(evidence, example) for example in ranked}
+    chosen = [*ranked[:1]]
+    for name, kinds in _find_kinds(_list_working_calls(evidence)).items():
         for kind in kinds:
-            if len(chosen) == MAX_SHOWN:
-                return chosen
-            if any(values[example.trajectory].get(name) == kind for example in chosen.values()):
-                continue
-            fitting = (item for item in evidence.examples if values[item.trajectory].get(name) == kind)
-            example = next(fitting, None)
-            if example is not None:
-                chosen[f" with `{name}` {kind}"] = example
-    return chosen
+            fitting = [example for example in ranked if values[example.trajectory].get(name) == kind]
+            if not {*fitting} & {*chosen}:
+                chosen += fitting[:1]
+    return chosen[:MAX_SHOWN]
+
+
+def _list_working_calls(evidence: Evidence) -> list[Observation]:
+    return [item for item in evidence.observations if not item.error and item.passed is not False]
 
 
 def _read_values(evidence: Evidence, example: Example) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from services.curator.domain.evidence import MAX_OBSERVATIONS, Evidence, add_tra
 from services.curator.domain.general_lessons import derive_lessons, find_shape
 from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.review import PendingState
+from services.curator.domain.worked_examples import CHARS_TOGETHER
 from services.curator.tests.test_lessons import NoSections
 from services.curator.usecases.curate import CuratorAgent
 from services.curator.usecases.generalize import EvidenceUpdate, generalize
@@ -284,7 +286,10 @@ def test_an_operation_that_completes_no_task_has_no_example() -> None:
         records = {name: add_trajectory(record, reflection) for name, record in records.items()}
     examples = {name: [lesson.example for lesson in derive_lessons(record)] for name, record in records.items()}
     assert examples["look"] == []
-    assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
+    assert examples["close"] == [
+        '"request of a" → `look` {"case": "a"}, `close` {"case": "a"}; '
+        '"request of b" → `look` {"case": "b"}, `close` {"case": "b"}'
+    ]
 
 
 def list_examples(operation: str, *reflections: Reflection) -> list[str]:
@@ -297,7 +302,9 @@ def list_examples(operation: str, *reflections: Reflection) -> list[str]:
 def test_a_trajectory_in_which_no_call_of_the_operation_worked_is_no_example_of_it() -> None:
     failed = build_reflection("a", call("look", case="a"), call("close", E41, case="a"))
     others = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("b", "c")]
-    assert list_examples("close", failed, *others) == ['"request of b" → `look` {"case": "b"}, `close` {"case": "b"}']
+    [shown] = list_examples("close", failed, *others)
+    assert "request of b" in shown
+    assert "request of a" not in shown
 
 
 def test_an_example_shows_all_arguments() -> None:
@@ -306,14 +313,34 @@ def test_an_example_shows_all_arguments() -> None:
     assert list_examples("book", *reflections)[0].endswith('"option_11": "standard", "last": "a"}')
 
 
-def test_the_most_usual_call_is_the_example() -> None:
+def test_the_most_usual_calls_are_the_examples() -> None:
     values = ("full", "none", "none", "none")
     reflections = [
         build_reflection(f"r{number}", call("change", id=str(number), compensation=value))
         for number, value in enumerate(values)
     ]
     [shown] = list_examples("change", *reflections)
-    assert shown == '"request of r1" → `change` {"id": "1", "compensation": "none"}'
+    assert shown.startswith('"request of r1" → `change` {"id": "1", "compensation": "none"}; "request of r2"')
+    assert "full" not in shown
+
+
+def test_short_examples_share_a_text_and_a_long_one_has_its_own() -> None:
+    short = [build_reflection(name, call("send", case=name)) for name in ("a", "b", "c", "d", "e", "f")]
+    long = [build_reflection(name, call("send", text="word " * 60 + name)) for name in ("a", "b")]
+    assert [text.count("→") for text in list_examples("send", *short)] == [5]
+    assert all(len(text) <= CHARS_TOGETHER for text in list_examples("send", *short))
+    assert [text.count("→") for text in list_examples("send", *long)] == [1]
+
+
+def test_the_only_success_is_an_example_of_what_failed_trajectories_lack() -> None:
+    failed = [build_reflection(f"r{n}", call("look"), call("split", id=str(n)), passed=False) for n in range(2)]
+    only = build_reflection("only", call("look"), call("split", id="7"), call("seal", id="7"))
+    assert list_examples("split", *failed, only) == ['"request of only" → `split` {"id": "7"}, `seal` {"id": "7"}']
+    assert list_examples("split", failed[0], only) == []
+    sealed = build_reflection("sealed", call("split", id="8"), call("seal", id="8"), passed=False)
+    assert list_examples("split", *failed, sealed, only) == []
+    refused = build_reflection("refused", call("split", E41, id="9"), passed=False)
+    assert list_examples("split", *failed, refused, only) == []
 
 
 def test_an_example_omits_calls_that_other_successes_did_without() -> None:
@@ -321,7 +348,8 @@ def test_an_example_omits_calls_that_other_successes_did_without() -> None:
         build_reflection("a", call("look", id="1"), call("close", id="1")),
         build_reflection("b", call("wait", id="2"), call("close", id="2")),
     ]
-    assert list_examples("close", *reflections) == ['"request of a" → `close` {"id": "1"}']
+    [shown] = list_examples("close", *reflections)
+    assert shown == '"request of a" → `close` {"id": "1"}; "request of b" → `close` {"id": "2"}'
 
 
 def test_each_kind_of_thing_has_an_example() -> None:
@@ -332,7 +360,6 @@ def test_each_kind_of_thing_has_an_example() -> None:
         for number in (1, 2)
     ]
     shown = list_examples("store", *reflections)
-    assert len(shown) == len(shelves)
     assert all(
         any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
     )
@@ -345,7 +372,7 @@ def test_a_failed_trajectory_hides_no_kind_and_one_success_shows_one() -> None:
     ]
     failed = build_reflection("bad", call("store", what="ice", shelf="B2", id="x"), passed=False)
     shown = list_examples("store", *reflections, failed)
-    assert [text.partition("shelf")[2][:8] for text in shown] == ['": "A1",', '": "C3",', '": "B2",']
+    assert re.findall(r'"shelf": "(..)"', " ".join(shown))[:3] == ["A1", "C3", "B2"]
 
 
 def test_an_example_shows_the_tool_that_ran_a_command() -> None:
@@ -353,7 +380,7 @@ def test_an_example_shows_the_tool_that_ran_a_command() -> None:
         build_reflection(name, EvidenceCall("brick", f'{{"command": "brick {name}"}}', tool="shell"))
         for name in ("a", "b")
     ]
-    assert list_examples("brick", *reflections) == ['"request of a" → `shell` {"command": "brick a"}']
+    assert list_examples("brick", *reflections)[0].startswith('"request of a" → `shell` {"command": "brick a"}')
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:
@@ -377,6 +404,28 @@ def test_errors_that_name_one_value_each_are_explained_by_the_argument_that_deci
     [lesson] = texts("ship", *reflections)
     assert lesson.startswith('`ship`: `carrier` follows `country`: "EMERALD" with "Ireland", "NORDX" with "Norway"')
     assert texts("ship", *reflections[:3]) == []
+
+
+def ships(country: str, carrier: str, error: str) -> Reflection:
+    calls = (
+        call("ship", error, 1, country=country, carrier="cheapest"),
+        call("ship", country=country, carrier=carrier),
+    )
+    return build_reflection(country, *calls)
+
+
+def test_errors_that_state_both_values_need_no_statistics() -> None:
+    stating = [ships(a, b, f"carrier of {a} is {b}.") for a, b in (("Spain", "IBERLOG"), ("Norway", "NORDX"))]
+    silent = [ships(a, b, f"E{len(a)}") for a, b in (("Spain", "IBERLOG"), ("Norway", "NORDX"))]
+    assert texts("ship", *stating) == [
+        '`ship`: `carrier` follows `country`: "NORDX" with "Norway", "IBERLOG" with "Spain"; '
+        "calls with another value failed."
+    ]
+    assert texts("ship", *silent) == []
+    contradicting = build_reflection("x", call("ship", country="Spain", carrier="NORDX"))
+    assert texts("ship", *stating, contradicting) == []
+    again = replace(stating[0], trajectory_id="again", query="another")
+    assert not any("follows" in text for text in texts("ship", stating[0], again))
 
 
 async def test_a_lesson_that_explains_errors_replaces_the_bullets_on_each(store: SqlPlaybookStore) -> None:
