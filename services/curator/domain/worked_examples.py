@@ -66,8 +66,11 @@ def _completes_tasks(evidence: Evidence) -> bool:
 
 def _is_only_success(evidence: Evidence) -> bool:
     """Return whether one task alone succeeded, after calls that no failed trajectory made and no error asks for."""
+    if not evidence.examples or any(item.error for item in evidence.observations):
+        return False
     failed = [item for item in evidence.observations if item.passed is False]
-    if len(evidence.examples) != 1 or count_tasks(failed) < MIN_TASKS or any(i.error for i in evidence.observations):
+    successful = {item.task for item in evidence.examples} | {item.task for item in _list_working_calls(evidence)}
+    if len(successful) > 1 or count_tasks(failed) < MIN_TASKS:
         return False
     operations = evidence.examples[0].operations
     following = operations[len(operations) - operations[::-1].index(evidence.operation) :]

@@ -337,6 +337,8 @@ def test_the_only_success_is_an_example_of_what_failed_trajectories_lack() -> No
     only = build_reflection("only", call("look"), call("split", id="7"), call("seal", id="7"))
     assert list_examples("split", *failed, only) == ['"request of only" → `split` {"id": "7"}, `seal` {"id": "7"}']
     assert list_examples("split", failed[0], only) == []
+    long = build_reflection("long", *(call("look", n=n) for n in range(9)), call("split", id="5"), call("seal"))
+    assert list_examples("split", *failed, long, only) == []
     sealed = build_reflection("sealed", call("split", id="8"), call("seal", id="8"), passed=False)
     assert list_examples("split", *failed, sealed, only) == []
     refused = build_reflection("refused", call("split", E41, id="9"), passed=False)
