@@ -4,9 +4,9 @@
 `python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. Worlds, seeds and memories are those of
 `hansei eval lift --seed SEED`. World 101 has one more memory: the lessons that a stronger model wrote, which hansei
 learned with a model (`stronger_model.json` has the replies and says where they come from). The rules were developed
-with the worlds 1, 2 and 101; nobody looked at the worlds 207 and 208 before their figures, and there hansei is compared
-with the strongest simple memory only, because a memory takes a quarter of an hour. CACHE keeps the scores of
-prompts, so that an interrupted measurement can be continued.
+with the worlds 1, 2, 101 and 207. Nobody has read texts of the worlds 208 and 209; there hansei is compared with the
+strongest simple memory only, because each memory takes minutes. CACHE keeps the scores of prompts, so that an
+interrupted measurement can be continued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hansei.client.lift.model import CachedScorer, connect
 from hansei.client.lift.world import build_test_requests
 
 SEED = 101
-HELD_OUT = (207, 208)
+HELD_OUT = (208, 209)
 """The seeds of generated worlds that nobody looked at before they were measured."""
 COMPARED = (HANSEI, STRONGEST_SIMPLE_MEMORY)
 TASKS = 60

@@ -48,6 +48,8 @@ class Observation:
     others: tuple[str, ...] = ()
     language: Language = "en"
     """The language of the request."""
+    is_last: bool = False
+    """True for the last call of the trajectory."""
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -139,6 +141,7 @@ def _build_observations(operation: str, reflection: Reflection) -> Iterable[Obse
             between=() if fixed is None else _list_others(calls[position + 1 : call.repaired_by], operation),
             others=tuple(worked)[:MAX_OPERATIONS],
             language=detect_language(reflection.query),
+            is_last=position == len(calls) - 1,
         )
 
 

@@ -1,7 +1,6 @@
 """Worked examples of an operation: requests and the calls that fulfilled them, without the failed ones.
 
 An argument whose values recur and decide another argument tells kinds of a thing apart; each kind gets an example.
-Short examples of one operation share a text, so that more of them are served in the place of one.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ MIN_TASKS = 2
 MAX_SHOWN = 4
 MAX_KINDS = 6
 """An argument with more values than this does not tell kinds apart."""
-CHARS_TOGETHER = 200
-"""Characters of the examples that share a text. With 300, longer texts took the place of warnings."""
 _USUAL_SHARE = 2 / 3
 """The share of the tasks beyond which a value is usual. With half of them, examples were replaced twice as often."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """One or several examples; `heading` is the key of their bullet, which better examples replace."""
+    """An example of a playbook; `heading` is the key of its bullet, which a better example replaces."""
 
     heading: str
     text: str
@@ -42,26 +39,30 @@ class WorkedExample:
 
 def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
     """Yield the examples of an operation that two tasks completed with it, or of its only success."""
+    operation = evidence.operation
     if _completes_tasks(evidence):
         needed = _find_needed_operations(evidence)
     elif _is_only_success(evidence):
         needed = _find_needed_operations(evidence) - _list_failed_calls(evidence)
     else:
         return
-    heading = f"Example of `{evidence.operation}`"
     sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
-    for number, texts in enumerate(_group(evidence, needed)):
-        shown = "; ".join(texts)
-        yield WorkedExample(f"{heading} {number}" if number else heading, f"{heading}: {shown}", shown, sources)
+    for key, example in _choose(evidence).items():
+        pairs = zip(example.calls, example.operations, strict=True)
+        calls = [call for call, called in pairs if called in needed]
+        shown = f'"{example.request}" → {", ".join(calls)}'
+        yield WorkedExample(f"Example of `{operation}`{key}", f"Example of `{operation}`: {shown}", shown, sources)
 
 
 def _completes_tasks(evidence: Evidence) -> bool:
-    """Return whether two tasks have an example, and one of them ends with the operation.
+    """Return whether two tasks have an example, and one of them, or failed trajectories, end with the operation.
 
-    Lookups complete no task; their examples would only displace others.
+    Lookups complete no task; their examples would only displace others. A trajectory that failed after a call that
+    worked ends with the call that should have completed its task.
     """
     ends = any(example.operations[-1] == evidence.operation for example in evidence.examples)
-    return ends and len(evidence.examples) >= MIN_TASKS
+    failed = [item for item in evidence.observations if item.is_last and item.passed is False and not item.error]
+    return len(evidence.examples) >= MIN_TASKS and (ends or count_tasks(failed) >= MIN_TASKS)
 
 
 def _is_only_success(evidence: Evidence) -> bool:
@@ -82,19 +83,9 @@ def _list_failed_calls(evidence: Evidence) -> set[str]:
     return {name for item in evidence.observations if item.passed is False for name in item.others}
 
 
-def _group(evidence: Evidence, needed: set[str]) -> list[list[str]]:
-    """Return the texts of the chosen examples, and of others that fit beside them, short ones together."""
-    ranked = _rank(evidence)
-    chosen = _choose(evidence, ranked)
-    groups: list[list[str]] = [[]]
-    for example in dict.fromkeys([*chosen, *ranked]):
-        pairs = zip(example.calls, example.operations, strict=True)
-        text = f'"{example.request}" → {", ".join(call for call, called in pairs if called in needed)}'
-        if not groups[-1] or len("; ".join([*groups[-1], text])) <= CHARS_TOGETHER:
-            groups[-1].append(text)
-        elif example in chosen:
-            groups.append([text])
-    return groups
+def _list_working_calls(evidence: Evidence) -> list[Observation]:
+    """Return the calls that worked in trajectories that did not fail."""
+    return [item for item in evidence.observations if not item.error and item.passed is not False]
 
 
 def _find_needed_operations(evidence: Evidence) -> set[str]:
@@ -104,31 +95,27 @@ def _find_needed_operations(evidence: Evidence) -> set[str]:
     return {evidence.operation} | (set.intersection(*called) if called else set())
 
 
-def _rank(evidence: Evidence) -> list[Example]:
-    """Return the examples with the most usual values first, the shortest of equals."""
-    usual = _find_usual_values(_list_working_calls(evidence))
+def _choose(evidence: Evidence) -> dict[str, Example]:
+    """Return the most usual example, and one for each further kind."""
+    worked = _list_working_calls(evidence)
+    values = {example.trajectory: _read_values(evidence, example) for example in evidence.examples}
+    usual = _find_usual_values(worked)
 
     def count_usual(example: Example) -> int:
-        values = _read_values(evidence, example)
-        return sum(values.get(name) == value for name, value in usual.items())
+        return sum(values[example.trajectory].get(name) == value for name, value in usual.items())
 
-    return sorted(evidence.examples, key=count_usual, reverse=True)
-
-
-def _choose(evidence: Evidence, ranked: Sequence[Example]) -> list[Example]:
-    """Return the first example, and one for each further kind."""
-    values = {example.trajectory: _read_values(evidence, example) for example in ranked}
-    chosen = [*ranked[:1]]
-    for name, kinds in _find_kinds(_list_working_calls(evidence)).items():
+    chosen = {"": max(evidence.examples, key=count_usual)}  # the shortest of equals
+    for name, kinds in _find_kinds(worked).items():
         for kind in kinds:
-            fitting = [example for example in ranked if values[example.trajectory].get(name) == kind]
-            if not {*fitting} & {*chosen}:
-                chosen += fitting[:1]
-    return chosen[:MAX_SHOWN]
-
-
-def _list_working_calls(evidence: Evidence) -> list[Observation]:
-    return [item for item in evidence.observations if not item.error and item.passed is not False]
+            if len(chosen) == MAX_SHOWN:
+                return chosen
+            if any(values[example.trajectory].get(name) == kind for example in chosen.values()):
+                continue
+            fitting = (item for item in evidence.examples if values[item.trajectory].get(name) == kind)
+            example = next(fitting, None)
+            if example is not None:
+                chosen[f" with `{name}` {kind}"] = example
+    return chosen
 
 
 def _read_values(evidence: Evidence, example: Example) -> Mapping[str, str]:
