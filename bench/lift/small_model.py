@@ -1,12 +1,12 @@
 """Measure with a real model whether memories make its next call right.
 
 `python -m bench.lift.small_model URL [CACHE]`: URL is an OpenAI-compatible server with a small model, such as
-`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. Worlds, seeds and memories are those of
-`hansei eval lift --seed SEED`. World 101 has one more memory: the lessons that a stronger model wrote, which hansei
-learned with a model (`stronger_model.json` has the replies and says where they come from). The rules were developed
-with the worlds 1, 2, 101 and 207. Nobody has read texts of the worlds 208 and 209; there hansei is compared with the
-strongest simple memory only, because each memory takes minutes. CACHE keeps the scores of prompts, so that an
-interrupted measurement can be continued.
+`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. The worlds 101, 208 and 209 and the memories
+are those of `hansei eval lift`. World 101 has one more memory: lessons that a stronger model wrote
+(`stronger_model.json` has its replies and says where they come from). The rules were developed with the worlds 1 to 4,
+101, 102 and 207. Nobody has read texts of the worlds 208 and 209; there hansei is compared with the strongest simple
+memory only, because each memory takes minutes. CACHE keeps the scores of prompts, so that an interrupted measurement
+can be continued.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hansei.client.lift.world import build_test_requests
 
 SEED = 101
 HELD_OUT = (208, 209)
-"""The seeds of generated worlds that nobody looked at before they were measured."""
+"""The seeds of generated worlds whose texts nobody has read."""
 COMPARED = (HANSEI, STRONGEST_SIMPLE_MEMORY)
 TASKS = 60
 TOKENS = 150
@@ -39,7 +39,7 @@ STRONGER = "hansei, lessons of a stronger model"
 
 
 def measure(seed: int, scorer: Scorer) -> LiftMeter:
-    """Measure all memories on world 101, and the compared ones on others; print each when it is done."""
+    """Measure hansei and the strongest simple memory on held-out worlds, all memories on others; print each one."""
     world = generate_world(seed)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, embedded_client(build_temp_settings(Path(folder))) as client:

@@ -18,8 +18,8 @@ _DECISIONS_SHOWN = 8
 def find_decisions(bad: Sequence[Observation], good: Sequence[Observation]) -> dict[str, str]:
     """Return a sentence for each argument whose value follows another argument, by the name of the argument.
 
-    In all good calls, equal values of the other argument come with equal values of this one, in several tasks; in the
-    bad calls they differ. Both must be statistically significant, unless the errors themselves state it.
+    In all good calls, equal values of the other argument come with equal values of this one; in bad calls of two tasks
+    they do not. Unless the errors state the values, both must be statistically significant.
     """
     stated: list[str] = []
     chances: dict[str, float] = {}

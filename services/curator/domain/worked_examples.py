@@ -38,7 +38,7 @@ class WorkedExample:
 
 
 def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
-    """Yield the examples of an operation that two tasks completed with it, or of its only success."""
+    """Yield the examples of an operation that completes tasks, or the example of its only success."""
     operation = evidence.operation
     if _completes_tasks(evidence):
         needed = _find_needed_operations(evidence)
@@ -55,10 +55,10 @@ def select_worked_examples(evidence: Evidence) -> Iterator[WorkedExample]:
 
 
 def _completes_tasks(evidence: Evidence) -> bool:
-    """Return whether two tasks have an example, and one of them, or failed trajectories, end with the operation.
+    """Return whether two tasks have an example, and one of them or failed trajectories of two end with the operation.
 
-    Lookups complete no task; their examples would only displace others. A trajectory that failed after a call that
-    worked ends with the call that should have completed its task.
+    Lookups complete no task; their examples would only displace others. A failed trajectory is assumed to end with the
+    call that should have completed its task.
     """
     ends = any(example.operations[-1] == evidence.operation for example in evidence.examples)
     failed = [item for item in evidence.observations if item.is_last and item.passed is False and not item.error]
@@ -66,7 +66,7 @@ def _completes_tasks(evidence: Evidence) -> bool:
 
 
 def _is_only_success(evidence: Evidence) -> bool:
-    """Return whether one task alone succeeded, after calls that no failed trajectory made and no error asks for."""
+    """Return whether one task alone succeeded, and then made calls that failed trajectories lack, without any error."""
     if not evidence.examples or any(item.error for item in evidence.observations):
         return False
     failed = [item for item in evidence.observations if item.passed is False]
