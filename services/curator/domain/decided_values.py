@@ -11,7 +11,7 @@ from services.curator.domain.evidence import Observation, count_tasks, list_argu
 from services.curator.domain.significance import calculate_chance, select_significant
 
 MIN_TASKS = 2
-MIN_STATES = 2
+MIN_VALUES = 2
 _DECISIONS_SHOWN = 8
 
 
@@ -34,7 +34,7 @@ def find_decisions(bad: Sequence[Observation], good: Sequence[Observation]) -> d
         matching = [item for item in bad if item.values.get(condition, "") in rights]
         broken = [item for item in matching if item.values.get(name, "") != rights[item.values.get(condition, "")]]
         is_decided = all(rights[state] == value for _, state, value in pairs)
-        if not is_decided or len(counts) < MIN_STATES or count_tasks(broken) < MIN_TASKS:
+        if not is_decided or len(counts) < MIN_VALUES or count_tasks(broken) < MIN_TASKS:
             continue
         key = f"{_count_varying_tasks(condition, [*bad, *good]):09} {condition} {name}"  # the task sets it
         decisions[key] = (condition, name, rights)
@@ -64,7 +64,7 @@ def _is_stated(broken: Iterable[Observation], condition: str, name: str) -> bool
         if _contains(item.error, item.values.get(condition))
         and _contains(item.error, parse_arguments(item.repair or "").get(name))
     ]
-    return count_tasks(stating) >= MIN_TASKS and len({item.values[condition] for item in stating}) >= MIN_STATES
+    return count_tasks(stating) >= MIN_TASKS and len({item.values[condition] for item in stating}) >= MIN_VALUES
 
 
 def _contains(error: str, value: str | None) -> bool:

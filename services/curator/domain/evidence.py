@@ -49,7 +49,7 @@ class Observation:
     language: Language = "en"
     """The language of the request."""
     is_last: bool = False
-    """True for the last call of the trajectory."""
+    """True if the trajectory ends with a call of the operation, and this call worked."""
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ def _build_observations(operation: str, reflection: Reflection) -> Iterable[Obse
             between=() if fixed is None else _list_others(calls[position + 1 : call.repaired_by], operation),
             others=tuple(worked)[:MAX_OPERATIONS],
             language=detect_language(reflection.query),
-            is_last=position == len(calls) - 1,
+            is_last=calls[-1].operation == operation and not calls[-1].error,
         )
 
 

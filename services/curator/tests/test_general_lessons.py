@@ -323,6 +323,8 @@ def test_an_operation_with_which_failed_trajectories_end_completes_tasks() -> No
     assert list_examples("store", *passed, *failed)[0].startswith('"request of a" → `store` {"id": "a"}')
     refused = [build_reflection(name, call("store", E41, id=name), passed=False) for name in ("c", "d")]
     assert list_examples("store", *passed, *refused) == []
+    often = [build_reflection(name, *(call("store", id=i) for i in range(3)), passed=False) for name in ("c", "d")]
+    assert list_examples("store", *passed, *often) != []
 
 
 def test_the_only_success_is_an_example_of_what_failed_trajectories_lack() -> None:
