@@ -12,13 +12,19 @@ from typing import Any
 import numba
 import numpy as np
 
+from services.planner.domain import error_rates
 from services.planner.domain import guarantee as rule
 from services.planner.domain.labels import MAX_LATER_QUESTIONS
 
 CANDIDATES = np.array(rule.CANDIDATES)
 COUNT = len(CANDIDATES)
-MAX_FRACTION, PRIOR_LABELS, QUIET_ALARM = rule._MAX_FRACTION, rule._PRIOR_LABELS, rule._QUIET_ALARM
-AUDIT_WEIGHT = rule._AUDIT_WEIGHT
+MAX_FRACTION, PRIOR_LABELS = rule._MAX_FRACTION, rule._PRIOR_LABELS
+QUIET_AUDITS, QUIET_LABELS, PREDICTED_SHARE = rule._QUIET_AUDITS, rule._QUIET_LABELS, rule._PREDICTED_SHARE
+FIRST_SHARE = rule._FIRST_SHARE
+LAG, RATE_PRIOR, MAX_ERROR = error_rates.LAG, error_rates.PRIOR_LABELS, error_rates.MAX_ERROR
+HORIZON, UNSEEN_LABELS = error_rates.HORIZON, error_rates.UNSEEN_LABELS
+UNSEEN_WRONG = UNSEEN_LABELS * error_rates.UNSEEN_ERROR
+RISES = np.array(error_rates.RISES)
 DETECTOR_FRACTIONS = np.array(rule._DETECTOR_FRACTIONS)
 LEVEL, BAND, MAX_RATE, WAIT = rule.REVOCATION_LEVEL, rule.MIN_BAND_LABELS, rule.MAX_RATE, MAX_LATER_QUESTIONS
 
@@ -26,7 +32,10 @@ LEVEL, BAND, MAX_RATE, WAIT = rule.REVOCATION_LEVEL, rule.MIN_BAND_LABELS, rule.
 WEALTH, SUM, SQUARE, PROVEN, BAND_LABELS, LABELS, WRONG_LABELS, DETECTORS = range(8)
 COLUMNS = DETECTORS + len(DETECTOR_FRACTIONS)
 # Values of a learner.
-CREDIT, REVOCATIONS, USED, SELECTED, HEAD, TAIL, VALUES = 0, 1, 2, 3, 4, 5, 6
+PASSED, REVOCATIONS, USED, SELECTED, HEAD, TAIL, LATEST, RISING = range(8)
+VALUES = RISING + len(RISES)
+# Columns of the error rates of the bands, and of the latest labels.
+ALL_LABELS, ALL_WRONG, OLD_LABELS, OLD_WRONG, LATEST_BAND, LATEST_WRONG, WEIGHT, RATE_COLUMNS = range(8)
 # States of an execution in the queue of a learner.
 NONE, OPEN, OVERDUE, DONE = 0, 1, 2, 3
 
@@ -47,12 +56,66 @@ def _compute_alarm(evidence: Any, candidate: int) -> float:
 
 
 @numba.njit(cache=True)
+def _find_band(score: float) -> int:
+    band = 0
+    while band < COUNT and score < CANDIDATES[band]:
+        band += 1
+    return band
+
+
+@numba.njit(cache=True)
+def _count_score(errors: Any, score: float, probability: float) -> None:
+    """Add the score of a step that was selected to the recent ones."""
+    remaining = (1 - 1 / HORIZON) ** (1 / probability)
+    errors[: COUNT + 1, WEIGHT] *= remaining
+    errors[_find_band(score), WEIGHT] += 1 - remaining
+
+
+@numba.njit(cache=True)
+def _count_label(errors: Any, values: Any, score: float, wrong: float, alpha: float) -> None:
+    """Update the evidence that errors have become more frequent, and add the label that has become old enough."""
+    band = _find_band(score)
+    error = (errors[band, OLD_WRONG] + RATE_PRIOR * alpha) / (errors[band, OLD_LABELS] + RATE_PRIOR)
+    for i in range(len(RISES)):
+        higher = min(MAX_ERROR, error + RISES[i])
+        factor = higher / error if wrong else (1 - higher) / (1 - error)
+        values[RISING + i] = (values[RISING + i] + 1) * factor
+    row = int(values[LATEST]) % LAG
+    if values[LATEST] >= LAG:
+        old = int(errors[row, LATEST_BAND])
+        errors[old, OLD_LABELS] += 1
+        errors[old, OLD_WRONG] += errors[row, LATEST_WRONG]
+    errors[row, LATEST_BAND], errors[row, LATEST_WRONG] = band, wrong
+    values[LATEST] += 1
+    errors[band, ALL_LABELS] += 1
+    errors[band, ALL_WRONG] += wrong
+
+
+@numba.njit(cache=True)
+def _find_cautious(errors: Any, used: int, alpha: float) -> int:
+    """Return the position of the lowest proven candidate whose predicted error is small enough; -1: there is none."""
+    while used >= 0:
+        total, wrong = 0.0, 0.0
+        for band in range(used + 1):
+            estimate = (errors[band, ALL_WRONG] + UNSEEN_WRONG) / (errors[band, ALL_LABELS] + UNSEEN_LABELS)
+            wrong += errors[band, WEIGHT] * estimate
+            total += errors[band, WEIGHT]
+        if total == 0 or wrong / total <= PREDICTED_SHARE * alpha:
+            return used
+        used -= 1
+    return used
+
+
+@numba.njit(cache=True)
 def _find_used(evidence: Any, values: Any, delta: float) -> None:
-    share = delta / ((values[REVOCATIONS] + 1) * (values[REVOCATIONS] + 2)) / 2
-    level = share
+    revocations = values[REVOCATIONS]
+    total = delta * FIRST_SHARE
+    if revocations > 0:
+        total = delta * (1 - FIRST_SHARE) / (revocations * (revocations + 1))
+    level = total * FIRST_SHARE
     values[USED] = -1
     for k in range(COUNT):
-        level += share / COUNT
+        level += total * (1 - FIRST_SHARE) / COUNT
         if not evidence[k, PROVEN] and evidence[k, WEALTH] > 0 and evidence[k, WEALTH] >= -log(level):
             evidence[k, PROVEN] = 1
         if not evidence[k, PROVEN]:
@@ -119,15 +182,12 @@ def _prove(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
 
 
 @numba.njit(cache=True)
-def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alpha: float, delta: float) -> bool:
+def _watch(
+    evidence: Any, values: Any, errors: Any, labels: Any, count: int, rate: float, alpha: float, delta: float
+) -> bool:
     scores, wrong, probabilities = labels[0], labels[1], labels[2]
     for i in range(count):
-        error = wrong[i]
-        if values[USED] >= 0:
-            of_used = evidence[int(values[USED])]
-            share = (of_used[WRONG_LABELS] + PRIOR_LABELS * alpha / 2) / (of_used[LABELS] + PRIOR_LABELS)
-            error = AUDIT_WEIGHT * error + (1 - AUDIT_WEIGHT) * share
-        values[CREDIT] += (alpha - error) * (1 / probabilities[i] - 1)
+        _count_label(errors, values, scores[i], wrong[i], alpha)
         for k in range(COUNT):
             if scores[i] >= CANDIDATES[k]:
                 evidence[k, LABELS] += 1
@@ -145,19 +205,23 @@ def _watch(evidence: Any, values: Any, labels: Any, count: int, rate: float, alp
         if evidence[k, PROVEN] and _compute_alarm(evidence, k) >= LEVEL:
             values[REVOCATIONS] += 1
             _forget(evidence, k, alpha)
+            values[LATEST:] = 0.0
+            errors[:, :WEIGHT] = 0.0
             _find_used(evidence, values, delta)
             return True
     return False
 
 
 @numba.njit(cache=True)
-def _compute_audit_rate(evidence: Any, values: Any, min_rate: float, delta: float) -> float:
+def _compute_audit_rate(evidence: Any, values: Any, min_rate: float, alpha: float, delta: float) -> float:
     """Return the share of passing steps that are labelled anyway; 1 if no candidate is in use."""
     if values[USED] < 0:
         return 1.0
-    rate = max(min_rate, min(MAX_RATE, -log(delta) / max(values[CREDIT], 1.0)))
-    growth = max(1.0, _compute_alarm(evidence, int(values[USED])) / QUIET_ALARM)
-    return float(min(1.0, rate * growth**2))
+    of_used = evidence[int(values[USED])]
+    share = (of_used[WRONG_LABELS] + PRIOR_LABELS * alpha / 2) / (of_used[LABELS] + PRIOR_LABELS)
+    rate = max(min_rate, min(MAX_RATE, -log(delta) / max(values[PASSED] * (alpha - share), 1.0)))
+    in_audits = _compute_alarm(evidence, int(values[USED])) / QUIET_AUDITS
+    return float(min(1.0, rate * max(1.0, in_audits, values[RISING:].max() / QUIET_LABELS) ** 2))
 
 
 @numba.njit(cache=True)
@@ -195,6 +259,7 @@ def decide_stream(
     trace = np.zeros((steps_count, 3), dtype=np.int64)
     evidence = np.zeros((learner_count, COUNT, COLUMNS))
     values = np.zeros((learner_count, VALUES))
+    errors = np.zeros((learner_count, LAG, RATE_COLUMNS))
     for learner in range(learner_count):
         _forget(evidence[learner], 0, alpha)
         values[learner, USED] = -1
@@ -220,8 +285,9 @@ def decide_stream(
         learner = learners[now]
         used, rate = (
             int(values[learner, USED]),
-            _compute_audit_rate(evidence[learner], values[learner], min_rate, delta),
+            _compute_audit_rate(evidence[learner], values[learner], min_rate, alpha, delta),
         )
+        used = _find_cautious(errors[learner], used, alpha)
         passes = used >= 0 and scores[now] >= CANDIDATES[used]
         trace[now, 1] = used
         # Each round handles one event: the selection, then the labels that arrive, then the end of the execution.
@@ -234,6 +300,9 @@ def decide_stream(
             touched_execution, touched = execution, learner
             if event == 0:
                 values[learner, SELECTED] += 1
+                probability = rate if passes else 1.0
+                values[learner, PASSED] += 1 / probability - 1
+                _count_score(errors[learner], scores[now], probability)
                 if state[learner, execution] != OVERDUE:
                     if state[learner, execution] == NONE:
                         state[learner, execution] = OPEN
@@ -243,7 +312,7 @@ def decide_stream(
                         values[learner, TAIL] += 1
                     rates[learner, execution] = min(rates[learner, execution], rate)
                     selected[now] = learner + 1
-                    steps[now, 0], steps[now, 1] = scores[now], rate if passes else 1.0
+                    steps[now, 0], steps[now, 1] = scores[now], probability
                 event = 1
                 lower, higher = learner, learner + 1
             elif event == 1:
@@ -278,7 +347,8 @@ def decide_stream(
                     if whole and not watched[member, touched_execution]:
                         watched[member, touched_execution] = True
                         block_rate = rates[member, touched_execution]
-                        if _watch(evidence[member], values[member], labels, count, block_rate, alpha, delta):
+                        seen = errors[member]
+                        if _watch(evidence[member], values[member], seen, labels, count, block_rate, alpha, delta):
                             void[member, :][state[member] == OPEN] = True
                 # Prove with the executions at the head of the queue.
                 while values[member, HEAD] < values[member, TAIL]:
@@ -293,7 +363,8 @@ def decide_stream(
                         continue
                     if not watched[member, head]:
                         watched[member, head] = True
-                        if _watch(evidence[member], values[member], labels, count, rates[member, head], alpha, delta):
+                        block_rate, seen = rates[member, head], errors[member]
+                        if _watch(evidence[member], values[member], seen, labels, count, block_rate, alpha, delta):
                             void[member, head] = True
                             void[member, :][state[member] == OPEN] = True
                     if not void[member, head]:

@@ -58,6 +58,22 @@ def ramp(times: Floats) -> Floats:
     return np.asarray(0.35 * np.clip((times - 1_000) / 2_000, 0, 1), dtype=np.float64)
 
 
+def add_step_where_steps_pass(scores: Floats, times: Floats) -> Floats:
+    """Errors rise where steps pass only, so the labels of steps that are asked anyway show nothing."""
+    return np.asarray(err_underconfident(scores, times) + 0.35 * ((times >= CHANGE) & (scores >= CANDIDATES[-1])))
+
+
+def draw_rising_scores(rng: np.random.Generator, times: Floats) -> Floats:
+    """Scores whose distance from 1 halves at the change."""
+    scores = draw_scores(rng, times)
+    return np.where(times < CHANGE, scores, 1 - (1 - scores) / 2)
+
+
+def err_overconfident_later(scores: Floats, times: Floats) -> Floats:
+    """Errors of the steps do not change; after the change, the scores are too high."""
+    return np.where(times < CHANGE, 1 - scores, np.clip(2 * (1 - scores), 0, 1))
+
+
 def make_blocks(length: int) -> Callable[[Floats], Floats]:
     return lambda times: 0.35 * ((times // length) % 2 == 1)
 
@@ -148,4 +164,7 @@ SCENARIOS = (
     Scenario("constant 5 %", make_constant(0.05)),
     Scenario("from 3 to 49 %", make_constant(0.03, 0.49)),
     Scenario("from 5 to 20 %", make_constant(0.05, 0.20)),
+    Scenario("from 4 to 15 %", make_constant(0.04, 0.15)),
+    Scenario("step of +35 points where steps pass", add_step_where_steps_pass),
+    Scenario("scores become overconfident", err_overconfident_later, scores=draw_rising_scores),
 )

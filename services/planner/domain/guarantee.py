@@ -18,11 +18,14 @@ All are made equally likely: each labelled step is kept with the probability f /
 selected, and y is the expectation, over what is kept, of the mean (0 if nothing is kept). An expectation over bets is
 a bet. It is (alpha - wrong) * f / p for one step, and the plain mean where all p are equal.
 
-**Several candidates.** Half of the level belongs to the strictest candidate, the rest to all in equal parts; a proven
-candidate passes its level on to the next one (fallback procedure: Wiens, 2003). So any wrong proof has a probability of
-at most the level, which after j revocations is delta / ((j + 1) * (j + 2)); these sum to delta. A proven threshold
-is used once `MIN_BAND_LABELS` executions have labels between it and the next candidate above: a proof says nothing
-about scores that nobody has seen.
+**Several candidates.** A share `_FIRST_SHARE` of the level belongs to the strictest candidate, the rest to all in
+equal parts; a proven candidate passes its level on to the next one (fallback procedure: Wiens, 2003). So any wrong
+proof has a probability of at most the level. The first level is delta * _FIRST_SHARE, and that after j revocations
+delta * (1 - _FIRST_SHARE) / (j * (j + 1)). These sum to delta. A proven threshold is used once `MIN_BAND_LABELS`
+executions have labels between it and the next candidate above: a proof says nothing about scores that nobody has seen.
+
+**Harder steps.** The scores of recent steps and the error rates at these scores predict the error above a proven
+threshold (`error_rates`). As long as it is near alpha, a stricter threshold is used.
 
 **Revocation.** Each threshold in use has a Shiryaev-Roberts e-detector (Shin, Ramdas and Rinaldo, "E-detectors", 2024)
 
@@ -33,11 +36,12 @@ number of labelled executions until a false alarm is at least `REVOCATION_LEVEL`
 it, must be proven again with later labels.
 
 **Audit rate.** The credit is the number of further errors that the steps that passed could have before their share of
-errors is alpha. Audits estimate it: each stands for the 1 / p - 1 steps that passed meanwhile, so one wrong result
-changes the estimate a lot. Each audit therefore counts the mean of its own result and of the share of wrong results
-among all labels above the threshold. The rate is log(1 / delta) / credit: with it, the probability that as many wrong
-steps as the credit pass in a row without an audit is at most delta. The rate also grows with the square of M, so that a
-suspicion is soon confirmed or dropped. A rate that follows from earlier labels changes nothing about the proofs.
+errors is alpha: passed * (alpha - error), where the error is the share of wrong results among the labels above the
+threshold, and a step that was selected with probability p stands for the 1 / p - 1 steps that passed meanwhile. The
+rate is log(1 / delta) / credit: with it, the probability that as many wrong steps as the credit pass in a row without
+an audit is at most delta. It grows with the square of the evidence of a change, in the audits (M) or in all labels
+(`error_rates`), so that a suspicion is soon confirmed or dropped. A rate that follows from earlier labels changes
+nothing about the proofs.
 """
 
 from __future__ import annotations
@@ -47,20 +51,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log, log1p
 
+from services.planner.domain.error_rates import ErrorRates, RecentScores
+
 CANDIDATES = (0.95, 0.90, 0.85, 0.80, 0.75, 0.70, 0.65, 0.60)
 MIN_BAND_LABELS = 10
 REVOCATION_LEVEL = 10_000.0
-MAX_RATE = 0.5
+MAX_RATE = 0.6
 
 _MAX_FRACTION = 0.8
 _PRIOR_LABELS = 10.0
 _DETECTOR_FRACTIONS = (0.1, 0.25, 0.5)
-_QUIET_ALARM = 5.0
-_AUDIT_WEIGHT = 0.5
-"""The weight of an audit's own result in the credit; the rest is the share of wrong results among all labels.
-
-With a lower weight slow changes are noticed too late.
-"""
+_FIRST_SHARE = 0.8
+"""The share of delta for proofs before the first revocation, and the share of a level for the strictest candidate."""
+_QUIET_AUDITS = 7.0
+_QUIET_LABELS = 250.0
+"""The evidence of a change up to which the audit rate does not grow."""
+_PREDICTED_SHARE = 0.9
+"""The share of alpha that the predicted error of the threshold in use may reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +131,12 @@ class ThresholdGuarantee:
         self.delta = delta
         self.min_rate = min_rate
         self.revocations = 0
-        self.credit = 0.0
+        self.passed = 0.0
         self._candidates = [self._make_candidate(threshold) for threshold in candidates]
         self._negated = [-threshold for threshold in candidates]
-        self._used: _Candidate | None = None
+        self._used: int | None = None
+        self._errors = ErrorRates(len(candidates) + 1, alpha)
+        self._scores = RecentScores(len(candidates) + 1)
 
     @classmethod
     def with_defaults(cls) -> ThresholdGuarantee:
@@ -136,20 +145,40 @@ class ThresholdGuarantee:
 
     @property
     def threshold(self) -> float | None:
-        """Return the lowest threshold in use; None as long as none is proven."""
-        return self._used.threshold if self._used else None
+        """Return the threshold in use: the lowest one that is proven, or a stricter one; None if there is none."""
+        if self._used is None:
+            return None
+        for position in range(self._used, -1, -1):
+            if self._errors.predict(self._scores.weights[: position + 1]) <= _PREDICTED_SHARE * self.alpha:
+                return self._candidates[position].threshold
+        return None
 
     @property
     def audit_rate(self) -> float:
-        """Return the probability with which a step above the threshold is to be labelled; 1 without a threshold."""
+        """Return the probability with which a step above the threshold is to be labelled; 1 without a proven one."""
         if self._used is None:
             return 1.0
         rate = max(self.min_rate, min(MAX_RATE, -log(self.delta) / max(self.credit, 1.0)))
-        return min(1.0, rate * max(1.0, self._used.alarm / _QUIET_ALARM) ** 2)
+        in_audits = self._candidates[self._used].alarm / _QUIET_AUDITS
+        return min(1.0, rate * max(1.0, in_audits, self._errors.alarm / _QUIET_LABELS) ** 2)
+
+    @property
+    def credit(self) -> float:
+        """Return the further errors that the steps that passed could have; 0 without a proven threshold."""
+        if self._used is None:
+            return 0.0
+        return self.passed * (self.alpha - self._candidates[self._used].estimate_error(self.alpha))
+
+    def select(self, score: float, probability: float) -> None:
+        """Count a step that was selected for a label with `probability`, and the steps for which it stands."""
+        self.passed += 1 / probability - 1
+        self._scores.count(self._find_band(score), probability)
 
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
         """Process the label of an execution with one step; `floor` is the audit rate of its time."""
         labels = [StepLabel(score, wrong, probability)]
+        self._check(labels, floor)
+        self.select(score, probability)
         self.watch(labels, floor)
         self.prove(labels, floor)
 
@@ -180,12 +209,10 @@ class ThresholdGuarantee:
         return False
 
     def _count(self, label: StepLabel) -> None:
-        """Add a label to the credit, and to the candidates that it reaches."""
-        error = float(label.wrong)
-        if self._used is not None:
-            error = _AUDIT_WEIGHT * error + (1 - _AUDIT_WEIGHT) * self._used.estimate_error(self.alpha)
-        self.credit += (self.alpha - error) * (1 / label.probability - 1)
-        for candidate in self._candidates[self._find_band(label.score) :]:
+        """Add a label to the error rates, and to the candidates that it reaches."""
+        band = self._find_band(label.score)
+        self._errors.count(band, label.wrong)
+        for candidate in self._candidates[band:]:
             candidate.labels += 1
             candidate.wrong_labels += label.wrong
 
@@ -218,26 +245,29 @@ class ThresholdGuarantee:
 
     def _find_used(self) -> None:
         """Find the proven candidates by the fallback procedure, and the lowest one with labels of its own band."""
-        share = self._level / 2
-        level = share
+        total = self._level
+        level = total * _FIRST_SHARE
         self._used = None
-        for candidate in self._candidates:
-            level += share / len(self._candidates)
+        for position, candidate in enumerate(self._candidates):
+            level += total * (1 - _FIRST_SHARE) / len(self._candidates)
             if not candidate.is_proven:
                 candidate.is_proven = candidate.log_wealth > 0 and candidate.log_wealth >= -log(level)
             if not candidate.is_proven:
                 level = 0.0
             elif candidate.band_labels >= MIN_BAND_LABELS:
-                self._used = candidate
+                self._used = position
 
     @property
     def _level(self) -> float:
         """Return the level of the next proofs."""
-        return self.delta / ((self.revocations + 1) * (self.revocations + 2))
+        if self.revocations == 0:
+            return self.delta * _FIRST_SHARE
+        return self.delta * (1 - _FIRST_SHARE) / (self.revocations * (self.revocations + 1))
 
     def _revoke(self, position: int) -> None:
-        """Take a candidate and all after it out of use, and forget the labels that proved them."""
+        """Take a candidate and all after it out of use, and forget the labels that proved them, and the error rates."""
         self.revocations += 1
+        self._errors = ErrorRates(len(self._candidates) + 1, self.alpha)
         for later in range(position, len(self._candidates)):
             self._candidates[later] = self._make_candidate(self._candidates[later].threshold)
         self._find_used()

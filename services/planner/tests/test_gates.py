@@ -51,9 +51,9 @@ def test_without_a_proven_threshold_every_step_is_asked_about() -> None:
 def test_with_a_proven_threshold_a_share_of_steps_is_audited() -> None:
     verdict = proven(draws=0.05).decide(score(0.99))
     assert (verdict.level, verdict.audited) == (InterventionLevel.CONFIRM, True)
-    assert verdict.audit_probability == verdict.audit_floor == 0.5  # no step has passed, so there is no credit yet
-    passing = proven(draws=0.5).decide(score(0.99))
-    assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.5)
+    assert verdict.audit_probability == verdict.audit_floor == 0.6  # no step has passed, so there is no credit yet
+    passing = proven(draws=0.7).decide(score(0.99))
+    assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.6)
 
 
 def test_labels_of_one_tool_prove_no_threshold_of_another() -> None:
@@ -122,8 +122,8 @@ async def test_every_decision_is_stored_with_its_inputs(tmp_path: Path) -> None:
         assert event.confidence.breakdown["search_quality"] == pytest.approx(0.97)
     adjusted, guaranteed = decided["adjusted"], decided["guaranteed"]
     assert (adjusted.thresholds, adjusted.audit_probability, adjusted.audited) == ((0.9, 0.7, 0.4), 0.0, False)
-    assert (guaranteed.thresholds, guaranteed.audit_probability) == ((0.9, 0.6, 0.4), 0.5)
-    assert (guaranteed.audited, guaranteed.audit_floor, guaranteed.tool) == (True, 0.5, "web_search")
+    assert (guaranteed.thresholds, guaranteed.audit_probability) == ((0.9, 0.6, 0.4), 0.6)
+    assert (guaranteed.audited, guaranteed.audit_floor, guaranteed.tool) == (True, 0.6, "web_search")
 
 
 async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp_path: Path) -> None:

@@ -137,14 +137,44 @@ def test_a_wrong_audit_raises_the_audit_rate() -> None:
     assert guarantee.audit_rate > 10 * calm
 
 
-def test_a_wrong_audit_counts_half_by_all_labels() -> None:
+def test_the_credit_is_what_the_passed_steps_may_still_get_wrong() -> None:
     """200 right labels: the share of wrong ones is (0 + 10 * .05) / 210, with the prior of ten labels."""
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
     for _ in range(200):
         guarantee.learn(0.97, False, 1.0, 1.0)
     assert guarantee.credit == 0
-    guarantee.watch([StepLabel(0.97, True, 0.05)], 0.05)
-    assert guarantee.credit == pytest.approx((0.1 - (1 + 0.5 / 210) / 2) * 19)
+    guarantee.select(0.97, 0.05)
+    assert guarantee.credit == pytest.approx(19 * (0.1 - 0.5 / 210))
+
+
+def test_wrong_results_of_asked_steps_raise_the_audit_rate() -> None:
+    """Steps with a score of .3 never pass. That they are wrong more often shows that something has changed."""
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    learn_all_bands(guarantee, 30)
+    for number in range(300):
+        guarantee.learn(0.3, number % 4 == 0, 1.0, 1.0)
+        guarantee.learn(0.97, False, 0.1, 0.1)
+    calm, threshold = guarantee.audit_rate, guarantee.threshold
+    for number in range(40):
+        guarantee.learn(0.3, number % 4 != 0, 1.0, 1.0)
+    assert guarantee.audit_rate > 10 * calm
+    assert guarantee.threshold == threshold, "labels of other steps revoke nothing"
+
+
+def test_a_stricter_threshold_is_used_while_recent_steps_are_harder() -> None:
+    """Errors at .62 are frequent. While such scores are rare, a threshold of .60 has few errors."""
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    for number in range(400):
+        guarantee.learn(0.97, False, 1.0, 1.0)
+        if number % 10 == 0:
+            guarantee.learn(0.62, number % 30 == 0, 1.0, 1.0)
+    assert guarantee.threshold == 0.60
+    for _ in range(200):
+        guarantee.select(0.62, 1.0)
+    assert guarantee.threshold == 0.65
+    for _ in range(1_000):
+        guarantee.select(0.97, 1.0)
+    assert guarantee.threshold == 0.60
 
 
 def wealths(guarantee: ThresholdGuarantee) -> list[float]:

@@ -1,0 +1,81 @@
+"""Estimate how often steps are wrong by their score, and notice when errors become more frequent.
+
+A person answers each step below the threshold in use, so most labels are of steps that say nothing about its error.
+They do show whether errors have become more frequent, at no cost. Nothing here is part of a proof: it decides how
+often steps are audited, and makes the threshold in use stricter.
+
+Scores are counted in bands. A band is the position of the strictest candidate threshold that a score reaches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+LAG = 100
+"""The number of latest labels with which a label is not compared, so that a change does not hide itself."""
+RISES = (0.1, 0.3)
+MAX_ERROR = 0.95
+PRIOR_LABELS = 10.0
+HORIZON = 500
+"""The number of steps after which the weight of a score has fallen to 1 / e."""
+UNSEEN_LABELS = 4.0
+UNSEEN_ERROR = 0.25
+
+
+class ErrorRates:
+    """The share of wrong labels in each band, and the evidence that errors have become more frequent.
+
+    The evidence is a Shiryaev-Roberts statistic of each rise: M = (M + 1) * q / p for a wrong label and
+    (M + 1) * (1 - q) / (1 - p) for a right one, where q = p + rise, and p is the error of the band, estimated from labels
+    that are older than the latest `LAG`. Without a change, and if p were exact, its mean would be the number of labels.
+    """
+
+    def __init__(self, bands: int, alpha: float) -> None:
+        self._alpha = alpha
+        self._labels, self._wrong = [0] * bands, [0] * bands
+        self._old_labels, self._old_wrong = [0] * bands, [0] * bands
+        self._latest: deque[tuple[int, bool]] = deque()
+        self._evidence = [0.0] * len(RISES)
+
+    @property
+    def alarm(self) -> float:
+        """Return the evidence of the rise that the labels show best."""
+        return max(self._evidence)
+
+    def count(self, band: int, wrong: bool) -> None:
+        """Compare a label with the older ones of its band."""
+        error = (self._old_wrong[band] + PRIOR_LABELS * self._alpha) / (self._old_labels[band] + PRIOR_LABELS)
+        for position, rise in enumerate(RISES):
+            higher = min(MAX_ERROR, error + rise)
+            factor = higher / error if wrong else (1 - higher) / (1 - error)
+            self._evidence[position] = (self._evidence[position] + 1) * factor
+        if len(self._latest) == LAG:
+            old, was_wrong = self._latest.popleft()
+            self._old_labels[old] += 1
+            self._old_wrong[old] += was_wrong
+        self._latest.append((band, wrong))
+        self._labels[band] += 1
+        self._wrong[band] += wrong
+
+    def predict(self, weights: Sequence[float]) -> float:
+        """Return the error of steps whose scores lie in the first bands with these weights; 0 without any."""
+        total = sum(weights)
+        return sum(weight * self._estimate(band) for band, weight in enumerate(weights)) / total if total else 0.0
+
+    def _estimate(self, band: int) -> float:
+        """Return the error of a band; a quarter of the steps is assumed to be wrong where labels are few."""
+        return (self._wrong[band] + UNSEEN_LABELS * UNSEEN_ERROR) / (self._labels[band] + UNSEEN_LABELS)
+
+
+class RecentScores:
+    """The bands of recent scores; a step that was selected with probability p stands for 1 / p steps."""
+
+    def __init__(self, bands: int) -> None:
+        self.weights = [0.0] * bands
+
+    def count(self, band: int, probability: float) -> None:
+        """Add the score of a step that was selected for a label."""
+        remaining = (1 - 1 / HORIZON) ** (1 / probability)
+        self.weights = [weight * remaining for weight in self.weights]
+        self.weights[band] += 1 - remaining
