@@ -27,8 +27,9 @@ class ErrorRates:
     """The share of wrong labels in each band, and the evidence that errors have become more frequent.
 
     The evidence is a Shiryaev-Roberts statistic of each rise: M = (M + 1) * q / p for a wrong label and
-    (M + 1) * (1 - q) / (1 - p) for a right one, where q = p + rise, and p is the error of the band, estimated from labels
-    that are older than the latest `LAG`. Without a change, and if p were exact, its mean would be the number of labels.
+    (M + 1) * (1 - q) / (1 - p) for a right one. Here q = p + rise, and p is the error of the band, estimated from
+    labels that are older than the latest `LAG`. Without a change, and if p were exact, the mean of M would be the
+    number of labels.
     """
 
     def __init__(self, bands: int, alpha: float) -> None:
