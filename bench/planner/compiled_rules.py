@@ -20,9 +20,9 @@ CANDIDATES = np.array(rule.CANDIDATES)
 COUNT = len(CANDIDATES)
 MAX_FRACTION, PRIOR_LABELS = rule._MAX_FRACTION, rule._PRIOR_LABELS
 QUIET_AUDITS, QUIET_LABELS, PREDICTED_SHARE = rule._QUIET_AUDITS, rule._QUIET_LABELS, rule._PREDICTED_SHARE
-FIRST_SHARE = rule._FIRST_SHARE
+FIRST_LEVEL_SHARE, STRICTEST_SHARE = rule._FIRST_LEVEL_SHARE, rule._STRICTEST_SHARE
 LAG, RATE_PRIOR, MAX_ERROR = error_rates.LAG, error_rates.PRIOR_LABELS, error_rates.MAX_ERROR
-HORIZON, UNSEEN_LABELS = error_rates.HORIZON, error_rates.UNSEEN_LABELS
+HORIZON, UNSEEN_LABELS, MAX_EVIDENCE = error_rates.HORIZON, error_rates.UNSEEN_LABELS, error_rates.MAX_EVIDENCE
 UNSEEN_WRONG = UNSEEN_LABELS * error_rates.UNSEEN_ERROR
 RISES = np.array(error_rates.RISES)
 DETECTOR_FRACTIONS = np.array(rule._DETECTOR_FRACTIONS)
@@ -77,7 +77,7 @@ def _count_label(errors: Any, values: Any, score: float, wrong: float, alpha: fl
     band = _find_band(score)
     error = (errors[band, OLD_WRONG] + RATE_PRIOR * alpha) / (errors[band, OLD_LABELS] + RATE_PRIOR)
     for i in range(len(RISES)):
-        higher = min(MAX_ERROR, error + RISES[i])
+        higher = max(error, min(MAX_ERROR, error + RISES[i]))
         factor = higher / error if wrong else (1 - higher) / (1 - error)
         values[RISING + i] = (values[RISING + i] + 1) * factor
     row = int(values[LATEST]) % LAG
@@ -89,12 +89,21 @@ def _count_label(errors: Any, values: Any, score: float, wrong: float, alpha: fl
     values[LATEST] += 1
     errors[band, ALL_LABELS] += 1
     errors[band, ALL_WRONG] += wrong
+    if values[RISING:].max() >= MAX_EVIDENCE:
+        errors[:, ALL_LABELS] -= errors[:, OLD_LABELS]
+        errors[:, ALL_WRONG] -= errors[:, OLD_WRONG]
+        errors[:, OLD_LABELS] = errors[:, ALL_LABELS]
+        errors[:, OLD_WRONG] = errors[:, ALL_WRONG]
+        values[LATEST:] = 0.0
 
 
 @numba.njit(cache=True)
-def _find_cautious(errors: Any, used: int, alpha: float) -> int:
+def _find_cautious(evidence: Any, errors: Any, used: int, alpha: float) -> int:
     """Return the position of the lowest proven candidate whose predicted error is small enough; -1: there is none."""
     while used >= 0:
+        if not evidence[used, PROVEN] or evidence[used, BAND_LABELS] < BAND:
+            used -= 1
+            continue
         total, wrong = 0.0, 0.0
         for band in range(used + 1):
             estimate = (errors[band, ALL_WRONG] + UNSEEN_WRONG) / (errors[band, ALL_LABELS] + UNSEEN_LABELS)
@@ -109,13 +118,13 @@ def _find_cautious(errors: Any, used: int, alpha: float) -> int:
 @numba.njit(cache=True)
 def _find_used(evidence: Any, values: Any, delta: float) -> None:
     revocations = values[REVOCATIONS]
-    total = delta * FIRST_SHARE
+    total = delta * FIRST_LEVEL_SHARE
     if revocations > 0:
-        total = delta * (1 - FIRST_SHARE) / (revocations * (revocations + 1))
-    level = total * FIRST_SHARE
+        total = delta * (1 - FIRST_LEVEL_SHARE) / (revocations * (revocations + 1))
+    level = total * STRICTEST_SHARE
     values[USED] = -1
     for k in range(COUNT):
-        level += total * (1 - FIRST_SHARE) / COUNT
+        level += total * (1 - STRICTEST_SHARE) / COUNT
         if not evidence[k, PROVEN] and evidence[k, WEALTH] > 0 and evidence[k, WEALTH] >= -log(level):
             evidence[k, PROVEN] = 1
         if not evidence[k, PROVEN]:
@@ -213,14 +222,14 @@ def _watch(
 
 
 @numba.njit(cache=True)
-def _compute_audit_rate(evidence: Any, values: Any, min_rate: float, alpha: float, delta: float) -> float:
+def _compute_audit_rate(evidence: Any, values: Any, used: int, min_rate: float, alpha: float, delta: float) -> float:
     """Return the share of passing steps that are labelled anyway; 1 if no candidate is in use."""
-    if values[USED] < 0:
+    if used < 0:
         return 1.0
-    of_used = evidence[int(values[USED])]
+    of_used = evidence[used]
     share = (of_used[WRONG_LABELS] + PRIOR_LABELS * alpha / 2) / (of_used[LABELS] + PRIOR_LABELS)
     rate = max(min_rate, min(MAX_RATE, -log(delta) / max(values[PASSED] * (alpha - share), 1.0)))
-    in_audits = _compute_alarm(evidence, int(values[USED])) / QUIET_AUDITS
+    in_audits = _compute_alarm(evidence, used) / QUIET_AUDITS
     return float(min(1.0, rate * max(1.0, in_audits, values[RISING:].max() / QUIET_LABELS) ** 2))
 
 
@@ -283,11 +292,8 @@ def decide_stream(
             execution += 1
         owner[now] = execution
         learner = learners[now]
-        used, rate = (
-            int(values[learner, USED]),
-            _compute_audit_rate(evidence[learner], values[learner], min_rate, alpha, delta),
-        )
-        used = _find_cautious(errors[learner], used, alpha)
+        used = _find_cautious(evidence[learner], errors[learner], int(values[learner, USED]), alpha)
+        rate = _compute_audit_rate(evidence[learner], values[learner], used, min_rate, alpha, delta)
         passes = used >= 0 and scores[now] >= CANDIDATES[used]
         trace[now, 1] = used
         # Each round handles one event: the selection, then the labels that arrive, then the end of the execution.

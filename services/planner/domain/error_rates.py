@@ -4,7 +4,8 @@ A person answers each step below the threshold in use, so most labels are of ste
 They do show whether errors have become more frequent, at no cost. Nothing here is part of a proof: it decides how
 often steps are audited, and makes the threshold in use stricter.
 
-Scores are counted in bands. A band is the position of the strictest candidate threshold that a score reaches.
+Scores are counted in bands. A band is the position of the strictest candidate threshold that a score reaches; the last
+band has the scores below all of them.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ HORIZON = 500
 """The number of steps after which the weight of a score has fallen to 1 / e."""
 UNSEEN_LABELS = 4.0
 UNSEEN_ERROR = 0.25
+MAX_EVIDENCE = 1e6
+"""The evidence from which on a change has been seen, and the labels before it say nothing any more."""
 
 
 class ErrorRates:
     """The share of wrong labels in each band, and the evidence that errors have become more frequent.
 
     The evidence is a Shiryaev-Roberts statistic of each rise: M = (M + 1) * q / p for a wrong label and
-    (M + 1) * (1 - q) / (1 - p) for a right one. Here q = p + rise, and p is the error of the band, estimated from
-    labels that are older than the latest `LAG`. Without a change, and if p were exact, the mean of M would be the
-    number of labels.
+    (M + 1) * (1 - q) / (1 - p) for a right one. Here q = p + rise, at most `MAX_ERROR`, and p is the error of the band,
+    estimated from labels that are older than the latest `LAG`. If p were exact and labels were independent, the mean of
+    M would be the number of labels without a change. When M reaches `MAX_EVIDENCE`, only the latest labels remain.
     """
 
     def __init__(self, bands: int, alpha: float) -> None:
@@ -45,19 +48,35 @@ class ErrorRates:
         return max(self._evidence)
 
     def count(self, band: int, wrong: bool) -> None:
-        """Compare a label with the older ones of its band."""
+        """Update the evidence with a label, and add the label to its band."""
         error = (self._old_wrong[band] + PRIOR_LABELS * self._alpha) / (self._old_labels[band] + PRIOR_LABELS)
         for position, rise in enumerate(RISES):
-            higher = min(MAX_ERROR, error + rise)
+            higher = max(error, min(MAX_ERROR, error + rise))
             factor = higher / error if wrong else (1 - higher) / (1 - error)
             self._evidence[position] = (self._evidence[position] + 1) * factor
-        if len(self._latest) == LAG:
-            old, was_wrong = self._latest.popleft()
-            self._old_labels[old] += 1
-            self._old_wrong[old] += was_wrong
         self._latest.append((band, wrong))
         self._labels[band] += 1
         self._wrong[band] += wrong
+        if len(self._latest) > LAG:
+            self._age_label()
+        if self.alarm >= MAX_EVIDENCE:
+            self._forget_older_labels()
+
+    def _age_label(self) -> None:
+        """Add the oldest of the latest labels to those with which labels are compared."""
+        band, wrong = self._latest.popleft()
+        self._old_labels[band] += 1
+        self._old_wrong[band] += wrong
+
+    def _forget_older_labels(self) -> None:
+        """Begin again with the latest labels, so that a change raises the audit rate for a while only."""
+        for band in range(len(self._labels)):
+            self._labels[band] -= self._old_labels[band]
+            self._wrong[band] -= self._old_wrong[band]
+            self._old_labels[band] = self._old_wrong[band] = 0
+        while self._latest:
+            self._age_label()
+        self._evidence = [0.0] * len(RISES)
 
     def predict(self, weights: Sequence[float]) -> float:
         """Return the error of steps whose scores lie in the first bands with these weights; 0 without any."""

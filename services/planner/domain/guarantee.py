@@ -16,18 +16,19 @@ which the wealth grows fastest.
 **Selection.** A step above the threshold in use is labelled with the audit rate f as probability, any other always.
 All are made equally likely: each labelled step is kept with the probability f / p, where p is that with which it was
 selected, and y is the expectation, over what is kept, of the mean (0 if nothing is kept). An expectation over bets is
-a bet. It is (alpha - wrong) * f / p for one step, and the plain mean where all p are equal.
+a bet. It is (alpha - wrong) * f / p for one step, and the plain mean where all p are f.
 
-**Several candidates.** A share `_FIRST_SHARE` of the level belongs to the strictest candidate, the rest to all in
-equal parts; a proven candidate passes its level on to the next one (fallback procedure: Wiens, 2003). So any wrong
-proof has a probability of at most the level. The first level is delta * _FIRST_SHARE, and that after j revocations
-delta * (1 - _FIRST_SHARE) / (j * (j + 1)). These sum to delta. A proven threshold is used once `MIN_BAND_LABELS`
-executions have labels between it and the next candidate above: a proof says nothing about scores that nobody has seen.
+**Several candidates.** A share of the level belongs to the strictest candidate, the rest to all in equal parts; a
+proven candidate passes its level on to the next one (fallback procedure: Wiens, 2003). So any wrong proof has a
+probability of at most the level. The first level is 0.8 delta, that after j revocations 0.2 delta / (j (j + 1)).
+These sum to delta. A proven threshold is used once `MIN_BAND_LABELS` executions have labels between it and the next
+candidate above: a proof says nothing about scores that nobody has seen.
 
-**Harder steps.** The scores of recent steps and the error rates at these scores predict the error above a proven
-threshold (`error_rates`). As long as it is near alpha, a stricter threshold is used.
+**Harder steps.** The scores of recent steps and the error rates at these scores predict the error above each proven
+threshold (`error_rates`). The lowest one with a prediction of at most 0.9 alpha is used; without one, each step is
+asked.
 
-**Revocation.** Each threshold in use has a Shiryaev-Roberts e-detector (Shin, Ramdas and Rinaldo, "E-detectors", 2024)
+**Revocation.** Each proven threshold has a Shiryaev-Roberts e-detector (Shin, Ramdas and Rinaldo, "E-detectors", 2024)
 
     M = (M + 1) * (1 - bet * y),    bet in [0, 1 / alpha)
 
@@ -36,12 +37,12 @@ number of labelled executions until a false alarm is at least `REVOCATION_LEVEL`
 it, must be proven again with later labels.
 
 **Audit rate.** The credit is the number of further errors that the steps that passed could have before their share of
-errors is alpha: passed * (alpha - error), where the error is the share of wrong results among the labels above the
-threshold, and a step that was selected with probability p stands for the 1 / p - 1 steps that passed meanwhile. The
-rate is log(1 / delta) / credit: with it, the probability that as many wrong steps as the credit pass in a row without
-an audit is at most delta. It grows with the square of the evidence of a change, in the audits (M) or in all labels
-(`error_rates`), so that a suspicion is soon confirmed or dropped. A rate that follows from earlier labels changes
-nothing about the proofs.
+errors is alpha: their number, times alpha minus the share of wrong results among the labels above the threshold in
+use. A step that was selected with probability p stands for the 1 / p - 1 steps that passed meanwhile. The rate is
+log(1 / delta) / credit: with it, the probability that as many wrong steps as the credit pass in a row without an
+audit is at most delta. It is at most `MAX_RATE`, so that steps pass and the credit can grow. It grows with the square
+of the evidence of a change, in the audits (M) or in all labels (`error_rates`). A rate that follows from earlier
+labels changes nothing about the proofs.
 """
 
 from __future__ import annotations
@@ -61,8 +62,10 @@ MAX_RATE = 0.6
 _MAX_FRACTION = 0.8
 _PRIOR_LABELS = 10.0
 _DETECTOR_FRACTIONS = (0.1, 0.25, 0.5)
-_FIRST_SHARE = 0.8
-"""The share of delta for proofs before the first revocation, and the share of a level for the strictest candidate."""
+_FIRST_LEVEL_SHARE = 0.8
+"""The share of delta for the proofs before the first revocation."""
+_STRICTEST_SHARE = 0.8
+"""The share of a level that belongs to the strictest candidate alone."""
 _QUIET_AUDITS = 7.0
 _QUIET_LABELS = 250.0
 """The evidence of a change up to which the audit rate does not grow."""
@@ -131,7 +134,7 @@ class ThresholdGuarantee:
         self.delta = delta
         self.min_rate = min_rate
         self.revocations = 0
-        self.passed = 0.0
+        self.passed_steps = 0.0
         self._candidates = [self._make_candidate(threshold) for threshold in candidates]
         self._negated = [-threshold for threshold in candidates]
         self._used: int | None = None
@@ -145,40 +148,35 @@ class ThresholdGuarantee:
 
     @property
     def threshold(self) -> float | None:
-        """Return the threshold in use: the lowest one that is proven, or a stricter one; None if there is none."""
-        if self._used is None:
-            return None
-        for position in range(self._used, -1, -1):
-            if self._errors.predict(self._scores.weights[: position + 1]) <= _PREDICTED_SHARE * self.alpha:
-                return self._candidates[position].threshold
-        return None
+        """Return the threshold in use; None if there is none."""
+        used = self._find_cautious()
+        return used.threshold if used else None
 
     @property
     def audit_rate(self) -> float:
-        """Return the probability with which a step above the threshold is to be labelled; 1 without a proven one."""
-        if self._used is None:
+        """Return the probability with which a step above the threshold in use is to be labelled; 1 without one."""
+        used = self._find_cautious()
+        if used is None:
             return 1.0
         rate = max(self.min_rate, min(MAX_RATE, -log(self.delta) / max(self.credit, 1.0)))
-        in_audits = self._candidates[self._used].alarm / _QUIET_AUDITS
-        return min(1.0, rate * max(1.0, in_audits, self._errors.alarm / _QUIET_LABELS) ** 2)
+        return min(1.0, rate * max(1.0, used.alarm / _QUIET_AUDITS, self._errors.alarm / _QUIET_LABELS) ** 2)
 
     @property
     def credit(self) -> float:
-        """Return the further errors that the steps that passed could have; 0 without a proven threshold."""
-        if self._used is None:
-            return 0.0
-        return self.passed * (self.alpha - self._candidates[self._used].estimate_error(self.alpha))
+        """Return the further errors that the steps that passed could have; 0 without a threshold in use."""
+        used = self._find_cautious()
+        return self.passed_steps * (self.alpha - used.estimate_error(self.alpha)) if used else 0.0
 
-    def select(self, score: float, probability: float) -> None:
+    def count_selection(self, score: float, probability: float) -> None:
         """Count a step that was selected for a label with `probability`, and the steps for which it stands."""
-        self.passed += 1 / probability - 1
+        self.passed_steps += 1 / probability - 1
         self._scores.count(self._find_band(score), probability)
 
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
         """Process the label of an execution with one step; `floor` is the audit rate of its time."""
         labels = [StepLabel(score, wrong, probability)]
         self._check(labels, floor)
-        self.select(score, probability)
+        self.count_selection(score, probability)
         self.watch(labels, floor)
         self.prove(labels, floor)
 
@@ -243,13 +241,25 @@ class ThresholdGuarantee:
                     count = len(above)
             yield candidate, y
 
+    def _find_cautious(self) -> _Candidate | None:
+        """Return the lowest proven candidate above which recent steps have a small predicted error."""
+        if self._used is None:
+            return None
+        for position in range(self._used, -1, -1):
+            candidate = self._candidates[position]
+            is_usable = candidate.is_proven and candidate.band_labels >= MIN_BAND_LABELS
+            predicted = self._errors.predict(self._scores.weights[: position + 1])
+            if is_usable and predicted <= _PREDICTED_SHARE * self.alpha:
+                return candidate
+        return None
+
     def _find_used(self) -> None:
         """Find the proven candidates by the fallback procedure, and the lowest one with labels of its own band."""
         total = self._level
-        level = total * _FIRST_SHARE
+        level = total * _STRICTEST_SHARE
         self._used = None
         for position, candidate in enumerate(self._candidates):
-            level += total * (1 - _FIRST_SHARE) / len(self._candidates)
+            level += total * (1 - _STRICTEST_SHARE) / len(self._candidates)
             if not candidate.is_proven:
                 candidate.is_proven = candidate.log_wealth > 0 and candidate.log_wealth >= -log(level)
             if not candidate.is_proven:
@@ -261,8 +271,8 @@ class ThresholdGuarantee:
     def _level(self) -> float:
         """Return the level of the next proofs."""
         if self.revocations == 0:
-            return self.delta * _FIRST_SHARE
-        return self.delta * (1 - _FIRST_SHARE) / (self.revocations * (self.revocations + 1))
+            return self.delta * _FIRST_LEVEL_SHARE
+        return self.delta * (1 - _FIRST_LEVEL_SHARE) / (self.revocations * (self.revocations + 1))
 
     def _revoke(self, position: int) -> None:
         """Take a candidate and all after it out of use, and forget the labels that proved them, and the error rates."""

@@ -65,7 +65,7 @@ class LabelQueue:
     def select(self, execution_id: str, step_id: int, score: float, probability: float, rate: float) -> None:
         """Add a step that was selected for a label with `probability`; `rate` is the audit rate of the time."""
         self.selected += 1
-        self.guarantee.select(score, probability)
+        self.guarantee.count_selection(score, probability)
         if execution_id in self._overdue:
             self.missing += 1  # an execution makes one bet, and this one has made it
         else:

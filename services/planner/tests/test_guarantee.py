@@ -143,22 +143,38 @@ def test_the_credit_is_what_the_passed_steps_may_still_get_wrong() -> None:
     for _ in range(200):
         guarantee.learn(0.97, False, 1.0, 1.0)
     assert guarantee.credit == 0
-    guarantee.select(0.97, 0.05)
+    guarantee.count_selection(0.97, 0.05)
     assert guarantee.credit == pytest.approx(19 * (0.1 - 0.5 / 210))
 
 
 def test_wrong_results_of_asked_steps_raise_the_audit_rate() -> None:
-    """Steps with a score of .3 never pass. That they are wrong more often shows that something has changed."""
+    """Steps with a score of .3 never pass. When more of them are wrong, steps that pass are audited more often."""
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
     learn_all_bands(guarantee, 30)
     for number in range(300):
         guarantee.learn(0.3, number % 4 == 0, 1.0, 1.0)
         guarantee.learn(0.97, False, 0.1, 0.1)
     calm, threshold = guarantee.audit_rate, guarantee.threshold
+    rates = []
     for number in range(40):
         guarantee.learn(0.3, number % 4 != 0, 1.0, 1.0)
-    assert guarantee.audit_rate > 10 * calm
+        rates.append(guarantee.audit_rate)
+    assert max(rates) > 10 * calm
     assert guarantee.threshold == threshold, "labels of other steps revoke nothing"
+
+
+def test_a_change_that_no_audit_confirms_raises_the_audit_rate_for_a_while() -> None:
+    guarantee = ThresholdGuarantee(ALPHA, DELTA)
+    learn_all_bands(guarantee, 30)
+    rates = []
+    for number in range(3_000):
+        guarantee.learn(0.3, number % 4 == 0 if number < 1_500 else number % 4 != 0, 1.0, 1.0)
+        guarantee.learn(0.97, False, 0.1, 0.1)
+        rates.append(guarantee.audit_rate)
+    calm, after = rates[1_499], rates[1_500:]
+    assert max(after) == 1
+    assert sum(rate > 2 * calm for rate in after) < 100
+    assert guarantee.threshold == CANDIDATES[-1]
 
 
 def test_a_stricter_threshold_is_used_while_recent_steps_are_harder() -> None:
@@ -170,10 +186,10 @@ def test_a_stricter_threshold_is_used_while_recent_steps_are_harder() -> None:
             guarantee.learn(0.62, number % 30 == 0, 1.0, 1.0)
     assert guarantee.threshold == 0.60
     for _ in range(200):
-        guarantee.select(0.62, 1.0)
-    assert guarantee.threshold == 0.65
+        guarantee.count_selection(0.62, 1.0)
+    assert guarantee.threshold == 0.95, "the thresholds between have no labels of their own"
     for _ in range(1_000):
-        guarantee.select(0.97, 1.0)
+        guarantee.count_selection(0.97, 1.0)
     assert guarantee.threshold == 0.60
 
 
