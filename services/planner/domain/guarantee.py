@@ -137,7 +137,7 @@ class ThresholdGuarantee:
         self.passed_steps = 0.0
         self._candidates = [self._make_candidate(threshold) for threshold in candidates]
         self._negated = [-threshold for threshold in candidates]
-        self._used: int | None = None
+        self._lowest: int | None = None
         self._errors = ErrorRates(len(candidates) + 1, alpha)
         self._scores = RecentScores(len(candidates) + 1)
 
@@ -149,23 +149,18 @@ class ThresholdGuarantee:
     @property
     def threshold(self) -> float | None:
         """Return the threshold in use; None if there is none."""
-        used = self._find_cautious()
+        used = self._find_used()
         return used.threshold if used else None
 
     @property
     def audit_rate(self) -> float:
         """Return the probability with which a step above the threshold in use is to be labelled; 1 without one."""
-        used = self._find_cautious()
+        used = self._find_used()
         if used is None:
             return 1.0
-        rate = max(self.min_rate, min(MAX_RATE, -log(self.delta) / max(self.credit, 1.0)))
+        credit = self.passed_steps * (self.alpha - used.estimate_error(self.alpha))
+        rate = max(self.min_rate, min(MAX_RATE, -log(self.delta) / max(credit, 1.0)))
         return min(1.0, rate * max(1.0, used.alarm / _QUIET_AUDITS, self._errors.alarm / _QUIET_LABELS) ** 2)
-
-    @property
-    def credit(self) -> float:
-        """Return the further errors that the steps that passed could have; 0 without a threshold in use."""
-        used = self._find_cautious()
-        return self.passed_steps * (self.alpha - used.estimate_error(self.alpha)) if used else 0.0
 
     def count_selection(self, score: float, probability: float) -> None:
         """Count a step that was selected for a label with `probability`, and the steps for which it stands."""
@@ -188,14 +183,14 @@ class ThresholdGuarantee:
         for band in {self._find_band(label.score) for label in labels}:
             if band < len(self._candidates):
                 self._candidates[band].band_labels += 1
-        self._find_used()
+        self._find_lowest()
 
     def watch(self, labels: Sequence[StepLabel], rate: float) -> bool:
         """Look for a change in the labels of one execution, as soon as they are there; return True if one is found."""
         self._check(labels, rate)
         for label in labels:
             self._count(label)
-        if self._used is None:
+        if self._lowest is None:
             return False
         for candidate, y in self._means(labels, rate):
             if candidate.is_proven:
@@ -241,11 +236,11 @@ class ThresholdGuarantee:
                     count = len(above)
             yield candidate, y
 
-    def _find_cautious(self) -> _Candidate | None:
+    def _find_used(self) -> _Candidate | None:
         """Return the lowest proven candidate above which recent steps have a small predicted error."""
-        if self._used is None:
+        if self._lowest is None:
             return None
-        for position in range(self._used, -1, -1):
+        for position in range(self._lowest, -1, -1):
             candidate = self._candidates[position]
             is_usable = candidate.is_proven and candidate.band_labels >= MIN_BAND_LABELS
             predicted = self._errors.predict(self._scores.weights[: position + 1])
@@ -253,11 +248,11 @@ class ThresholdGuarantee:
                 return candidate
         return None
 
-    def _find_used(self) -> None:
+    def _find_lowest(self) -> None:
         """Find the proven candidates by the fallback procedure, and the lowest one with labels of its own band."""
         total = self._level
         level = total * _STRICTEST_SHARE
-        self._used = None
+        self._lowest = None
         for position, candidate in enumerate(self._candidates):
             level += total * (1 - _STRICTEST_SHARE) / len(self._candidates)
             if not candidate.is_proven:
@@ -265,7 +260,7 @@ class ThresholdGuarantee:
             if not candidate.is_proven:
                 level = 0.0
             elif candidate.band_labels >= MIN_BAND_LABELS:
-                self._used = position
+                self._lowest = position
 
     @property
     def _level(self) -> float:
@@ -280,7 +275,7 @@ class ThresholdGuarantee:
         self._errors = ErrorRates(len(self._candidates) + 1, self.alpha)
         for later in range(position, len(self._candidates)):
             self._candidates[later] = self._make_candidate(self._candidates[later].threshold)
-        self._find_used()
+        self._find_lowest()
 
 
 def weigh(keep: Sequence[float], position: int) -> float:

@@ -137,14 +137,15 @@ def test_a_wrong_audit_raises_the_audit_rate() -> None:
     assert guarantee.audit_rate > 10 * calm
 
 
-def test_the_credit_is_what_the_passed_steps_may_still_get_wrong() -> None:
+def test_the_audit_rate_falls_with_the_errors_that_passed_steps_could_still_have() -> None:
     """200 right labels: the share of wrong ones is (0 + 10 * .05) / 210, with the prior of ten labels."""
     guarantee = ThresholdGuarantee(ALPHA, DELTA)
     for _ in range(200):
         guarantee.learn(0.97, False, 1.0, 1.0)
-    assert guarantee.credit == 0
-    guarantee.count_selection(0.97, 0.05)
-    assert guarantee.credit == pytest.approx(19 * (0.1 - 0.5 / 210))
+    for _ in range(50):
+        guarantee.count_selection(0.97, 0.1)  # each stands for nine steps that passed
+    credit = 50 * 9 * (ALPHA - 0.5 / 210)
+    assert guarantee.audit_rate == pytest.approx(-math.log(DELTA) / credit)
 
 
 def test_wrong_results_of_asked_steps_raise_the_audit_rate() -> None:
