@@ -651,10 +651,11 @@ class ToolEvidence(_message.Message):
     """The tool, by the action of its steps."""
     proven_threshold: _builtins.float
     """The lowest confidence for which the labels prove that at most the share `guarantee.alpha` (of
-    `config/grace_config.yml`) of the results above it is wrong. Unset: no threshold is proven.
+    `config/grace_config.yml`) of the results above it is wrong; a higher one while recent
+    steps are harder. Unset: none is in use.
     """
     audit_rate: _builtins.float
-    """The probability with which the next step above this threshold is selected for a label. 1: no threshold is proven."""
+    """The probability with which the next step above this threshold is selected for a label. 1: none is in use."""
     selected: _builtins.int
     """Steps that were selected for a label."""
     labelled: _builtins.int
