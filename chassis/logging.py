@@ -25,8 +25,11 @@ def get_logger(name: str) -> Any:
     return structlog.get_logger(component=name)
 
 
-def configure(level: str, form: str) -> None:
-    """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe level that is written."""
+def configure(level: str, form: str, *, final: bool = False) -> None:
+    """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe level that is written.
+
+    If it is `final`, loggers in use ignore later configurations, and a record below the level costs almost nothing.
+    """
     threshold = logging.getLevelNamesMapping()[level]
     renderers: list[structlog.typing.Processor] = (
         [structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
@@ -37,6 +40,7 @@ def configure(level: str, form: str) -> None:
         processors=[*_SHARED, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=_to_stderr,
+        cache_logger_on_first_use=final,
     )
     handler = logging.StreamHandler(_stderr)
     handler.setFormatter(

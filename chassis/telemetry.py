@@ -7,13 +7,12 @@ Services also use ``tracer`` and ``meter``: ``meter.create_counter("hansei.votes
 from __future__ import annotations
 
 import os
-import random
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
@@ -100,8 +99,9 @@ def _parse_context(carrier: tuple[tuple[str, str], ...]) -> Context:
 
 
 def enter(span: Span) -> None:
-    """Make the span current for the rest of this task, whose context ends with the call."""
-    otel_context.attach(trace.set_span_in_context(span))
+    """Make the span current for the rest of this task, whose context ends with the call; without a trace do nothing."""
+    if span.get_span_context().is_valid:
+        otel_context.attach(trace.set_span_in_context(span))
 
 
 def build_metadata(span: Span) -> tuple[tuple[str, str], ...]:
@@ -140,8 +140,6 @@ def install(
     closing.callback(stop_endpoint)
     if os.environ.get(ENDPOINT_VARIABLE):
         readers.append(_export_traces(resource, sample_ratio, closing))
-    else:
-        trace.set_tracer_provider(_UnrecordedTraces())
     if readers:
         from opentelemetry.sdk.metrics import MeterProvider
 
@@ -149,23 +147,6 @@ def install(
         metrics.set_meter_provider(meter_provider)
         closing.callback(meter_provider.shutdown)
     return Telemetry(served_at, closing.close)
-
-
-class _UnrecordedTraces(trace.NoOpTracerProvider):
-    """Spans that are not recorded but have ids, so that logs and peers can still be joined by trace."""
-
-    def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
-        return _UnrecordedTracer()
-
-
-class _UnrecordedTracer(trace.NoOpTracer):
-    def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
-        """Return the current span, or the first span of a new trace."""
-        span = trace.get_current_span(context)
-        if span.get_span_context().is_valid:
-            return span
-        ids = trace.SpanContext(random.getrandbits(128) or 1, random.getrandbits(64) or 1, is_remote=False)
-        return trace.NonRecordingSpan(ids)
 
 
 def _start_prometheus(

@@ -156,7 +156,7 @@ def choose_reachable_address(bound: str) -> str:
 
 def run(build: Callable[[S, Peers], Services], settings: S) -> None:
     """Run the services that `build` returns until a signal; exit with status 1 if they cannot start."""
-    logging.configure(settings.log_level, settings.log_format)
+    logging.configure(settings.log_level, settings.log_format, final=True)
     try:
         uvloop.run(_main(build, settings))
     except BadSetting as error:

@@ -259,4 +259,15 @@ async def test_the_log_of_a_process_names_it(connect_probe: Connect) -> None:
 
         assert serving["pid"] == process.process.pid != os.getpid()
         assert (call["method"], call["code"], len(call["correlation_id"])) == ("/probe.v1.ProbeService/Echo", "OK", 32)
-        assert len(call["trace_id"]) == 32
+        assert "trace_id" not in call
+
+
+async def test_the_log_has_the_trace_of_the_caller(connect_probe: Connect) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    async with probe_process(HANSEI_LOG_LEVEL="DEBUG") as process:
+        serving = await process.read_until("server started")
+        metadata = [("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01")]
+        await connect_probe(serving["address"]).Echo(pb.EchoRequest(), metadata=metadata)
+        call = await process.read_until("call")
+
+        assert call["trace_id"] == trace_id
