@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from buf.validate import validate_pb2
 from google.api import field_behavior_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from tests.contract import contracts
 
@@ -44,6 +44,17 @@ def _is_output(field: FieldDescriptor) -> bool:
     return field_behavior_pb2.OUTPUT_ONLY in _behaviours(field)
 
 
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _find_enum(field: FieldDescriptor) -> EnumDescriptor | None:
+    """Return the enum of a field, of its items, or of the values of a map."""
+    if _is_map(field) and field.message_type is not None:
+        return field.message_type.fields_by_name["value"].enum_type
+    return field.enum_type
+
+
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_a_request_field_has_a_field_behavior(name: str) -> None:
     assert _behaviours(FIELDS[name]), f"{name} has no google.api.field_behavior"
@@ -51,15 +62,25 @@ def test_a_request_field_has_a_field_behavior(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, field in FIELDS.items() if not _is_output(field)))
 def test_repeated_and_text_fields_are_bounded(name: str) -> None:
-    """Texts, bytes, lists and maps have a maximum, enums are closed, because requests are untrusted."""
+    """Texts, bytes, lists and maps have a maximum, because requests are untrusted."""
     field = FIELDS[name]
     rules = field.GetOptions().Extensions[validate_pb2.field]
     if field.is_repeated:
-        in_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-        assert rules.map.HasField("max_pairs") if in_map else rules.repeated.HasField("max_items"), name
+        assert rules.map.HasField("max_pairs") if _is_map(field) else rules.repeated.HasField("max_items"), name
     elif field.type == FieldDescriptor.TYPE_STRING:
         assert rules.string.ListFields(), f"{name} has no rule"
     elif field.type == FieldDescriptor.TYPE_BYTES:
         assert rules.bytes.HasField("max_len"), name
-    elif field.type == FieldDescriptor.TYPE_ENUM:
+
+
+@pytest.mark.parametrize("name", sorted(name for name, field in FIELDS.items() if _find_enum(field) is not None))
+def test_undeclared_values_of_enums_are_refused(name: str) -> None:
+    """A client may send a field that only servers set, and proto3 accepts any number."""
+    field = FIELDS[name]
+    rules = field.GetOptions().Extensions[validate_pb2.field]
+    if _is_map(field):
+        assert rules.map.values.enum.defined_only, name
+    elif field.is_repeated:
+        assert rules.repeated.items.enum.defined_only, name
+    else:
         assert rules.enum.defined_only, name
