@@ -31,7 +31,7 @@ def render_blame(scores: Mapping[str, Any]) -> RenderableType:
     for name, accuracy in {"hansei, offline": scores, **scores["baselines"]}.items():
         shares = (accuracy[key] for key in ("step_accuracy", "top_3", "any_labelled_failure", "agent_accuracy"))
         table.add_row(name.replace("_", " "), *("-" if share is None else f"{share:.3f}" for share in shares))
-    total = f"{scores['n']} labelled trajector{'y' if scores['n'] == 1 else 'ies'}"
+    total = count_noun(scores["n"], "labelled trajectory")
     used = (
         "in conversations with a user hansei blames the first writing call, in other logs the step with the most signs"
     )

@@ -143,9 +143,7 @@ def _name_speaker(step: trajectory_pb2.Step) -> str:
 
 def render_export(result: Mapping[str, Any]) -> str:
     """Say how many trajectories a file has."""
-    return (
-        f"{count_noun(result['trajectories'], 'trajectory').replace('trajectorys', 'trajectories')} in {result['file']}"
-    )
+    return f"{count_noun(result['trajectories'], 'trajectory')} in {result['file']}"
 
 
 def render_deletions(result: Mapping[str, Any]) -> str:

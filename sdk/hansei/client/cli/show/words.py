@@ -25,6 +25,7 @@ GOOD = "green"
 BAD = "red"
 FAINT = "dim"
 CHANGED = "yellow"
+_CONSONANT_Y = re.compile(r"(?<=[^aeiou])y$")
 
 STATUS = {
     trajectory.TRAJECTORY_STATUS_SUCCESS: Text("success", GOOD),
@@ -50,8 +51,10 @@ def put_on_one_line(text: str, limit: int = 0) -> str:
 
 
 def count_noun(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 bullet`, `2 bullets`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return a number with its noun: `1 bullet`, `2 bullets`, `2 trajectories`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {_CONSONANT_Y.sub('ie', noun)}s"
 
 
 def format_usage(*usages: ModelUsage) -> str:
