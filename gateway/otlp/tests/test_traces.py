@@ -23,6 +23,7 @@ from gateway.otlp.domain.datasets import parse_datasets
 from gateway.otlp.domain.errors import MalformedExport, TraceStoreFull
 from gateway.otlp.domain.trace import TraceLimits
 from gateway.otlp.rpc.convert import JSON, PROTOBUF, decode_request, decompress
+from gateway.otlp.usecases import learn_traces
 from gateway.otlp.usecases.learn_traces import TraceLearning
 from gateway.otlp.usecases.receive_exports import ExportReceiver
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
@@ -278,6 +279,20 @@ async def test_a_trace_that_is_too_large_is_given_up(tmp_path: Path) -> None:
         await system.receiver.receive_spans(spans("a1", size=3_000))
         response = await system.receiver.receive_spans(spans("a2", size=3_000, root=True))
         assert response.partial_success.rejected_spans == 1
+        system.advance(3600)
+        assert await system.learn_due() == 0
+
+
+async def test_a_trace_that_is_too_large_for_the_reflector_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn_traces, "MAX_DOCUMENT_BYTES", 400)
+    async with open_system(tmp_path) as system:
+        await system.receiver.receive_spans(spans("a1", size=10, root=True))
+        await system.receiver.receive_spans(spans("b1", "b2", "b3", trace=OTHER, size=10, root=True))
+        system.advance(10)
+        assert await system.learn_due() == 2
+        assert sorted(system.counts) == ["given up", "learned"]
         system.advance(3600)
         assert await system.learn_due() == 0
 

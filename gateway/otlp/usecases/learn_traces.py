@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from chassis.calls import Call, create_id, current_call
-from chassis.errors import HanseiError, RequestIdReused
+from chassis.errors import HanseiError, InvalidArgument, RequestIdReused
 from chassis.logging import get_logger
 from gateway.otlp.domain.trace import StoredTrace, TraceState
 from gateway.otlp.usecases.otlp_json import build_document
@@ -23,7 +23,7 @@ from hansei.reflector.v1 import reflector_service_pb2 as reflector
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS
 
 MAX_DOCUMENT_BYTES = 15_000_000
-"""The largest file that the reflector reads."""
+"""The largest file that the reflector reads. Short spans take several times as many bytes in JSON as in protobuf."""
 RETRY_SECONDS = 15.0
 SWEEP_SECONDS = 30.0
 """The longest time between two looks for traces that are due."""
@@ -124,6 +124,8 @@ class TraceLearning:
     async def _read_trajectory(self, trace: StoredTrace) -> reflector.ParsedTrajectory:
         """Return the trajectory of a trace. Raises HanseiError."""
         content = await asyncio.to_thread(build_document, trace.parts)
+        if len(content) > MAX_DOCUMENT_BYTES:
+            raise InvalidArgument(f"the trace has {len(content)} bytes as OTLP JSON, more than {MAX_DOCUMENT_BYTES}")
         response = await self._reader.ParseTrajectories(
             reflector.ParseTrajectoriesRequest(
                 content=content, format=reflector.TRAJECTORY_FORMAT_OTEL, dataset=trace.key.dataset
