@@ -12,7 +12,8 @@ from bench.validator.material import DASHBOARD
 from libs.llm.settings import LLMSettings
 from services.validator.adapters.report_model import ConfiguredReportModel
 from services.validator.domain.dashboard import Brief
-from services.validator.usecases.run_reports import run_organizer
+from services.validator.domain.kinds import ORGANIZER
+from services.validator.usecases.run_reports import run_dashboard_report
 
 
 async def main() -> None:
@@ -25,7 +26,7 @@ async def main() -> None:
     for number in range(warm_up + rounds):
         if number == warm_up:
             began = time.process_time()
-        run = await run_organizer(Brief(DASHBOARD), model)
+        run = await run_dashboard_report(ORGANIZER, Brief(DASHBOARD), model)
         assert run.ok
         assert run.retry_count == 1
     print(json.dumps({"cpu_seconds": (time.process_time() - began) / rounds}))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chassis.targets.target import Target
-from libs.guards.exact_tests import find_interval, find_upper_bound
+from libs.guards.exact_tests import find_upper_bound
 from libs.guards.firings import find_firings
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
 
@@ -67,11 +67,6 @@ class Backtest:
     def false_alarm_bound(self) -> float:
         """Return the 95 % upper confidence bound of the share of passed trajectories with a false alarm."""
         return find_upper_bound(self.false_alarms, self.passed)
-
-    @property
-    def coverage_interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the share of failed trajectories in which the target fires in time."""
-        return find_interval(self.failed_firing, self.failed)
 
     def describe(self) -> dict[str, Any]:
         """Return the counts, the bound and the firings as a document."""

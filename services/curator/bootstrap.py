@@ -41,7 +41,6 @@ HOUSEKEEPING_SECONDS = 60
 COMPACTION_SECONDS = 86_400
 COMPACTION_PAUSE = 9.0
 """The deletion of unused embeddings takes a tenth of the time: it reads every bullet of the store."""
-"""Rounds of housekeeping from one compaction of the embeddings to the next: a day; the first is in the second round."""
 
 _log = get_logger(__name__)
 

@@ -19,7 +19,6 @@ MAX_TEXT_CHARS = 20_000
 MAX_STEPS_NAMED = 1_000
 MAX_DECISIVE_STEPS = 3
 MAX_TAGS = 1_000
-MAX_BULLET_ID_CHARS = 128
 USER, ENVIRONMENT = "user", "environment"
 NO_TAG = "The model's reply has no tag for it."
 INVALID_TARGET = "the target of a lesson was left out: {problem}"

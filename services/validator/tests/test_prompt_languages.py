@@ -10,14 +10,14 @@ import pytest
 from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.domain.dashboard import Brief
 from services.validator.domain.kind_definition import RuleLimits
-from services.validator.domain.kinds import BUILT_IN_KINDS
+from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind
 from services.validator.domain.runs import Repair, RunOptions
 from services.validator.domain.wording import LITERAL
 from services.validator.prompts.texts import PROMPT_TEXTS, RULE_TEXTS
 from services.validator.tests.risk_review import DEFINITION, GOOD
 from services.validator.tests.samples import advisor, decomposition, organizer
 from services.validator.tests.scripted_model import ScriptedModel
-from services.validator.usecases.run_reports import run_advisor, run_inputs_report, run_organizer
+from services.validator.usecases.run_reports import run_dashboard_report, run_inputs_report
 
 BRIEF = Brief({"trays": {"in_progress": [{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}, {"id": "n2"}]}})
 BROKEN = organizer("", decomposition_proposals=[decomposition("zz")])
@@ -30,12 +30,11 @@ def japanese_in(prompt: str) -> list[str]:
     return _JAPANESE.findall(_QUOTED.sub("", prompt))
 
 
-@pytest.mark.parametrize("run", [run_organizer, run_advisor])
-async def test_an_english_base_prompt_holds_no_japanese_but_the_words_it_is_about(run: object) -> None:  # V-32
+@pytest.mark.parametrize("kind", BUILT_IN_KINDS.values(), ids=list(BUILT_IN_KINDS))
+async def test_an_english_base_prompt_holds_no_japanese_but_the_words_it_is_about(kind: ReportKind) -> None:  # V-32
     model = ScriptedModel(["no JSON"] * 3)
-    await run(BRIEF, model, language="en")  # type: ignore[operator]
+    await run_dashboard_report(kind, BRIEF, model, language="en")
     assert not japanese_in(model.prompts[0])
-    kind = BUILT_IN_KINDS["organizer" if run is run_organizer else "advisor"]
     assert kind.instructions["en"].rules in model.prompts[0]
     assert '{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}' in model.prompts[0]
 
@@ -43,7 +42,7 @@ async def test_an_english_base_prompt_holds_no_japanese_but_the_words_it_is_abou
 @pytest.mark.parametrize("repair", list(Repair))
 async def test_a_correction_is_asked_for_in_the_language_of_the_base_prompt(repair: Repair) -> None:  # V-30, V-39
     model = ScriptedModel([BROKEN, BROKEN])
-    await run_organizer(BRIEF, model, RunOptions(repair=repair), language="en")
+    await run_dashboard_report(ORGANIZER, BRIEF, model, RunOptions(repair=repair), language="en")
     correction = model.prompts[1].removeprefix(model.prompts[0])
     assert "Available ids: n1, n2" in correction
     japanese = PROMPT_TEXTS["ja"]
@@ -76,5 +75,5 @@ def test_every_text_is_there_in_both_languages_and_takes_the_same_parts(texts: o
 
 async def test_the_questions_are_japanese_unless_english_is_set() -> None:
     model = ScriptedModel([advisor()])
-    await run_advisor(BRIEF, model)
+    await run_dashboard_report(ADVISOR, BRIEF, model)
     assert "を作ります。次の形の JSON オブジェクトを1つだけ出力してください。" in model.prompts[0]

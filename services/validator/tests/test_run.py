@@ -15,13 +15,13 @@ from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelOffline
 from services.validator.adapters.metrics import RunMetrics
 from services.validator.domain.dashboard import Brief, list_nodes
-from services.validator.domain.kinds import ORGANIZER
+from services.validator.domain.kinds import ADVISOR, ORGANIZER
 from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, list_fixed_findings
 from services.validator.prompts.reports import build_correction_prompt
 from services.validator.tests.mutants import full_organizer
 from services.validator.tests.samples import advisor, decomposition, grouping, organizer, relation, some_text
 from services.validator.tests.scripted_model import ScriptedModel
-from services.validator.usecases.run_reports import run_advisor, run_organizer
+from services.validator.usecases.run_reports import run_dashboard_report
 
 TRAYS: dict[str, Any] = {"in_progress": [{"id": "n1", "title": "見積", "status": "IN_PROGRESS"}, {"id": "n2"}]}
 DASHBOARD = {"trays": TRAYS}
@@ -34,7 +34,7 @@ WORSE = organizer("", decomposition_proposals=[decomposition("zz")])
 
 async def test_a_valid_first_answer_needs_one_call() -> None:  # V-38, V-43, V-44
     model = ScriptedModel([VALID])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert (run.ok, run.report, run.errors, run.retry_count) == (True, VALID, (), 0)
     assert run.rendered is not None
     assert run.stop_reason is StopReason.VALID
@@ -43,7 +43,7 @@ async def test_a_valid_first_answer_needs_one_call() -> None:  # V-38, V-43, V-4
 
 async def test_a_regeneration_corrects_what_was_wrong() -> None:  # V-38, V-39
     model = ScriptedModel([BROKEN, VALID])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert (run.ok, run.retry_count) == (True, 1)
     base, second = model.prompts
     assert second.startswith(base)
@@ -54,7 +54,7 @@ async def test_a_regeneration_corrects_what_was_wrong() -> None:  # V-38, V-39
 async def test_prompts_do_not_grow_with_attempts() -> None:  # V-39
     first, second = organizer(decomposition_proposals=[decomposition("zy")]), BROKEN
     model = ScriptedModel([first, second, VALID])
-    await run_organizer(BRIEF, model)
+    await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert len(model.prompts[1]) == len(model.prompts[2])
     assert "zy" not in model.prompts[2]
 
@@ -62,7 +62,7 @@ async def test_prompts_do_not_grow_with_attempts() -> None:  # V-39
 async def test_a_run_ends_after_two_regenerations_with_the_latest_errors() -> None:  # V-38, V-43, V-81, V-82
     reports = [BROKEN, WORSE, organizer(decomposition_proposals=[decomposition("zx")])]
     model = ScriptedModel(reports)
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert (run.ok, run.retry_count, run.report, run.rendered) == (False, 2, reports[2], None)
     assert run.errors == ("decomposition_proposals[0].target_node_id 'zx' is not in valid node list",)
     assert run.stop_reason is StopReason.ATTEMPTS_EXHAUSTED
@@ -71,7 +71,7 @@ async def test_a_run_ends_after_two_regenerations_with_the_latest_errors() -> No
 
 
 async def test_the_best_attempt_has_the_fewest_errors() -> None:
-    run = await run_organizer(BRIEF, ScriptedModel([BROKEN, WORSE, "no json"]))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([BROKEN, WORSE, "no json"]))
     assert run.best_attempt is not None
     assert run.best_attempt.report == BROKEN
     assert run.report == WORSE  # V-43: the last parsed one
@@ -81,16 +81,16 @@ async def test_the_best_attempt_has_the_fewest_errors() -> None:
 
 async def test_a_run_stops_when_the_same_errors_return() -> None:
     model = ScriptedModel([BROKEN, BROKEN | {"summary": "まず別の言い方"}, VALID])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert (run.ok, run.retry_count, len(model.prompts)) == (False, 1, 2)
     assert run.stop_reason is StopReason.REPEATED_FAULTS
     model = ScriptedModel([BROKEN, BROKEN, VALID])
-    run = await run_organizer(BRIEF, model, RunOptions(stop_on_repeated_faults=False))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model, RunOptions(stop_on_repeated_faults=False))
     assert (run.ok, run.retry_count) == (True, 2)
 
 
 async def test_missing_keys_are_reported_not_filled() -> None:  # V-41, V-79
-    run = await run_organizer(BRIEF, ScriptedModel([{}, VALID]))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([{}, VALID]))
     assert run.attempts[0].errors == [
         "decomposition_proposals is required (array)",
         "grouping_proposals is required (array)",
@@ -101,13 +101,13 @@ async def test_missing_keys_are_reported_not_filled() -> None:  # V-41, V-79
 
 async def test_answers_are_read_out_of_fences_and_prose() -> None:  # V-40, G-11
     text = json.dumps(VALID, ensure_ascii=False)
-    run = await run_organizer(BRIEF, ScriptedModel([f"はい。\n```json\n{text}\n```"]))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([f"はい。\n```json\n{text}\n```"]))
     assert run.ok
 
 
 async def test_failed_calls_cost_attempts_and_stay_out_of_prompts() -> None:  # V-40, V-44
     model = ScriptedModel([RuntimeError("OpenAI API error 500: boom"), BROKEN, RuntimeError("again")])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert (run.ok, run.retry_count, run.errors) == (False, 2, ("again",))
     assert run.report == BROKEN
     assert model.prompts[1] == model.prompts[0]
@@ -116,7 +116,7 @@ async def test_failed_calls_cost_attempts_and_stay_out_of_prompts() -> None:  # 
 
 async def test_three_failed_calls_end_the_report_run() -> None:  # V-44, V-81
     failure = RuntimeError("OpenAI API error 500: boom")
-    run = await run_organizer(BRIEF, ScriptedModel([failure, failure, failure]))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([failure, failure, failure]))
     assert (run.ok, run.retry_count, run.report, run.errors) == (False, 2, None, ("OpenAI API error 500: boom",))
     assert run.best_attempt is None
     assert run.usage == TokenUsage(calls=3, calls_without_count=3)
@@ -124,7 +124,7 @@ async def test_three_failed_calls_end_the_report_run() -> None:  # V-44, V-81
 
 async def test_after_a_failed_call_the_latest_answer_is_corrected() -> None:
     model = ScriptedModel([BROKEN, RuntimeError("503"), VALID])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert run.ok
     assert model.prompts[2] == model.prompts[1]
 
@@ -132,13 +132,13 @@ async def test_after_a_failed_call_the_latest_answer_is_corrected() -> None:
 async def test_an_unavailable_model_ends_the_report_run_at_once() -> None:  # V-37, V-80
     model = ScriptedModel([FailedPrecondition("OPENAI_API_KEY is not set"), VALID])
     with pytest.raises(FailedPrecondition, match="OPENAI_API_KEY is not set"):
-        await run_organizer(BRIEF, model)
+        await run_dashboard_report(ORGANIZER, BRIEF, model)
     assert len(model.prompts) == 1
 
 
 async def test_tokens_are_summed_over_all_attempts() -> None:
     model = ScriptedModel([BROKEN, VALID])
-    run = await run_organizer(BRIEF, model)
+    run = await run_dashboard_report(ORGANIZER, BRIEF, model)
     sent = sum(len(prompt) for prompt in model.prompts)
     received = sum(len(attempt.answer) for attempt in run.attempts)
     assert run.usage == TokenUsage(sent, received, calls=2)
@@ -147,28 +147,32 @@ async def test_tokens_are_summed_over_all_attempts() -> None:
 @pytest.mark.parametrize("dashboard", [None, [], {}, {"trays": []}, {"trays": None}, "x"])
 async def test_a_bad_dashboard_ends_without_a_call(dashboard: object) -> None:  # V-33
     model = ScriptedModel([])
-    for run in (await run_organizer(Brief(dashboard), model), await run_advisor(Brief(dashboard), model)):
+    for run in (
+        await run_dashboard_report(ORGANIZER, Brief(dashboard), model),
+        await run_dashboard_report(ADVISOR, Brief(dashboard), model),
+    ):
         assert (run.ok, run.report, run.errors) == (False, None, ("dashboard is required (object with trays)",))
         assert run.stop_reason is StopReason.DASHBOARD_INVALID
 
 
 async def test_an_unknown_focus_ends_without_a_call() -> None:  # V-34, V-35
     brief, model = Brief(DASHBOARD, focus_node_id="zz"), ScriptedModel([])
-    for run in (await run_organizer(brief, model), await run_advisor(brief, model)):
+    for kind in (ORGANIZER, ADVISOR):
+        run = await run_dashboard_report(kind, brief, model)
         assert (run.ok, run.report, run.errors) == (False, None, ('focusNodeId "zz" not found in dashboard',))
 
 
 async def test_an_advisor_needs_a_node_and_an_organizer_does_not() -> None:  # V-34, V-35
     empty = Brief({"trays": {}})
-    run = await run_advisor(empty, ScriptedModel([]))
+    run = await run_dashboard_report(ADVISOR, empty, ScriptedModel([]))
     assert run.errors == ("dashboard has no nodes; set focusNodeId or add nodes",)
-    assert (await run_organizer(empty, ScriptedModel([organizer()]))).ok
+    assert (await run_dashboard_report(ORGANIZER, empty, ScriptedModel([organizer()]))).ok
 
 
 async def test_an_advisor_advises_on_the_focus_or_the_first_node() -> None:  # V-34
     for focus, expected in ((None, "n1"), ("n2", "n2"), ("", "n1")):
         model = ScriptedModel([advisor()])
-        await run_advisor(Brief(DASHBOARD, focus_node_id=focus), model)
+        await run_dashboard_report(ADVISOR, Brief(DASHBOARD, focus_node_id=focus), model)
         assert f'focusNode: {{"id": "{expected}"' in model.prompts[0]
 
 
@@ -188,7 +192,7 @@ def test_node_ids_of_a_dashboard_are_collected() -> None:  # V-31
 async def test_the_base_prompt_holds_everything_given() -> None:  # V-32
     brief = Brief(DASHBOARD | {"note": "年度末"}, "n1", "早く決めたい", ("予算は10万円", "二人で"))
     model = ScriptedModel([VALID])
-    await run_organizer(brief, model)
+    await run_dashboard_report(ORGANIZER, brief, model)
     (prompt,) = model.prompts
     for part in (
         "年度末",
@@ -206,8 +210,8 @@ async def test_the_base_prompt_holds_everything_given() -> None:  # V-32
 
 async def test_attempts_are_logged(caplog: pytest.LogCaptureFixture) -> None:  # V-45
     with caplog.at_level(logging.WARNING):
-        await run_organizer(BRIEF, ScriptedModel([WORSE, VALID]))
-        await run_advisor(BRIEF, ScriptedModel([advisor()]))
+        await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([WORSE, VALID]))
+        await run_dashboard_report(ADVISOR, BRIEF, ScriptedModel([advisor()]))
     messages = [record.getMessage() for record in caplog.records]
     assert messages[0].startswith("[organizer] attempt=0 errors=2 ok=false")
     assert "summary must be non-empty" in messages[0]
@@ -235,8 +239,8 @@ async def test_ids_and_titles_cannot_change_the_structure_of_a_prompt(text: str)
         return [organizer(decomposition_proposals=[decomposition(value + "?")]), organizer()]
 
     harmless, hostile = ScriptedModel(answers("plain")), ScriptedModel(answers(text))
-    await run_organizer(brief("plain"), harmless)
-    run = await run_organizer(brief(text), hostile)
+    await run_dashboard_report(ORGANIZER, brief("plain"), harmless)
+    run = await run_dashboard_report(ORGANIZER, brief(text), hostile)
     assert run.ok
     for calm, attacked in zip(harmless.prompts, hostile.prompts, strict=True):
         calm_lines, attacked_lines = calm.split("\n"), attacked.split("\n")
@@ -278,7 +282,7 @@ async def test_partial_repair_regenerates_only_the_broken_proposal() -> None:
     brief, report, pointer = big_report_with_one_broken_proposal()
     fixed = relation("n3", "n0", "結果を使います")
     partial = ScriptedModel([report, {"repairs": [{"pointer": pointer, "value": fixed}]}])
-    run = await run_organizer(brief, partial, PARTIAL)
+    run = await run_dashboard_report(ORGANIZER, brief, partial, PARTIAL)
     assert run.ok
     assert run.report is not None
 
@@ -287,7 +291,7 @@ async def test_partial_repair_regenerates_only_the_broken_proposal() -> None:
     assert json.dumps(run.report) == json.dumps(whole)  # all other bytes are unchanged
 
     full = ScriptedModel([report, whole])
-    other = await run_organizer(brief, full)
+    other = await run_dashboard_report(ORGANIZER, brief, full)
     small, large = run.attempts[1], other.attempts[1]
     assert len(small.prompt.encode()) <= 0.4 * len(large.prompt.encode())
     assert len(small.answer.encode()) <= 0.4 * len(large.answer.encode())
@@ -296,7 +300,7 @@ async def test_partial_repair_regenerates_only_the_broken_proposal() -> None:
 async def test_partial_repair_ignores_parts_it_did_not_ask_for() -> None:
     brief, report, pointer = big_report_with_one_broken_proposal()
     repairs = [{"pointer": "/summary", "value": "書き換え"}, {"pointer": pointer, "value": relation("n3", "n0")}, 5]
-    run = await run_organizer(brief, ScriptedModel([report, {"repairs": repairs}]), PARTIAL)
+    run = await run_dashboard_report(ORGANIZER, brief, ScriptedModel([report, {"repairs": repairs}]), PARTIAL)
     assert run.ok
     assert run.report is not None
     assert run.report["summary"] == report["summary"]
@@ -308,7 +312,7 @@ async def test_partial_repair_adds_missing_values_and_takes_the_outer_of_nested_
     report["grouping_proposals"] = None
     answer = {"repairs": [{"pointer": "/summary", "value": "まず"}, {"pointer": "/grouping_proposals", "value": []}]}
     brief = Brief({"trays": {"x": [{"id": f"n{index}"} for index in range(8)]}})
-    run = await run_organizer(brief, ScriptedModel([report, answer]), PARTIAL)
+    run = await run_dashboard_report(ORGANIZER, brief, ScriptedModel([report, answer]), PARTIAL)
     assert run.ok
 
 
@@ -316,21 +320,23 @@ async def test_a_repair_without_usable_parts_is_a_failed_attempt() -> None:
     brief, report, pointer = big_report_with_one_broken_proposal()
     good = {"repairs": [{"pointer": pointer, "value": relation("n3", "n0")}]}
     model = ScriptedModel([report, {"repairs": [{"pointer": "/summary", "value": 1}]}, good])
-    run = await run_organizer(brief, model, PARTIAL)
+    run = await run_dashboard_report(ORGANIZER, brief, model, PARTIAL)
     assert (run.ok, run.retry_count) == (True, 2)
     assert run.attempts[1].failure == "Failed to parse OrganizerReport from LLM response"
     assert model.prompts[2] == model.prompts[1]
 
 
 async def test_offline_the_report_run_ends_at_once_with_a_reason() -> None:
-    run = await run_organizer(BRIEF, ScriptedModel([ModelOffline("LLM_PROVIDER=offline has no chat model")]))
+    run = await run_dashboard_report(
+        ORGANIZER, BRIEF, ScriptedModel([ModelOffline("LLM_PROVIDER=offline has no chat model")])
+    )
     assert (run.ok, run.retry_count, run.stop_reason) == (False, 0, StopReason.MODEL_OFFLINE)
     assert "offline" in run.errors[0]
 
 
 async def test_fixes_are_known_by_rule_and_attempt() -> None:
     reports = [WORSE, BROKEN, organizer(decomposition_proposals=[decomposition()])]
-    run = await run_organizer(BRIEF, ScriptedModel(reports))
+    run = await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel(reports))
     assert [(finding.code, number) for finding, number in list_fixed_findings(run)] == [
         ("SUMMARY_BLANK", 1),
         ("ORGANIZER_ID_UNKNOWN", 2),
@@ -340,7 +346,7 @@ async def test_fixes_are_known_by_rule_and_attempt() -> None:
 async def test_report_runs_are_counted() -> None:
     reader = InMemoryMetricReader()
     observer = RunMetrics(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
-    await run_organizer(BRIEF, ScriptedModel([BROKEN, VALID]), observer=observer)
+    await run_dashboard_report(ORGANIZER, BRIEF, ScriptedModel([BROKEN, VALID]), observer=observer)
     data = reader.get_metrics_data()
     assert data is not None
     counted = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from libs.prompts.language import Language
 from services.validator.domain.dashboard import Brief, DashboardError, TargetError, find_focus, list_nodes
 from services.validator.domain.errors import InputsNotObject, KindBuiltIn, ReportNotJson
-from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind
+from services.validator.domain.kinds import BUILT_IN_KINDS, ReportKind
 from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refuse_run
 from services.validator.domain.wording import LITERAL, PhraseFinders
 from services.validator.prompts.reports import build_base_prompt, build_inputs_prompt
@@ -17,42 +17,21 @@ from services.validator.usecases.ports import ReportModel, RunObserver, Vocabula
 from services.validator.usecases.validate_report import parse_json
 
 
-async def run_organizer(
-    brief: Brief,
-    model: ReportModel,
-    options: RunOptions = DEFAULT_OPTIONS,
-    *,
-    words: PhraseFinders = LITERAL,
-    observer: RunObserver | None = None,
-    language: Language = "ja",
-) -> ReportRun:
-    """Generate an Organizer report; a dashboard without nodes is allowed (V-35)."""
-    return await run_dashboard_report(ORGANIZER, brief, model, options, words, observer, language)
-
-
-async def run_advisor(
-    brief: Brief,
-    model: ReportModel,
-    options: RunOptions = DEFAULT_OPTIONS,
-    *,
-    words: PhraseFinders = LITERAL,
-    observer: RunObserver | None = None,
-    language: Language = "ja",
-) -> ReportRun:
-    """Generate an Advisor report on the focus node, else on the first node (V-34)."""
-    return await run_dashboard_report(ADVISOR, brief, model, options, words, observer, language)
-
-
 async def run_dashboard_report(
     kind: ReportKind,
     brief: Brief,
     model: ReportModel,
-    options: RunOptions,
-    words: PhraseFinders,
-    observer: RunObserver | None,
-    language: Language,
+    options: RunOptions = DEFAULT_OPTIONS,
+    *,
+    words: PhraseFinders = LITERAL,
+    observer: RunObserver | None = None,
+    language: Language = "ja",
 ) -> ReportRun:
-    """Generate a report about a dashboard; a dashboard or focus with errors ends the run before any model call."""
+    """Generate a report about a dashboard; a dashboard or focus with errors ends the run before any model call.
+
+    An advisor's report is about the focus node, else about the first node (V-34); that of an organizer needs no node
+    (V-35).
+    """
     try:
         nodes = list_nodes(brief.dashboard)
         focus = find_focus(brief, nodes, needs_node=kind.focus_needed)
@@ -93,15 +72,17 @@ class RunReports:
         self._observer = observer
         self._language: Language = language
 
-    async def run_organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
-        """Generate an Organizer report. Raises ModelKeyMissing, ModelOffline."""
-        words = await self._vocabulary.words(options.wording)
-        return await run_dashboard_report(ORGANIZER, brief, self._model, options, words, self._observer, self._language)
-
-    async def run_advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
-        """Generate an Advisor report. Raises ModelKeyMissing, ModelOffline."""
-        words = await self._vocabulary.words(options.wording)
-        return await run_dashboard_report(ADVISOR, brief, self._model, options, words, self._observer, self._language)
+    async def run_built_in(self, kind: ReportKind, brief: Brief, options: RunOptions) -> ReportRun:
+        """Generate a report about a dashboard. Raises ModelKeyMissing, ModelOffline."""
+        return await run_dashboard_report(
+            kind,
+            brief,
+            self._model,
+            options,
+            words=await self._vocabulary.words(options.wording),
+            observer=self._observer,
+            language=self._language,
+        )
 
     async def run_kind(
         self, name: str, inputs_json: str, valid_node_ids: Sequence[str], options: RunOptions

@@ -40,14 +40,6 @@ class Task:
     """The candidates of each turn, in an order drawn by chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """The calls so far with their results, and the candidates for the next one."""
-
-    made: tuple[MadeUpCall, ...]
-    candidates: tuple[CandidateCall, ...]
-
-
 def build_tasks(world: MadeUpWorld, requests: Sequence[Request], seed: int) -> list[Task]:
     """Return the tasks of the requests with their candidates."""
     chance = random.Random(f"{world.name} candidates {seed}")

@@ -8,6 +8,7 @@ from hansei.validator.v1 import validator_service_pb2 as pb
 from hansei.validator.v1 import validator_service_pb2_grpc as rpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
+from services.validator.domain.kinds import ADVISOR, ORGANIZER
 from services.validator.rpc.convert.kinds import decode_kind, encode_kind
 from services.validator.rpc.convert.reports import (
     decode_brief,
@@ -40,12 +41,12 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
 
     async def RunOrganizer(self, request: pb.RunOrganizerRequest, context: Any) -> pb.RunOrganizerResponse:
         """Generate an Organizer report."""
-        run = await self._runs.run_organizer(decode_brief(request.brief), decode_options(request.options))
+        run = await self._runs.run_built_in(ORGANIZER, decode_brief(request.brief), decode_options(request.options))
         return pb.RunOrganizerResponse(run=encode_run(run))
 
     async def RunAdvisor(self, request: pb.RunAdvisorRequest, context: Any) -> pb.RunAdvisorResponse:
         """Generate an Advisor report."""
-        run = await self._runs.run_advisor(decode_brief(request.brief), decode_options(request.options))
+        run = await self._runs.run_built_in(ADVISOR, decode_brief(request.brief), decode_options(request.options))
         return pb.RunAdvisorResponse(run=encode_run(run))
 
     async def RunReport(self, request: pb.RunReportRequest, context: Any) -> pb.RunReportResponse:
