@@ -141,7 +141,7 @@ async def watching(store: SqlPlaybookStore, feed: RevisionFeed) -> list[dict[str
         arrived: list[float] = []
 
         async def watcher(head: int = head, arrived: list[float] = arrived) -> None:
-            while not await feed.revisions_after("watched", head):
+            while not await feed.list_revisions_after("watched", head):
                 await feed.wait("watched", head, 60)
             arrived.append(time.perf_counter())
 

@@ -111,7 +111,7 @@ def held_out(lessons: Sequence[LessonWordings], cosine: Cosine) -> tuple[float, 
 
 def local_similarities(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
     """Yield the similarities that need no key, with their names."""
-    yield WORDS.name, WORDS.cosine
+    yield WORDS.name, WORDS.compute_cosine
     models: list[LocalModel] = [Hashing()]
     folder = minilm.find_model_folder()
     if folder is not None:

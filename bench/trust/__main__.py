@@ -149,7 +149,7 @@ async def learn(
             result.wrong += counted if trajectory.status != true.status else 0
             bullets = [bullet for bullet in (await store.load(DATASET)).bullet_list if not bullet.retired]
         result.texts = [bullet.content for bullet in bullets]
-        result.waiting = len(await store.pending(DATASET, [PendingState.WAITING], "", 1_000))
+        result.waiting = len(await store.list_pending_changes(DATASET, [PendingState.WAITING], "", 1_000))
     return result
 
 

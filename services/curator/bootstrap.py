@@ -67,7 +67,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     sections = _create_sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_max_lag)
     size = MessageSize(settings.max_message_bytes)
-    embedder = TextEmbedder(embedding_model, store.embedding_store())
+    embedder = TextEmbedder(embedding_model, store.create_embedding_store())
     embed_new_texts = EmbedNewTexts(embedder, remaining=get_remaining, count=metrics.count_new_texts)
     by_words = settings.curation_similarity == "words"
     source = WordSource() if by_words else EmbeddingSource(embedder, settings.curation_same_lesson)
@@ -92,7 +92,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
                     dropped = await store.drop_old_revisions(settings.log_retention)
                     if dropped:
                         _log.info("old revisions dropped from the log", revisions=dropped)
-                metrics.record_pending(await store.pending_counts())
+                metrics.record_pending(await store.count_pending_changes())
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -103,14 +103,14 @@ PLAYBOOK = "## A\n"
 
 
 def _edit(transaction: DatasetTransaction) -> None:
-    first = transaction.all_bullets()[0].bullet.id
+    first = transaction.list_bullets()[0].bullet.id
     votes = [Vote(first, "helpful", f"run-{transaction.revision}")]
     proposals = [delta("ADD", f"new {transaction.revision}"), delta("UPDATE", f"better {transaction.revision}", first)]
     commit(transaction, EditBatch(Origin(RevisionKind.APPLY, "crash"), proposals, votes))
 
 
 def _remove(transaction: DatasetTransaction) -> None:
-    last = transaction.all_bullets()[-1].bullet.id
+    last = transaction.list_bullets()[-1].bullet.id
     commit(
         transaction,
         EditBatch(
@@ -126,7 +126,7 @@ def _restore(transaction: DatasetTransaction) -> None:
 def _import(transaction: DatasetTransaction) -> None:
     bullets = [
         entry.bullet.replace_fields(content=f"{transaction.revision} {entry.slot}")
-        for entry in transaction.all_bullets()
+        for entry in transaction.list_bullets()
     ]
     import_playbook(
         transaction, Playbook(bullets=bullets), Origin(RevisionKind.IMPORT, "crash", request_id="i"), replace=True
@@ -215,7 +215,7 @@ async def _complete(url: str, key: IdempotencyKey, job: Job, before: int) -> int
 async def _check(store: SqlPlaybookStore) -> int:
     """The newest revision, after comparing the bullets with the fold of the log."""
     snapshot = await store.load(DATASET)
-    folded = fold(await store.changes_between(DATASET, 0, snapshot.revision))
+    folded = fold(await store.list_changes_between(DATASET, 0, snapshot.revision))
     assert folded == dict(snapshot.slots)
     return snapshot.revision
 

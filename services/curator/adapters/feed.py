@@ -52,7 +52,7 @@ class _Tail:
         while self.changes > CACHED_CHANGES:
             self.changes -= 1 + len(self.newest.popleft().changes)
 
-    def revisions_after(self, number: int) -> Sequence[Revision] | None:
+    def list_revisions_after(self, number: int) -> Sequence[Revision] | None:
         """Return the cached revisions after `number`; None when not all of them are cached."""
         if not self.newest or self.newest[0].number > number + 1:
             return None
@@ -76,20 +76,20 @@ class RevisionFeed:
 
     def publish(self, revision: Revision) -> None:
         """Wake the watchers of a revision that is on disk."""
-        tail = self._tail(revision.dataset)
+        tail = self._get_tail(revision.dataset)
         tail.append(revision)
         tail.advance(revision.number)
 
     def advance(self, dataset: str, revision: int) -> None:
         """Wake the watchers of a revision that another process committed; they read it."""
-        self._tail(dataset).advance(revision)
+        self._get_tail(dataset).advance(revision)
 
     async def poll(self) -> None:
         """Search for commits of other processes, forever."""
         while True:
             await self._sleep(self._poll_seconds)
             try:
-                heads = await self._store.heads()
+                heads = await self._store.list_heads()
             except HanseiError as error:
                 # Watchers wait while the store does not answer, and get the missed revisions afterwards.
                 _log.warning("reading new revisions for the change feed failed", error=str(error))
@@ -97,18 +97,18 @@ class RevisionFeed:
             for dataset, head in heads.items():
                 self.advance(dataset, head)
 
-    async def revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
+    async def list_revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
         """Return some revisions right after `number`, oldest first, without gap; [] when there is none yet."""
-        tail = self._tail(dataset)
-        if cached := tail.revisions_after(number):
+        tail = self._get_tail(dataset)
+        if cached := tail.list_revisions_after(number):
             return cached
         if tail.head and tail.head <= number:
             return []
         # Watchers that wake together take turns; all but the first find the revisions in the cache.
         async with self._reading.setdefault(dataset, asyncio.Lock()):
-            if cached := tail.revisions_after(number):
+            if cached := tail.list_revisions_after(number):
                 return cached
-            revisions = await self._store.revisions_after(dataset, number, READ_AT_ONCE)
+            revisions = await self._store.list_revisions_after(dataset, number, READ_AT_ONCE)
             for revision in revisions:
                 if revision.number > number and (not tail.newest or revision.number == tail.newest[-1].number + 1):
                     tail.append(revision)
@@ -117,7 +117,7 @@ class RevisionFeed:
 
     async def wait(self, dataset: str, revision: int, seconds: float) -> bool:
         """Return True once the dataset has a revision after `revision`, False after `seconds` without one."""
-        tail = self._tail(dataset)
+        tail = self._get_tail(dataset)
         if tail.head > revision:
             return True
         with contextlib.suppress(TimeoutError):
@@ -125,9 +125,9 @@ class RevisionFeed:
             return True
         return False
 
-    def head(self, dataset: str) -> int:
+    def get_head(self, dataset: str) -> int:
         """Return the newest revision that this process knows."""
-        return self._tail(dataset).head
+        return self._get_tail(dataset).head
 
-    def _tail(self, dataset: str) -> _Tail:
+    def _get_tail(self, dataset: str) -> _Tail:
         return self._tails.setdefault(dataset, _Tail())

@@ -19,23 +19,23 @@ class DatasetView(Protocol):
     bullets: int
     next_slot: int
 
-    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
         """Return the bullets with this id, in playbook order."""
         ...
 
-    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
         ...
 
-    def all_bullets(self) -> Sequence[StoredBullet]:
+    def list_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
         ...
 
-    def highest_number(self) -> int:
+    def find_highest_number(self) -> int:
         """Return the highest number in a bullet's id (C-71)."""
         ...
 
-    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+    def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
         """Return the revision after `revision` that removed the bullet with this id, None if none did."""
         ...
 
@@ -93,27 +93,27 @@ class Draft:
 
     def find(self, bullet_id: str) -> StoredBullet | None:
         """Return the first bullet with this id (C-21)."""
-        return self._find_first(self.view.bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
+        return self._find_first(self.view.find_bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
 
     def find_duplicate(self, content: str) -> StoredBullet | None:
         """Return the first bullet with exactly this content."""
         mark = hash_content(content)
-        return self._find_first(self.view.bullets_with_fingerprint(mark), self._slots_by_fingerprint.get(mark, ()))
+        return self._find_first(self.view.find_bullets_with_fingerprint(mark), self._slots_by_fingerprint.get(mark, ()))
 
-    def all_bullets(self) -> list[StoredBullet]:
+    def list_bullets(self) -> list[StoredBullet]:
         """Return all bullets in playbook order."""
-        slots = {stored.slot: stored for stored in self.view.all_bullets() if stored.slot not in self._now}
+        slots = {stored.slot: stored for stored in self.view.list_bullets() if stored.slot not in self._now}
         slots |= {slot: stored for slot, stored in self._now.items() if stored}
         return [slots[slot] for slot in sorted(slots)]
 
-    def edited_bullet(self, slot: int) -> StoredBullet | None:
+    def find_edited_bullet(self, slot: int) -> StoredBullet | None:
         """Return the bullet of a slot that this draft changed; None if it did not, or removed the bullet."""
         return self._now.get(slot)
 
     def add(self, section: str, content: str, **fields: object) -> StoredBullet:
         """Append a new bullet with a new id and no votes, and return it (C-62, C-68 to C-73)."""
         if self._next_number is None:
-            self._next_number = self.view.highest_number() + 1
+            self._next_number = self.view.find_highest_number() + 1
         bullet_id = create_id(section, self._next_number, self._is_used, self._new_uuid)
         self._next_number += 1
         return self.insert(
@@ -165,7 +165,7 @@ class Draft:
         self.withdrawn_ballots.add((stored.slot, ballot.trajectory, ballot.round))
         return self._add_votes(stored, -ballot.helpful, -ballot.harmful)
 
-    def updated_before(self, stored: StoredBullet) -> int:
+    def find_last_update(self, stored: StoredBullet) -> int:
         """Return the revision that updated the bullet last before this draft; 0 if this draft added it."""
         before = self._before.get(stored.slot, stored)
         return before.updated.revision if before else 0
@@ -198,7 +198,7 @@ class Draft:
             self._slots_by_fingerprint[hash_content(stored.bullet.content)].discard(slot)
 
     def _is_used(self, bullet_id: str) -> bool:
-        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.bullets_with_id(bullet_id))
+        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.find_bullets_with_id(bullet_id))
 
     def _find_first(self, bullets: Sequence[StoredBullet], changed_slots: Iterable[int]) -> StoredBullet | None:
         """Return the first of the unchanged bullets of the view and of the changed ones of the draft."""

@@ -88,12 +88,12 @@ class EmbeddingSimilarity(Similarity):
         # Slices of this moment: other comparisons may append rows meanwhile.
         self._vectors, self._subjects, self._negations = matrix.vectors, matrix.subject_numbers, matrix.negations
 
-    def cosine(self, text: str, other: str) -> float:
+    def compute_cosine(self, text: str, other: str) -> float:
         """Return the cosine of the embeddings of two texts; 0 if a text has no embedding here."""
         first, second = self._find_vector(text), self._find_vector(other)
         return 0.0 if first is None or second is None else float(first @ second)
 
-    def nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
+    def find_nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
         """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
         cosines = self._compute_cosines(content) if bullets else None
         if cosines is None:

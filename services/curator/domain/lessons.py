@@ -25,7 +25,7 @@ def says_more(text: str, other: str, similarity: Similarity) -> bool:
     return (
         richer
         and find_names(text) >= find_names(other)
-        and similarity.cosine(text, other) >= similarity.thresholds.same_meaning
+        and similarity.compute_cosine(text, other) >= similarity.thresholds.same_meaning
     )
 
 

@@ -123,7 +123,7 @@ def _add(draft: Draft, proposal: Proposal, terms: MergeTerms) -> Operation:
 def _find_confirmed(draft: Draft, proposal: Proposal, terms: MergeTerms) -> StoredBullet | None:
     """Return the confirmed bullet, unless it was removed or changed after the base revision."""
     stored = draft.find(proposal.confirmed_id) if proposal.confirmed_id else None
-    if stored is None or (terms.base_revision is not None and draft.updated_before(stored) > terms.base_revision):
+    if stored is None or (terms.base_revision is not None and draft.find_last_update(stored) > terms.base_revision):
         return None
     return stored
 
@@ -172,11 +172,11 @@ def _find_conflict(
     if base_revision is None:
         return None
     if stored is not None:
-        updated = draft.updated_before(stored)
+        updated = draft.find_last_update(stored)
         return Conflict(base_revision, updated, stored.bullet) if updated > base_revision else None
     if bullet_id in removed:
         return None
-    removal = draft.view.last_removal_after(bullet_id, base_revision)
+    removal = draft.view.find_removal_after(bullet_id, base_revision)
     return None if removal is None else Conflict(base_revision, removal, None)
 
 

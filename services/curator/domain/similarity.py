@@ -58,7 +58,7 @@ class Similarity(ABC):
     """Comparisons of lessons with bullets that take less time than a thread hand-over."""
 
     @abstractmethod
-    def cosine(self, text: str, other: str) -> float:
+    def compute_cosine(self, text: str, other: str) -> float:
         """Return the cosine of two texts; 0 for a text that cannot be compared."""
 
     def score(self, text: str, other: str) -> float:
@@ -70,7 +70,7 @@ class Similarity(ABC):
         first, second = find_subject(text), find_subject(other)
         if first is not None and second is not None and first != second:
             return 0.0
-        score = min(1.0, max(0.0, self.cosine(text, other)))
+        score = min(1.0, max(0.0, self.compute_cosine(text, other)))
         if negates(text) != negates(other):
             return min(score, self.thresholds.same_subject)
         is_same_subject = first is not None and first == second and first.name
@@ -87,9 +87,9 @@ class Similarity(ABC):
         first = find_subject(text)
         is_same_subject = first is not None and first == find_subject(other)
         threshold = self.thresholds.same_subject if is_same_subject else self.thresholds.same_meaning
-        return self.cosine(text, other) >= threshold
+        return self.compute_cosine(text, other) >= threshold
 
-    def nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
+    def find_nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
         """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
         best: StoredBullet | None = None
         best_score = 0.0
@@ -105,7 +105,7 @@ class Similarity(ABC):
 
     def describe(self, text: str, other: str) -> str:
         """Return the similarity of two texts for a reason: the cosine, its name, and equal subjects."""
-        score = f"{self.name} {self.cosine(text, other):.2f}"
+        score = f"{self.name} {self.compute_cosine(text, other):.2f}"
         first = find_subject(text)
         return f"the same tool and message, {score}" if first is not None and first == find_subject(other) else score
 

@@ -66,23 +66,23 @@ class Snapshot:
         """Return the bullets in order."""
         return [stored.bullet for stored in self.slots.values()]
 
-    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
         """Return the bullets with this id, in playbook order."""
         return [stored for stored in self.slots.values() if stored.bullet.id == bullet_id]
 
-    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
         return [stored for stored in self.slots.values() if hash_content(stored.bullet.content) == fingerprint]
 
-    def all_bullets(self) -> Sequence[StoredBullet]:
+    def list_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
         return list(self.slots.values())
 
-    def highest_number(self) -> int:
+    def find_highest_number(self) -> int:
         """Return the highest number in a bullet's id (C-71)."""
         return find_highest_number(stored.bullet.id for stored in self.slots.values())
 
-    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+    def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
         """Return None: a snapshot has no history."""
         return None
 

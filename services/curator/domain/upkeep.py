@@ -56,7 +56,7 @@ def evict(draft: Draft, policy: Policy, tokens: int) -> list[str]:
     if not excess and spare >= 0:
         return []
     evicted: list[str] = []
-    for stored in sort_for_eviction(draft.all_bullets()):
+    for stored in sort_for_eviction(draft.list_bullets()):
         if len(evicted) >= excess and spare >= 0:
             break
         draft.remove(stored)
@@ -66,7 +66,7 @@ def evict(draft: Draft, policy: Policy, tokens: int) -> list[str]:
 
 
 def merge_duplicates(
-    draft: Draft, threshold: float | None, ballots_on: Callable[[int], Iterable[Ballot]]
+    draft: Draft, threshold: float | None, list_ballots_on: Callable[[int], Iterable[Ballot]]
 ) -> list[tuple[str, str]]:
     """Merge every bullet into the first earlier one with the same lesson; return pairs of (removed, remaining) ids.
 
@@ -77,18 +77,18 @@ def merge_duplicates(
     remaining: dict[int, StoredBullet] = {}
     slots: dict[str, int] = {}
     neighbours = WordNeighbours()
-    for stored in draft.all_bullets():
+    for stored in draft.list_bullets():
         mark = hash_content(stored.bullet.content)
         duplicate = remaining.get(slots.get(mark, -1))
         if duplicate is None and threshold is not None:
-            near, score = neighbours.nearest(stored.bullet.content)
+            near, score = neighbours.find_nearest(stored.bullet.content)
             duplicate = remaining[near.slot] if near is not None and score >= threshold else None
         if duplicate is None:
             remaining[stored.slot] = stored
             slots.setdefault(mark, stored.slot)
             neighbours.put(stored)
         else:
-            remaining[duplicate.slot] = absorb(draft, duplicate, stored, ballots_on(stored.slot))
+            remaining[duplicate.slot] = absorb(draft, duplicate, stored, list_ballots_on(stored.slot))
             merged.append((stored.bullet.id, duplicate.bullet.id))
     return merged
 

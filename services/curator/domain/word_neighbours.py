@@ -35,9 +35,9 @@ class WordNeighbours:
             for feature in weigh_words(stored.bullet.content):
                 self._slots[feature].pop(slot, None)
 
-    def nearest(self, content: str) -> tuple[StoredBullet | None, float]:
+    def find_nearest(self, content: str) -> tuple[StoredBullet | None, float]:
         """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
-        return WORDS.nearest(content, sorted(self._rank(content, CANDIDATES), key=lambda stored: stored.slot))
+        return WORDS.find_nearest(content, sorted(self._rank(content, CANDIDATES), key=lambda stored: stored.slot))
 
     def _rank(self, content: str, limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets that share words with `content`, by their cosine, best first."""

@@ -60,14 +60,14 @@ class WordSimilarity(Similarity):
     name = "cosine of words"
     thresholds = SimilarityThresholds(same_meaning=0.8, same_subject=0.45)
 
-    def cosine(self, text: str, other: str) -> float:
+    def compute_cosine(self, text: str, other: str) -> float:
         """Return the cosine of two texts, 0..1: 1 for the same features, 0 for none in common."""
         small, large = sorted((weigh_words(text), weigh_words(other)), key=len)
         return min(1.0, sum(weight * large.get(feature, 0.0) for feature, weight in small.items()))
 
     def rank(self, content: str, bullets: Sequence[StoredBullet], limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets that share words with `content`, by their cosine, best first."""
-        cosines = ((self.cosine(content, stored.bullet.content), stored) for stored in bullets)
+        cosines = ((self.compute_cosine(content, stored.bullet.content), stored) for stored in bullets)
         found = [pair for pair in cosines if pair[0] > 0.0]
         return [stored for _, stored in sorted(found, key=lambda pair: -pair[0])[:limit]]
 

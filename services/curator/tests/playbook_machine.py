@@ -181,7 +181,7 @@ class PlaybookMachine(RuleBasedStateMachine):
             for item in self.model.now
         ]
         assert snapshot.revision == self.model.revision
-        folded = fold(self.run(self.store.changes_between(self.dataset, 0, snapshot.revision)))
+        folded = fold(self.run(self.store.list_changes_between(self.dataset, 0, snapshot.revision)))
         assert folded == dict(snapshot.slots)
 
     @precondition(lambda self: self.model.revision > 0)

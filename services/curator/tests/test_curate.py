@@ -137,7 +137,7 @@ async def test_a_curation_is_reported_and_saved(store: SqlPlaybookStore) -> None
     assert [outcome.applied for outcome in curation.votes] == [True, True, False]
     assert (curation.saved, curation.error, curation.revision, curation.model) == (True, "", 2, "scripted")
     assert [(bullet.content, bullet.helpful) for bullet in await bullets(store)] == [("1", 2), ("two", 0)]
-    [revision, _] = await store.history("d", None, 10)
+    [revision, _] = await store.list_revisions("d", None, 10)
     assert (revision.origin.source_trajectory, revision.origin.model) == ("run-1", "scripted")
 
 

@@ -29,9 +29,9 @@ class CountingStore(SqlPlaybookStore):
 
     reads = 0
 
-    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+    async def list_revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         self.reads += 1
-        return await super().revisions_after(dataset, revision, limit)
+        return await super().list_revisions_after(dataset, revision, limit)
 
 
 class FeedFixture:
@@ -172,7 +172,7 @@ async def test_polling_continues_after_an_outage_of_the_store() -> None:
     class Away:
         polls = 0
 
-        async def heads(self) -> dict[str, int]:
+        async def list_heads(self) -> dict[str, int]:
             self.polls += 1
             if self.polls == 1:
                 raise Unavailable("away")
@@ -181,5 +181,5 @@ async def test_polling_continues_after_an_outage_of_the_store() -> None:
     feed = RevisionFeed(cast(PlaybookStore, Away()), poll_seconds=1, sleep=lambda _: asyncio.sleep(0))
     polling = asyncio.create_task(feed.poll())
     assert await feed.wait("d", 0, seconds=30)
-    assert feed.head("d") == 7
+    assert feed.get_head("d") == 7
     polling.cancel()

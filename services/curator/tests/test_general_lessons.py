@@ -474,7 +474,7 @@ async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPl
     first = replace(pays("a", "45.00", "4500"), insights=(lesson,))
     second = replace(pays("b", "9.50", "950"), insights=(lesson,))
     assert await curate(store, first) == [text]
-    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
+    assert await store.list_pending_changes("d", [PendingState.WAITING], "", 10) == []
     general, example = await curate(store, second)
     assert general.startswith('`pay_fee` fails with "Error: E41": `amount` worked as "4500" or "950"')
     assert example.startswith('Example of `pay_fee`: "request of a" → `pay_fee` {"account": "a", "amount": "4500"')
@@ -508,8 +508,8 @@ async def test_a_bullet_that_a_person_removed_stays_removed(store: SqlPlaybookSt
     await curate(store, pays("a", "45.00", "4500"), pays("b", "12.50", "1250"))
 
     def remove_all(dataset):  # type: ignore[no-untyped-def]
-        draft = dataset.new_draft()
-        for stored in dataset.all_bullets():
+        draft = dataset.create_draft()
+        for stored in dataset.list_bullets():
             draft.remove(stored)
         dataset.append(draft, Origin(RevisionKind.APPLY, "a person"), "removed")
 
@@ -551,7 +551,7 @@ async def test_concurrent_trajectories_are_all_evidence(store: SqlPlaybookStore)
             dataset: DatasetTransaction, update: EvidenceUpdate = update, must_match: bool = must_match
         ) -> bool:
             is_stored = update.store(dataset, must_match=must_match)
-            dataset.append(dataset.new_draft(), Origin(RevisionKind.CURATE, "curator"), "no change")
+            dataset.append(dataset.create_draft(), Origin(RevisionKind.CURATE, "curator"), "no change")
             return is_stored
 
         assert await store.write("d", store_with_revision) is is_stored

@@ -138,7 +138,7 @@ async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known_text
     reflection = Reflection((insight(better, 4),), trajectory_id="b", signal="reward")
     [proposal] = await proposals(reflection, bullet(1, known_text, helpful=3))
     assert (proposal.delta.type, proposal.delta.bullet_id, proposal.delta.content) == ("UPDATE", "s-00001", better)
-    similarity = f"the same tool and message, cosine of words {WORDS.cosine(better, known_text):.2f}"
+    similarity = f"the same tool and message, cosine of words {WORDS.compute_cosine(better, known_text):.2f}"
     assert proposal.delta.reasoning == f"says all that s-00001 says and more; the same lesson ({similarity})"
 
 
@@ -148,7 +148,7 @@ async def test_a_worse_wording_confirms(store: SqlPlaybookStore) -> None:
     assert [operation.skipped_reason for operation in curation.operations] == [
         "the same lesson is already there: s-00001"
     ]
-    similarity = f"the same tool and message, cosine of words {WORDS.cosine(LIMIT, REPAIRED):.2f}"
+    similarity = f"the same tool and message, cosine of words {WORDS.compute_cosine(LIMIT, REPAIRED):.2f}"
     assert curation.operations[0].delta.reasoning == f"confirms s-00001; the same lesson ({similarity})"
     [remaining] = (await store.load("d")).bullet_list
     assert (remaining.content, [source.trajectory for source in remaining.sources]) == (REPAIRED, ["a", "b"])
@@ -170,7 +170,7 @@ async def test_without_a_reliable_signal_nothing_is_learned_at_once(store: SqlPl
     await curate(store, "b", LIMIT, signal=SELF_REPORT)
     await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     assert (await store.load("d")).bullet_list == []
-    waiting = await store.pending("d", [PendingState.WAITING], "", 10)
+    waiting = await store.list_pending_changes("d", [PendingState.WAITING], "", 10)
     reasons = {change.proposal.delta.content: change.review_reason for change in waiting}
     assert reasons == {LIMIT: QUOTATION_WAITS, HABIT: WAITS_FOR_A_SECOND}
 
@@ -186,7 +186,7 @@ async def test_a_second_trajectory_confirms_a_pending_lesson(store: SqlPlaybookS
     )
     [remaining] = (await store.load("d")).bullet_list
     assert (remaining.content, [source.trajectory for source in remaining.sources]) == (HABIT, ["a", "b"])
-    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
+    assert await store.list_pending_changes("d", [PendingState.WAITING], "", 10) == []
 
 
 async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> None:

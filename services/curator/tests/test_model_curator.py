@@ -103,7 +103,7 @@ async def test_a_confirmed_bullet_keeps_its_text_and_gets_a_source(store: SqlPla
     assert curation.operations[1].skipped_reason == "skipped by the curator: why"
     [bullet] = await bullets(store)
     assert (bullet.content, list_sources(bullet)) == ("one", [("run-1", (2, 3)), ("run-2", (2, 3))])
-    [revision] = await store.history("d", None, 1)
+    [revision] = await store.list_revisions("d", None, 1)
     assert "s-00001 confirmed" in revision.summary
 
 
@@ -150,8 +150,8 @@ async def test_a_waiting_lesson_is_confirmed_by_its_id(store: SqlPlaybookStore) 
     assert [operation.applied for operation in second.operations] == [True]
     [bullet] = await bullets(store)
     assert (bullet.content, list_sources(bullet)) == ("Look at the policy.", [("run-1", (2, 3)), ("run-2", (7,))])
-    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
-    [approved] = await store.pending("d", [PendingState.APPROVED], "", 10)
+    assert await store.list_pending_changes("d", [PendingState.WAITING], "", 10) == []
+    [approved] = await store.list_pending_changes("d", [PendingState.APPROVED], "", 10)
     assert (approved.decided_by, approved.decision_reason) == ("curator", "confirmed by trajectory run-2")
 
 

@@ -67,11 +67,11 @@ async def test_statements_on_a_dataset_touch_one_partition(postgres: PostgresSer
                     await edit(store, dataset, "UPDATE", "s-00001", f"first {number}")
                 await edit(store, dataset, "DELETE", "s-00002", "")
             assert (await store.load("one", 5)).revision == 5
-            assert len(await store.history("one", None, 50)) == 11
-            assert len(await store.bullet_history("one", "s-00001")) == 9
-            assert len(await store.changes_between("one", 2, 11)) == 9
-            assert len(await store.revisions_after("one", 5, 50)) == 6
-            assert await store.revision_at("one", store._clock()) == 11
+            assert len(await store.list_revisions("one", None, 50)) == 11
+            assert len(await store.list_bullet_revisions("one", "s-00001")) == 9
+            assert len(await store.list_changes_between("one", 2, 11)) == 9
+            assert len(await store.list_revisions_after("one", 5, 50)) == 6
+            assert await store.find_revision_at("one", store._clock()) == 11
             origin = Origin(RevisionKind.RESTORE, "ann")
             await store.write("one", lambda transaction: restore(transaction, 4, origin))
             assert await store.write("one", lambda transaction: transaction.has_votes_of("t-first 1"))
@@ -102,9 +102,9 @@ async def test_a_replica_of_the_version_before_goes_on_while_rows_move(
         for number in range(10):
             await edit(before, "d", "UPDATE", "s-00001", f"older {number}")
             await edit(after, "d", "UPDATE", "s-00001", f"newer {number}")
-        assert [found.number for found in await after.history("d", None, 50)] == list(range(31, 0, -1))
+        assert [found.number for found in await after.list_revisions("d", None, 50)] == list(range(31, 0, -1))
         assert [(await store.load("d")).bullet_list[0].content for store in (before, after)] == ["newer 9"] * 2
-        votes = await after.write("d", lambda transaction: len(transaction.ballots_on(0)))
+        votes = await after.write("d", lambda transaction: len(transaction.list_ballots_on(0)))
         assert votes == 30
     await older.__aexit__(None, None, None)
     engine.dispose()

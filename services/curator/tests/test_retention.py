@@ -66,12 +66,12 @@ def texts(snapshot: Snapshot) -> list[str]:
 
 async def test_retained_snapshots_and_changes_stay_exact_and_older_ones_are_named(store: SqlPlaybookStore) -> None:
     before = {number: texts(await store.load("d", number)) for number in range(9)}
-    history = await store.history("d", None, 100)
+    history = await store.list_revisions("d", None, 100)
     assert await store.drop_old_revisions(4 * DAY) == 3
     assert {number: texts(await store.load("d", number)) for number in (0, *range(4, 9))} == {
         number: content for number, content in before.items() if number == 0 or number > 3
     }
-    assert await store.history("d", None, 100) == history[:5]
+    assert await store.list_revisions("d", None, 100) == history[:5]
     for number in (1, 2, 3):
         with pytest.raises(RevisionDropped, match="the first retained revision is 4"):
             await store.load("d", number)

@@ -44,7 +44,7 @@ async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookSto
 async def propose_change(store: SqlPlaybookStore) -> str:
     """Return the id of a change that waits."""
     await store.write("d", lambda transaction: commit(transaction, EditBatch(PROPOSER, [ADD])))
-    [change] = await store.pending("d", [PendingState.WAITING], "", 10)
+    [change] = await store.list_pending_changes("d", [PendingState.WAITING], "", 10)
     return change.id
 
 
@@ -52,10 +52,10 @@ async def test_undecided_changes_expire_and_are_counted(store: SqlPlaybookStore,
     waiting = await propose_change(store)
     clock.now += timedelta(days=3) - timedelta(microseconds=1)
     assert await store.expire_pending() == 0
-    assert await store.pending_counts() == {PendingState.WAITING: 1}
+    assert await store.count_pending_changes() == {PendingState.WAITING: 1}
     clock.now += timedelta(microseconds=1)
     assert await store.expire_pending() == 1
-    assert await store.pending_counts() == {PendingState.EXPIRED: 1}
+    assert await store.count_pending_changes() == {PendingState.EXPIRED: 1}
     with pytest.raises(PendingChangeDecided, match="is already expired"):
         await store.write("d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER))
 

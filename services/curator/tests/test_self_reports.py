@@ -97,7 +97,7 @@ async def test_additions_of_a_model_wait_for_a_second_trajectory(store: SqlPlayb
     assert second.operations[0].delta.reasoning.startswith("a second trajectory teaches it (cosine of words 0.8")
     [learned] = await bullets(store)
     assert [source.trajectory for source in learned.sources] == ["a", "b"]
-    assert await store.pending("d", [PendingState.WAITING], "", 10) == [], "the first one waits no longer"
+    assert await store.list_pending_changes("d", [PendingState.WAITING], "", 10) == [], "the first one waits no longer"
 
 
 async def test_a_quotation_of_a_tool_by_the_model_is_no_evidence(store: SqlPlaybookStore) -> None:
@@ -158,7 +158,7 @@ async def test_a_model_rewords_and_removes_nothing_without_a_person(store: SqlPl
         curation = await curate(store, trajectory, *edits)
         assert [change.review_reason for change in curation.pending] == [WAITS_FOR_A_PERSON] * 2
     assert [bullet.content for bullet in await bullets(store)] == [LESSON]
-    assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 4
+    assert len(await store.list_pending_changes("d", [PendingState.WAITING], "", 10)) == 4
 
 
 @pytest.mark.parametrize("tag", ["helpful", "harmful"])
@@ -168,7 +168,7 @@ async def test_self_reported_votes_count_only_after_a_reliable_signal(store: Sql
     assert [(outcome.applied, outcome.skipped_reason) for outcome in weak.votes] == [(False, SELF_REPORTED_VOTE)]
     [bullet] = await bullets(store)
     assert (bullet.helpful, bullet.harmful) == (0, 0)
-    [revision] = await store.history("d", None, 1)
+    [revision] = await store.list_revisions("d", None, 1)
     assert (revision.origin.signal, [outcome.vote.tag for outcome in revision.votes]) == (SELF_REPORT, [tag])
     strong = await curate(store, "b", votes=tag, signal="reward")
     assert [outcome.applied for outcome in strong.votes] == [True]
@@ -178,7 +178,7 @@ async def test_self_reported_votes_count_only_after_a_reliable_signal(store: Sql
 @pytest.mark.parametrize("signal", ["reward", "test_report", "ground_truth", SELF_REPORT, ""])
 async def test_the_strength_of_the_signal_is_in_the_log(store: SqlPlaybookStore, signal: str) -> None:
     await curate(store, "a", add(LESSON), signal=signal)
-    [revision] = await store.history("d", None, 1)
+    [revision] = await store.list_revisions("d", None, 1)
     assert revision.origin.signal == signal
 
 

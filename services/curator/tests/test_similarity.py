@@ -93,7 +93,7 @@ async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired
     model = KnownVectorsModel({**VECTORS, message: (0.6, 0.8), again: (0.6, 0.8)})
     book = large(message, BOAT, retired=AUTO)
     similarity = await by_vectors(model).compare([CAR, again], book)
-    found = [similarity.nearest(lesson, book.all_bullets()) for lesson in (CAR, again)]
+    found = [similarity.find_nearest(lesson, book.list_bullets()) for lesson in (CAR, again)]
     assert [(stored.bullet.content if stored else "", round(score, 2)) for stored, score in found] == [
         (AUTO, 0.95),
         (message, 1.0),
@@ -103,7 +103,7 @@ async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired
 async def test_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_removed() -> None:
     wrong, right = "Park the car on the grass", "Never park the car on the grass"
     book = large(wrong)
-    first, *others = book.all_bullets()
+    first, *others = book.list_bullets()
     out_voted = Snapshot("d", 7, [replace(first, bullet=first.bullet.replace_fields(harmful=1)), *others])
     model = KnownVectorsModel({wrong: (1.0, 0.0), right: (0.9, 0.4359)})
     against = replace(reflection(right), evaluations=(Evaluation("b-0", "harmful"),))
@@ -123,7 +123,7 @@ async def test_a_text_is_embedded_once_and_a_matrix_follows_its_playbook_by_diff
     after = before.advance(8, [SlotChange(2, None, added)])
     similarity = await source.compare([BOAT], after)
     assert model.embedded == [[AUTO, BOAT], [CAR], ["new"]]
-    assert similarity.cosine(BOAT, CAR) == 0.0
+    assert similarity.compute_cosine(BOAT, CAR) == 0.0
 
 
 async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
@@ -131,8 +131,8 @@ async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
     await source.compare([CAR], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
     await source.compare([CAR], book := playbook(BOAT, AUTO))
     assert len(source._matrices["d"].matrix) == 2
-    found, score = (await source.compare([CAR], book)).nearest(CAR, book.all_bullets())
-    assert found is book.all_bullets()[1]
+    found, score = (await source.compare([CAR], book)).find_nearest(CAR, book.list_bullets())
+    assert found is book.list_bullets()[1]
     assert score == pytest.approx(0.95, abs=1e-4)
 
 
@@ -145,7 +145,7 @@ async def test_without_the_model_nothing_is_compared() -> None:
 
 async def test_an_empty_playbook_has_no_similar_bullet() -> None:
     similarity = await by_vectors().compare([CAR], playbook())
-    assert similarity.nearest(CAR, []) == (None, 0.0)
+    assert similarity.find_nearest(CAR, []) == (None, 0.0)
     assert similarity.rank(CAR, [], 3) == []
 
 
@@ -159,9 +159,9 @@ async def test_thresholds_are_those_of_the_model_or_the_setting() -> None:
 async def test_the_most_similar_bullets_of_each_lesson_are_relevant() -> None:
     book = large(BOAT, "park", AUTO)
     similarity = await by_vectors().compare([CAR, BOAT], book)
-    found = select_relevant(similarity, [CAR, BOAT], book.all_bullets(), 2)
+    found = select_relevant(similarity, [CAR, BOAT], book.list_bullets(), 2)
     assert [stored.bullet.content for stored in found] == [BOAT, AUTO]
-    words = select_relevant(WORDS, [CAR], book.all_bullets(), 3)
+    words = select_relevant(WORDS, [CAR], book.list_bullets(), 3)
     assert [stored.bullet.content for stored in words] == [BOAT, "park", AUTO]
 
 
@@ -190,8 +190,8 @@ def test_the_matrix_gives_the_scores_of_single_pairs(lesson: str, contents: list
     for text in dict.fromkeys(contents):
         matrix.append([text], by_text[text][np.newaxis])
     similarity = EmbeddingSimilarity("m", Hashing.thresholds, matrix, {lesson: by_text[lesson]})
-    found, score = similarity.nearest(lesson, book.all_bullets())
-    expected, expected_score = Similarity.nearest(similarity, lesson, book.all_bullets())
+    found, score = similarity.find_nearest(lesson, book.list_bullets())
+    expected, expected_score = Similarity.find_nearest(similarity, lesson, book.list_bullets())
     assert score == pytest.approx(expected_score, abs=1e-6)
     if found is not expected:
         assert found is not None
@@ -212,10 +212,10 @@ async def test_a_matrix_has_the_texts_of_every_snapshot_also_of_an_older_one_and
     voted = replace(before.slots[1], bullet=before.slots[1].bullet.replace_fields(helpful=1))
     after = before.advance(8, [SlotChange(0, before.slots[0], edited), SlotChange(1, before.slots[1], voted)])
     for book, nearest in ((before, CAR), (after, AUTO), (before, CAR)):
-        found, _ = (await source.compare([CAR], book)).nearest(CAR, book.all_bullets())
+        found, _ = (await source.compare([CAR], book)).find_nearest(CAR, book.list_bullets())
         assert found is not None
         assert found.bullet.content == nearest
     await source.compare([BOAT], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
     await source.compare([BOAT], playbook("text 1"))  # drops the others
-    found, _ = (await source.compare([CAR], before)).nearest(CAR, before.all_bullets())
+    found, _ = (await source.compare([CAR], before)).find_nearest(CAR, before.list_bullets())
     assert found is before.slots[0]

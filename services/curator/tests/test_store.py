@@ -55,7 +55,7 @@ async def bullets(store: SqlPlaybookStore, revision: int | None = None) -> list[
 
 async def test_a_dataset_without_revisions_is_empty(store: SqlPlaybookStore) -> None:  # C-14
     snapshot = await store.load("new")
-    assert (snapshot.revision, snapshot.bullet_list, await store.datasets("", 10)) == (0, [], [])
+    assert (snapshot.revision, snapshot.bullet_list, await store.list_datasets("", 10)) == (0, [], [])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "a\n", "データ", "a" * 129])
@@ -164,7 +164,7 @@ async def test_a_vote_does_not_make_an_update_conflict(store: SqlPlaybookStore) 
 async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
     """The fold of the whole log is the table of bullets, and the votes sum up to their counters."""
     head = (await store.load(dataset)).revision
-    folded = fold(await store.changes_between(dataset, 0, head))
+    folded = fold(await store.list_changes_between(dataset, 0, head))
     remaining = dict((await store.load(dataset)).slots)
     assert folded == remaining
     connection = sqlite3.connect(store.name)
@@ -194,7 +194,7 @@ async def test_positions_are_places_in_the_playbook(store: SqlPlaybookStore) -> 
     await apply(store, *(delta("ADD", content=f"lesson {number}") for number in range(30)))
     await apply(store, *(delta("DELETE", f"gene-000{number:02d}") for number in (3, 4, 10)))
     await apply(store, delta("UPDATE", "gene-00012", "twelve"), delta("ADD", content="last"))
-    _, deleted, updated = await store.revisions_after("d", 0, 10)
+    _, deleted, updated = await store.list_revisions_after("d", 0, 10)
     assert [change.position for change in deleted.changes] == [2, 3, 9]
     assert [change.position for change in updated.changes] == [8, 27]
     assert (await bullets(store))[8].content == "twelve"
@@ -262,17 +262,17 @@ async def test_time_never_decreases_in_a_log(database_url: str) -> None:
     await store.open()
     for number in range(3):
         await apply(store, delta("ADD", content=f"lesson {number}"))
-    revisions = await store.history("d", None, 10)
+    revisions = await store.list_revisions("d", None, 10)
     assert [revision.stamp.at for revision in revisions] == [start + timedelta(hours=1), start, start]
-    assert await store.revision_at("d", start) == 2
-    assert await store.revision_at("d", start - timedelta(minutes=1)) == 0
+    assert await store.find_revision_at("d", start) == 2
+    assert await store.find_revision_at("d", start - timedelta(minutes=1)) == 0
     await store.close()
 
 
 async def test_history_shows_author_reason_and_outcome_of_each_delta(store: SqlPlaybookStore) -> None:  # C-24
     await apply(store, delta("ADD", content="one"), delta("DELETE", "nope"))
     await apply(store, delta("UPDATE", "gene-00001", "two"), votes=[Vote("gene-00001", "helpful", "run")])
-    newest, oldest = await store.history("d", None, 10)
+    newest, oldest = await store.list_revisions("d", None, 10)
     assert (oldest.origin, oldest.summary) == (ORIGIN, "1 added")
     assert [operation.applied for operation in oldest.operations] == [True, False]
     assert (oldest.bullets_before, oldest.bullets_after, newest.bullets_after) == (0, 1, 1)
@@ -280,8 +280,8 @@ async def test_history_shows_author_reason_and_outcome_of_each_delta(store: SqlP
     assert change.before is not None
     assert change.after is not None
     assert (change.before.bullet.content, change.after.bullet.content) == ("one", "two")
-    assert [revision.number for revision in await store.history("d", 2, 10)] == [1]
-    assert [revision.number for revision in await store.bullet_history("d", "gene-00001")] == [1, 2]
+    assert [revision.number for revision in await store.list_revisions("d", 2, 10)] == [1]
+    assert [revision.number for revision in await store.list_bullet_revisions("d", "gene-00001")] == [1, 2]
 
 
 async def test_stored_responses_are_deleted_after_their_retention(store: SqlPlaybookStore) -> None:

@@ -94,7 +94,7 @@ def commit(
         raise DatasetDeleted(f'dataset "{dataset.dataset}" was deleted after revision {batch.base_revision}')
     policy = dataset.policy
     bullets_before = dataset.bullets
-    draft = dataset.new_draft()
+    draft = dataset.create_draft()
     votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
     operations = merge_deltas(draft, batch.proposals, _merge_terms(dataset, policy, batch))
     if refuses_conflicts and any(operation.conflict for operation in operations):
@@ -146,7 +146,7 @@ class _DuplicateFinder:
         if self._threshold is None and not self._served:
             return None
         threshold = ECHO_THRESHOLD if self._threshold is None else self._threshold
-        nearest, score = self._select_candidates(draft).nearest(content)
+        nearest, score = self._select_candidates(draft).find_nearest(content)
         if nearest is None or score < threshold:
             return None
         present = draft.find(nearest.bullet.id)
@@ -155,10 +155,10 @@ class _DuplicateFinder:
     def _list_new(self, draft: Draft) -> list[StoredBullet]:
         """Return the bullets that were added or edited after the base revision; a vote is no edit."""
         if self._after_revision < self._dataset.first_revision - 1:  # the log does not name them all
-            changed = draft.all_bullets()
+            changed = draft.list_bullets()
         else:
             is_base_newest = self._dataset.revision <= self._after_revision
-            logged = [] if is_base_newest else self._dataset.changes_after(self._after_revision)
+            logged = [] if is_base_newest else self._dataset.list_changes_after(self._after_revision)
             newest = {change.slot: change.after for change in (*logged, *draft.changes)}
             changed = [stored for _, stored in sorted(newest.items()) if stored is not None]
         return [stored for stored in changed if stored.updated.revision > self._after_revision]
@@ -172,7 +172,7 @@ class _DuplicateFinder:
                 candidates |= {stored.slot: stored for stored in self._list_new(draft)}
             self._neighbours = WordNeighbours(candidates.values())
         if self._threshold is not None:
-            added = (draft.edited_bullet(slot) for slot in range(self._next_slot, draft.next_slot))
+            added = (draft.find_edited_bullet(slot) for slot in range(self._next_slot, draft.next_slot))
             for stored in added:
                 if stored is not None:
                     self._neighbours.put(stored)
@@ -215,7 +215,7 @@ def _approve_confirmed_changes(dataset: DatasetTransaction, batch: EditBatch, op
     settled = {operation.proposal.settles for operation in operations if operation.bullet_id} - {""}
     if not settled:
         return
-    for change in dataset.pending(sorted(settled)):
+    for change in dataset.find_pending_changes(sorted(settled)):
         if change.state is PendingState.WAITING:
             reason = f"confirmed by trajectory {batch.origin.source_trajectory}"
             approved = replace(change, state=PendingState.APPROVED, decided_by=batch.origin.author)
@@ -231,9 +231,9 @@ def _compute_pending_id(dataset: DatasetTransaction, batch: EditBatch, index: in
 
 def enforce_policy(dataset: DatasetTransaction, policy: Policy, touched: Sequence[StoredBullet]) -> None:
     """Retire the outvoted bullets among `touched` and evict bullets beyond the limits, as one revision."""
-    draft = dataset.new_draft()
+    draft = dataset.create_draft()
     retired = retire(draft, touched, policy)
-    evicted = evict(draft, policy, dataset.total_tokens() if policy.max_tokens else 0)
+    evicted = evict(draft, policy, dataset.count_tokens() if policy.max_tokens else 0)
     if draft.is_empty:
         return
     reasons = [f"{action}: {len(ids)}" for action, ids in (("retired", retired), ("evicted", evicted)) if ids]

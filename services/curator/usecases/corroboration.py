@@ -50,7 +50,7 @@ class CorroborationRule:
         uncorroborated = [proposal for proposal in searched if _is_uncorroborated(proposal, reflection)]
         if not uncorroborated:
             return searched
-        pending = await self._store.pending(dataset, [PendingState.WAITING], "", MAX_WAITING)
+        pending = await self._store.list_pending_changes(dataset, [PendingState.WAITING], "", MAX_WAITING)
         waiting = [change for change in pending if change.proposal.delta.type == "ADD"]
         compared = (*uncorroborated, *(change.proposal for change in waiting))
         texts = [proposal.delta.content for proposal in compared if proposal.delta.type == "ADD"]

@@ -44,7 +44,7 @@ class EvidenceUpdate:
         """
         # Records change only with a revision.
         is_newest = dataset.revision == self.playbook.revision
-        stored = self.base if is_newest else dataset.evidence(list(self.records))
+        stored = self.base if is_newest else dataset.load_evidence(list(self.records))
         records = self.records
         if stored != self.base and must_match:
             # Another trajectory changed them meanwhile, which seldom changes the lessons.

@@ -47,11 +47,11 @@ def merge_playbooks(
     Votes are merged as events, so that a vote on both counts once and a repeated merge changes nothing. `threshold` is
     the similarity from which two bullets are the same lesson (None = exact duplicates only).
     """
-    draft = dataset.new_draft()
+    draft = dataset.create_draft()
     result = MergeResult()
-    neighbours = WordNeighbours(draft.all_bullets())
+    neighbours = WordNeighbours(draft.list_bullets())
     for name in from_datasets:
-        for theirs, ballots in dataset.bullets_with_ballots(name):
+        for theirs, ballots in dataset.list_bullets_with_ballots(name):
             stored = _merge_bullet(draft, theirs.bullet, neighbours, name, threshold, result)
             for ballot in ballots:
                 if not draft.has_vote(stored, ballot.trajectory, ballot.round):
@@ -69,7 +69,7 @@ def _merge_bullet(
     draft: Draft, theirs: Bullet, neighbours: WordNeighbours, name: str, threshold: float | None, result: MergeResult
 ) -> StoredBullet:
     """Return the duplicate of `theirs`, with its sources, or a new bullet."""
-    nearest, score = neighbours.nearest(theirs.content)
+    nearest, score = neighbours.find_nearest(theirs.content)
     duplicate = draft.find_duplicate(theirs.content)
     if duplicate is None and nearest is not None and threshold is not None and score >= threshold:
         duplicate = nearest

@@ -107,7 +107,7 @@ class ModelCurator:
         report_truncation: Callable[[str], None],
     ) -> tuple[tuple[Proposal, ...], list[StoredBullet]]:
         """Return the proposals of one reply, and the bullets that the model was not shown."""
-        in_use = [stored for stored in playbook.all_bullets() if not stored.bullet.retired]
+        in_use = [stored for stored in playbook.list_bullets() if not stored.bullet.retired]
         shown = await self._select(reflection, playbook, in_use, int(chars * (1 - _LESSONS_SHARE)))
         slots = {stored.slot for stored in shown}
         others = [stored for stored in in_use if stored.slot not in slots]
@@ -157,7 +157,7 @@ class ModelCurator:
         similarity = await self._source.compare([*lessons, *contents])
 
         def choose() -> list[PendingChange]:
-            scores = [max(similarity.cosine(lesson, content) for lesson in lessons) for content in contents]
+            scores = [max(similarity.compute_cosine(lesson, content) for lesson in lessons) for content in contents]
             nearest = sorted(range(len(waiting)), key=lambda index: -scores[index])[:PROMPT_WAITING]
             return [waiting[index] for index in sorted(nearest)]
 
@@ -177,7 +177,7 @@ class ModelCurator:
                 return replace(proposal, decline_reason=NOT_SHOWN) if delta.bullet_id in unseen_ids else proposal
             if not _is_new(proposal):
                 return proposal
-            nearest, score = similarity.nearest(delta.content, others)
+            nearest, score = similarity.find_nearest(delta.content, others)
             if nearest is None or score < similarity.thresholds.same_meaning:
                 return proposal
             return replace(proposal, confirmed_id=nearest.bullet.id)

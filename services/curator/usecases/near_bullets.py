@@ -31,7 +31,7 @@ class NearBullets:
 
         Without the similarity of the query only the served ones are returned, which is logged.
         """
-        bullets = playbook.all_bullets()
+        bullets = playbook.list_bullets()
         others = [stored for stored in bullets if stored.bullet.id not in served and not stored.bullet.retired]
         if query and sum(estimate_tokens(stored.bullet.content) for stored in others) > MAX_TOKENS:
             others = await self._rank(playbook, others, query)

@@ -24,7 +24,7 @@ class Neighbourhood:
 
     async def load_waiting(self, dataset: str) -> Sequence[PendingChange]:
         """Return the additions that wait, oldest first."""
-        pending = await self._store.pending(dataset, [PendingState.WAITING], "", MAX_WAITING)
+        pending = await self._store.list_pending_changes(dataset, [PendingState.WAITING], "", MAX_WAITING)
         return [change for change in pending if change.proposal.delta.type == "ADD"]
 
     async def has_changed(
@@ -35,7 +35,7 @@ class Neighbourhood:
         Raises SimilarityUnavailable.
         """
         texts = [proposal.delta.content for proposal in proposals if _proposes_text(proposal)]
-        added = [stored.bullet.content for stored in newest.all_bullets() if stored.updated.revision > revision]
+        added = [stored.bullet.content for stored in newest.list_bullets() if stored.updated.revision > revision]
         waiting = await self.load_waiting(newest.dataset)
         added += [change.proposal.delta.content for change in waiting if change.id not in known_waiting]
         if not texts or not added:
@@ -44,7 +44,7 @@ class Neighbourhood:
 
         def compare() -> bool:
             threshold = similarity.thresholds.same_subject
-            return any(similarity.cosine(text, other) >= threshold for text in texts for other in added)
+            return any(similarity.compute_cosine(text, other) >= threshold for text in texts for other in added)
 
         return await asyncio.to_thread(compare)
 

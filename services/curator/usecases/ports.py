@@ -65,16 +65,16 @@ class DatasetTransaction(DatasetView, Protocol):
     def policy(self) -> Policy:
         """Return the policy of the dataset."""
 
-    def total_tokens(self) -> int:
+    def count_tokens(self) -> int:
         """Return the estimated tokens of all bullets."""
 
-    def changes_after(self, revision: int) -> list[SlotChange]:
+    def list_changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
 
     def find_revisions(self, trajectory: str) -> list[int]:
         """Return the revisions that came from one trajectory, oldest first, without its revocations."""
 
-    def revoked_trajectories(self) -> set[str]:
+    def list_revoked_trajectories(self) -> set[str]:
         """Return the trajectories that were revoked."""
 
     def has_votes_of(self, trajectory: str) -> bool:
@@ -83,22 +83,22 @@ class DatasetTransaction(DatasetView, Protocol):
     def find_changes(self, slots: Sequence[int]) -> list[SlotChange]:
         """Return all changes of these slots, in log order."""
 
-    def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
+    def list_changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
 
     def find_ballots(self, trajectory: str) -> list[Ballot]:
         """Return the votes of one trajectory that were not withdrawn."""
 
-    def ballots_since(self, revision: int) -> list[Ballot]:
+    def list_ballots_since(self, revision: int) -> list[Ballot]:
         """Return the votes after `revision` that were not withdrawn."""
 
-    def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
+    def list_ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
         """Return the votes that stood at `revision` and were withdrawn after it."""
 
-    def ballots_on(self, slot: int) -> list[Ballot]:
+    def list_ballots_on(self, slot: int) -> list[Ballot]:
         """Return the standing votes on one bullet."""
 
-    def bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
+    def list_bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
 
     def stored_response(self, key: IdempotencyKey) -> bytes | None:
@@ -113,7 +113,7 @@ class DatasetTransaction(DatasetView, Protocol):
     def store_embeddings(self, embeddings: NewEmbeddings) -> None:
         """Store the vectors of texts together with the changes of the request."""
 
-    def new_draft(self) -> Draft:
+    def create_draft(self) -> Draft:
         """Return an empty draft of the next revision."""
 
     def append(
@@ -135,13 +135,13 @@ class DatasetTransaction(DatasetView, Protocol):
     def set_created_at(self, created_at: datetime) -> None:
         """Set the creation time to that of an imported playbook."""
 
-    def pending(self, ids: Sequence[str]) -> list[PendingChange]:
+    def find_pending_changes(self, ids: Sequence[str]) -> list[PendingChange]:
         """Return the pending changes with these ids, in their order. Raises PendingChangeNotFound."""
 
     def store_pending(self, *changes: PendingChange) -> None:
         """Store pending changes, new or decided."""
 
-    def evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
+    def load_evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
         """Return the records of evidence by operation: of these operations, or all."""
 
     def store_evidence(self, records: Iterable[Evidence]) -> None:
@@ -177,16 +177,16 @@ class PlaybookStore(Protocol):
     ) -> tuple[Snapshot, Mapping[str, Evidence]]:
         """Return the newest bullets, and the records of evidence of these operations, by operation, from one read."""
 
-    async def revision_at(self, dataset: str, at: datetime) -> int:
+    async def find_revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
 
-    async def datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
+    async def list_datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
         """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
 
     async def require(self, *datasets: str) -> None:
         """Raise DatasetNotFound, with similar names, unless the datasets exist."""
 
-    async def head(self, dataset: str) -> DatasetHead:
+    async def load_head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
 
     async def find_position(self, dataset: str, revision: int) -> LogPosition:
@@ -195,25 +195,25 @@ class PlaybookStore(Protocol):
     async def erase_deleted_rows(self) -> None:
         """Remove the contents of deleted datasets from the files of the database, unless that is done."""
 
-    async def heads(self) -> dict[str, int]:
+    async def list_heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""
 
-    async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
+    async def list_revisions(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
         """Return revisions below `before` (None = all), newest first."""
 
-    async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
+    async def list_bullet_revisions(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
+    async def list_changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
 
-    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+    async def list_revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""
 
-    async def policy(self, dataset: str) -> Policy:
+    async def load_policy(self, dataset: str) -> Policy:
         """Return the policy of a dataset, defaults filled in."""
 
-    async def pending(
+    async def list_pending_changes(
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
@@ -222,13 +222,13 @@ class PlaybookStore(Protocol):
 class Feed(Protocol):
     """The revisions of all datasets as they are committed."""
 
-    async def revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
+    async def list_revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
         """Return some revisions right after `number`, oldest first, without gap; [] when there is none yet."""
 
     async def wait(self, dataset: str, revision: int, seconds: float) -> bool:
         """Return True once the dataset has a revision after `revision`, False after `seconds` without one."""
 
-    def head(self, dataset: str) -> int:
+    def get_head(self, dataset: str) -> int:
         """Return the newest revision that this process knows."""
 
 

@@ -19,8 +19,8 @@ def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[
         raise RevisionErased(dataset.dataset, revision, dataset.deleted_revision)
     if revision < dataset.first_revision and dataset.first_revision > 1:
         raise RevisionDropped(dataset.dataset, revision, dataset.first_revision)
-    draft = dataset.new_draft()
-    for change in merge_changes(invert_changes(dataset.changes_after(revision))):
+    draft = dataset.create_draft()
+    for change in merge_changes(invert_changes(dataset.list_changes_after(revision))):
         if change.before is None and change.after is not None:
             draft.bring_back(change.after)
         elif change.before is not None and change.after is None:
@@ -28,6 +28,6 @@ def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[
         elif change.before is not None and change.after is not None:
             draft.revert(change.before, change.after.bullet)
     # The bullets have their old counters again; their vote events follow.
-    draft.withdrawn_ballots |= {ballot.key for ballot in dataset.ballots_since(revision)}
-    draft.cast_ballots |= {ballot.key: ballot for ballot in dataset.ballots_withdrawn_since(revision)}
+    draft.withdrawn_ballots |= {ballot.key for ballot in dataset.list_ballots_since(revision)}
+    draft.cast_ballots |= {ballot.key: ballot for ballot in dataset.list_ballots_withdrawn_since(revision)}
     return list(dataset.append(draft, origin, f"restored revision {revision}").changes)

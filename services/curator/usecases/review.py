@@ -41,7 +41,7 @@ def decide(dataset: DatasetTransaction, ids: Sequence[str], decision: ReviewDeci
     if decision is ReviewDecision.REJECT and not origin.reason.strip():
         problem = "a rejection needs a reason"
         raise InvalidArgument(problem, reason="REASON_MISSING", violations=[Violation("reason", problem)])
-    waiting = dataset.pending(list(dict.fromkeys(ids)))
+    waiting = dataset.find_pending_changes(list(dict.fromkeys(ids)))
     for change in waiting:
         if change.state is not PendingState.WAITING:
             raise PendingChangeDecided(f'pending change "{shorten(change.id)}" is already {change.state.value}')
@@ -71,7 +71,7 @@ def _apply_approved(
     states: dict[str, PendingState] = {}
     for trajectory in dict.fromkeys(change.source_trajectory for change in changes):
         group = [change for change in changes if change.source_trajectory == trajectory]
-        draft = dataset.new_draft()
+        draft = dataset.create_draft()
         operations: list[Operation] = []
         for change in group:
             approved = replace(change.proposal, wait_reason="")

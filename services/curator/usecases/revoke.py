@@ -35,7 +35,7 @@ def revoke(dataset: DatasetTransaction, trajectory: str, origin: Origin, *, dry_
 class _Revoker:
     def __init__(self, dataset: DatasetTransaction, trajectory: str) -> None:
         self.dataset = dataset
-        self.draft = dataset.new_draft()
+        self.draft = dataset.create_draft()
         self.trajectory = trajectory
         self.revisions = set(dataset.find_revisions(trajectory))
         self.revocation = Revocation(revision=dataset.revision)
@@ -43,8 +43,8 @@ class _Revoker:
     def revoke(self, origin: Origin, *, dry_run: bool) -> Revocation:
         """Undo the edits and the votes of the trajectory; append them as a revision unless `dry_run`."""
         dataset, revocation = self.dataset, self.revocation
-        bullets = {stored.slot: stored for stored in dataset.all_bullets()}
-        slots = {change.slot for change in dataset.changes_in(sorted(self.revisions))}
+        bullets = {stored.slot: stored for stored in dataset.list_bullets()}
+        slots = {change.slot for change in dataset.list_changes_in(sorted(self.revisions))}
         slots |= {slot for slot, stored in bullets.items() if stored.bullet.is_from_trajectory(self.trajectory)}
         for ballot in dataset.find_ballots(self.trajectory):
             if ballot.slot in bullets:
@@ -59,7 +59,7 @@ class _Revoker:
             else:
                 self._undo_removal(histories[slot])
         revocation.changes = self.draft.changes
-        records = [record for record in dataset.evidence().values() if self.trajectory in record.trajectories]
+        records = [record for record in dataset.load_evidence().values() if self.trajectory in record.trajectories]
         # A revocation without effect is logged too: a bullet that is restored later must not get its votes back.
         has_trace = self.revisions or records or not self.draft.is_empty or dataset.has_votes_of(self.trajectory)
         if not dry_run:
@@ -102,7 +102,7 @@ class _Revoker:
         last = history[-1] if history else None
         if last is None or last.before is None or last.after is not None:
             return
-        removal = self.dataset.last_removal_after(last.bullet_id, last.before.touched_revision)
+        removal = self.dataset.find_removal_after(last.bullet_id, last.before.touched_revision)
         if removal not in self.revisions:
             return
         bullet = last.before.bullet
@@ -114,8 +114,8 @@ class _Revoker:
             return
         without_votes = bullet.replace_fields(helpful=0, harmful=0, sources=sources)
         restored = self.draft.bring_back(replace(last.before, bullet=without_votes))
-        revoked = {self.trajectory, *self.dataset.revoked_trajectories()}
-        for ballot in self.dataset.ballots_withdrawn_since(removal - 1):
+        revoked = {self.trajectory, *self.dataset.list_revoked_trajectories()}
+        for ballot in self.dataset.list_ballots_withdrawn_since(removal - 1):
             if ballot.slot == restored.slot and ballot.trajectory not in revoked:
                 restored = self.draft.count_ballot(restored, ballot)
         self.revocation.reverted.append(bullet.id)

@@ -57,7 +57,7 @@ class RuleCurator:
         """
         lessons = [insight.key_insight for insight in reflection.insights]
         similarity = await self._source.compare(lessons, playbook)
-        rules = _Rules(reflection, playbook.all_bullets(), sections, similarity)
+        rules = _Rules(reflection, playbook.list_bullets(), sections, similarity)
         is_small = len(rules.bullets) * len(lessons) <= similarity.inline_comparisons
         proposals = rules.propose() if is_small else await asyncio.to_thread(rules.propose)
         return ProposedEdits(tuple(proposals), threshold=WORDS.thresholds.same_meaning)
@@ -85,7 +85,7 @@ class _Rules:
         text = lesson.key_insight
         if self.reflection.is_from_rules and not is_attested(text, self.reflection.query):
             return self._build_proposal(lesson, "ADD", lesson.section, GENERAL_ADVICE, decline_reason=GENERAL_ADVICE)
-        nearest, score = self.similarity.nearest(text, bullets)
+        nearest, score = self.similarity.find_nearest(text, bullets)
         if nearest is None:
             reason = f"no bullet says this; similarity 0.00 with all ({self.similarity.name})"
             reason = reason if bullets else "the playbook is empty"
@@ -157,7 +157,8 @@ class _Rules:
         """Return the defined section whose words describe the text best, else a default."""
         names = [section.name for section in self.sections]
         cosines = [
-            WORDS.cosine(text, f"{section.name.replace('_', ' ')} {section.description}") for section in self.sections
+            WORDS.compute_cosine(text, f"{section.name.replace('_', ' ')} {section.description}")
+            for section in self.sections
         ]
         if cosines and max(cosines) > 0.0:
             return names[cosines.index(max(cosines))]

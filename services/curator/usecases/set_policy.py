@@ -37,10 +37,10 @@ def set_policy(dataset: DatasetTransaction, policy: Policy) -> Policy:
     """Replace the policy; merge duplicates, retire and evict bullets accordingly."""
     dataset.set_policy(validate_policy(policy))
     if policy.duplicate_threshold is not None:
-        draft = dataset.new_draft()
-        merged = merge_duplicates(draft, policy.duplicate_threshold, dataset.ballots_on)
+        draft = dataset.create_draft()
+        merged = merge_duplicates(draft, policy.duplicate_threshold, dataset.list_ballots_on)
         if merged:
             reason = f"merged duplicates: {len(merged)}"
             dataset.append(draft, Origin(RevisionKind.UPKEEP, UPKEEP_AUTHOR, reason), reason)
-    enforce_policy(dataset, policy, list(dataset.all_bullets()) if policy.retire_after_harmful else [])
+    enforce_policy(dataset, policy, list(dataset.list_bullets()) if policy.retire_after_harmful else [])
     return policy

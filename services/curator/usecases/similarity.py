@@ -82,7 +82,7 @@ class EmbeddingSource:
             if is_complete and len(matrix) <= 2 * playbook.bullets + SPARE_ROWS:
                 self._matrices[playbook.dataset] = _CheckedMatrix(matrix, playbook.slots)
                 return matrix
-        texts = dict.fromkeys(stored.bullet.content for stored in playbook.all_bullets())
+        texts = dict.fromkeys(stored.bullet.content for stored in playbook.list_bullets())
         async with self._fill_lock:
             checked = self._matrices.get(playbook.dataset)
             matrix = TextMatrix() if checked is None else checked.matrix

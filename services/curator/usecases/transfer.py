@@ -48,7 +48,7 @@ def import_playbook(dataset: DatasetTransaction, playbook: Playbook, origin: Ori
 class _Import:
     def __init__(self, dataset: DatasetTransaction, voter: str) -> None:
         self.dataset = dataset
-        self.draft = dataset.new_draft()
+        self.draft = dataset.create_draft()
         self.voter = voter
         self.result = ImportResult()
         self.bullets_by_id: defaultdict[str, list[StoredBullet]] = defaultdict(list)
@@ -76,10 +76,10 @@ class _Import:
     def _read_bullets(self, bullets: Sequence[Bullet], *, all_of_them: bool) -> None:
         """Read the present bullets: all of them, or those with the ids of `bullets`."""
         if all_of_them:
-            present = self.dataset.all_bullets()
+            present = self.dataset.list_bullets()
         elif self.dataset.bullets:
             ids = dict.fromkeys(bullet.id for bullet in bullets)
-            present = [stored for bullet_id in ids for stored in self.dataset.bullets_with_id(bullet_id)]
+            present = [stored for bullet_id in ids for stored in self.dataset.find_bullets_with_id(bullet_id)]
         else:
             present = []
         for stored in present:
@@ -100,7 +100,7 @@ class _Import:
                 self._replace_votes(self._update(stored, bullet), bullet)
             else:
                 self._add(bullet)
-        for stored in self.dataset.all_bullets():
+        for stored in self.dataset.list_bullets():
             if stored.slot not in retained:
                 self.draft.remove(stored)
                 self.result.removed += 1
@@ -124,7 +124,7 @@ class _Import:
         """Replace the vote events by one event of the import if the imported counters differ."""
         if (stored.bullet.helpful, stored.bullet.harmful) == (bullet.helpful, bullet.harmful):
             return
-        for ballot in self.dataset.ballots_on(stored.slot):
+        for ballot in self.dataset.list_ballots_on(stored.slot):
             stored = self.draft.withdraw_ballot(stored, ballot)
         self._count_votes(stored, bullet)
 

@@ -74,7 +74,7 @@ class Watch:
             yield Progress(cursor)
         was_up_to_date = False
         while True:
-            revisions = await self._feed.revisions_after(dataset, cursor)
+            revisions = await self._feed.list_revisions_after(dataset, cursor)
             if revisions and revisions[0].number > cursor + 1 and revisions[0].origin.kind is not RevisionKind.DELETE:
                 current = await self.load(dataset)  # the revisions in between were dropped from the log
                 yield current
@@ -91,7 +91,7 @@ class Watch:
                     yield Progress(cursor)
 
     def _check_lag(self, dataset: str, cursor: int) -> None:
-        behind = self._feed.head(dataset) - cursor
+        behind = self._feed.get_head(dataset) - cursor
         if behind > self._max_lag:
             raise WatcherTooFarBehind(
                 f'the watcher of dataset "{dataset}" is {behind} revisions behind: resume from revision {cursor},'

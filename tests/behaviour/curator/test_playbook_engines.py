@@ -95,7 +95,7 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
     head = (await store.load(DATASET)).revision
     revisions: list[Revision] = []
     while len(revisions) < head:
-        revisions += await store.revisions_after(DATASET, len(revisions), 500)
+        revisions += await store.list_revisions_after(DATASET, len(revisions), 500)
     logged = {revision.origin.request_id: revision for revision in revisions}
     assert [revision.number for revision in revisions] == list(range(1, head + 1))
     assert len(logged) == head
@@ -114,7 +114,7 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
     assert [
         (bullet.id, bullet.content, bullet.helpful, bullet.harmful) for bullet in snapshot.bullet_list
     ] == model.bullets_with_votes
-    assert fold(await store.changes_between(DATASET, 0, head)) == dict(snapshot.slots)
+    assert fold(await store.list_changes_between(DATASET, 0, head)) == dict(snapshot.slots)
     await store.close()
 
 
@@ -148,7 +148,7 @@ async def test_a_database_outage_ends_without_a_restart(lone_postgres: PostgresS
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "two")]))
     with pytest.raises(StoreUnavailable):
-        await store.history(DATASET, None, 10)
+        await store.list_revisions(DATASET, None, 10)
     lone_postgres.start()
     done = await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), votes=[Vote("gene-00001", "helpful", "run")]))
     assert done.revision == 2
@@ -177,7 +177,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     waiting = asyncio.create_task(feed.wait(DATASET, head, seconds=60))
     await write(writer, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "the last")]))
     assert await waiting
-    assert [revision.number for revision in await feed.revisions_after(DATASET, head)] == [head + 1]
+    assert [revision.number for revision in await feed.list_revisions_after(DATASET, head)] == [head + 1]
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     await writer.close()

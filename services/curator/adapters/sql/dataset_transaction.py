@@ -92,7 +92,7 @@ class SqlDatasetTransaction(LockedDataset):
         """Store the embeddings of texts in the transaction of the request."""
         insert_embeddings(self._connection, schema.embeddings, embeddings.model_id, embeddings.vectors)
 
-    def new_draft(self) -> Draft:
+    def create_draft(self) -> Draft:
         """Return an empty draft of the next revision."""
         return Draft(self, Stamp(self.revision + 1, self.now))
 
@@ -141,7 +141,7 @@ class SqlDatasetTransaction(LockedDataset):
         self._connection.execute(requests.delete().where(is_mine))
         for table in (schema.bullet, schema.change, schema.vote, schema.pending, revision):
             self._connection.execute(table.delete().where(table.c.dataset == self.dataset))
-        draft = self.new_draft()
+        draft = self.create_draft()
         draft.bullets = draft.next_slot = self._retired = 0
         tombstone = self.append(draft, origin, f"{self.bullets} deleted")
         self.deleted_revision, self._policy = tombstone.number, None
@@ -180,7 +180,7 @@ class SqlDatasetTransaction(LockedDataset):
         if rows:
             self._connection.execute(_build_upsert(self._connection.dialect.name, schema.pending), rows)
 
-    def evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
+    def load_evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
         """Return the records of evidence by operation: of these operations, or all."""
         return queries.evidence(self._connection, self.dataset, operations)
 

@@ -56,23 +56,23 @@ class LockedDataset:
         self._created_at: str = row.created_at if row.revision > row.deleted_revision else ""
         self._policy: Policy | None = row.policy
 
-    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
         """Return the bullets with this id, in playbook order."""
         return self._select_bullets(_WITH_ID, id=bullet_id)
 
-    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+    def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
         return self._select_bullets(_WITH_FINGERPRINT, fingerprint=fingerprint)
 
-    def all_bullets(self) -> Sequence[StoredBullet]:
+    def list_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
         return self._select_bullets(_ALL)
 
-    def highest_number(self) -> int:
+    def find_highest_number(self) -> int:
         """Return the highest number in a bullet's id (C-71)."""
         return self._connection.execute(_HIGHEST, {"of_dataset": self.dataset}).scalar() or 0
 
-    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+    def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
         """Return the newest revision after `revision` that removed the bullet with this id, None if none did."""
         table = schema.change
         query = select(func.max(table.c.revision)).where(
@@ -93,7 +93,7 @@ class LockedDataset:
         """Return the policy of the dataset."""
         return self._policy or self._default_policy
 
-    def total_tokens(self) -> int:
+    def count_tokens(self) -> int:
         """Return the estimated tokens of all bullets."""
         query = select(func.sum(schema.bullet.c.tokens)).where(schema.bullet.c.dataset == self.dataset)
         return int(self._connection.execute(query).scalar() or 0)
@@ -103,7 +103,7 @@ class LockedDataset:
         """Return the present time, aware UTC, never before the newest revision."""
         return max(self._now, self._committed)
 
-    def changes_after(self, revision: int) -> list[SlotChange]:
+    def list_changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
         return self._select_changes(schema.change.c.revision > revision)
 
@@ -121,7 +121,7 @@ class LockedDataset:
         )
         return [number for (number,) in self._connection.execute(query.order_by(table.c.number))]
 
-    def revoked_trajectories(self) -> set[str]:
+    def list_revoked_trajectories(self) -> set[str]:
         """Return the trajectories that were revoked."""
         table = schema.revision
         mine = (table.c.dataset == self.dataset, table.c.kind == RevisionKind.REVOKE.value)
@@ -133,7 +133,7 @@ class LockedDataset:
         query = select(table.c.slot).where(table.c.dataset == self.dataset, table.c.trajectory == trajectory)
         return self._connection.execute(query.limit(1)).first() is not None
 
-    def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
+    def list_changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
         return self._select_changes(schema.change.c.revision.in_(revisions))
 
@@ -142,21 +142,21 @@ class LockedDataset:
         table = schema.vote
         return self._select_ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
 
-    def ballots_since(self, revision: int) -> list[Ballot]:
+    def list_ballots_since(self, revision: int) -> list[Ballot]:
         """Return the votes after `revision` that were not withdrawn."""
         table = schema.vote
         return self._select_ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
 
-    def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
+    def list_ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
         """Return the votes that stood at `revision` and were withdrawn after it."""
         table = schema.vote
         return self._select_ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
 
-    def ballots_on(self, slot: int) -> list[Ballot]:
+    def list_ballots_on(self, slot: int) -> list[Ballot]:
         """Return the standing votes on one bullet."""
         return self._select_ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
 
-    def bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
+    def list_bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
         votes = schema.vote
         query = select(votes).where(votes.c.dataset == dataset, votes.c.withdrawn_in.is_(None))
@@ -166,7 +166,7 @@ class LockedDataset:
         bullets = self._connection.execute(_ALL, {"of_dataset": dataset}).scalars()
         return [(stored, ballots.get(stored.slot, [])) for stored in bullets]
 
-    def pending(self, ids: Sequence[str]) -> list[PendingChange]:
+    def find_pending_changes(self, ids: Sequence[str]) -> list[PendingChange]:
         """Return the pending changes with these ids, in their order. Raises PendingChangeNotFound."""
         table = schema.pending
         query = select(table.c.id, table.c.body).where(table.c.dataset == self.dataset, table.c.id.in_(ids))

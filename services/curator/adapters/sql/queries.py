@@ -249,10 +249,10 @@ def require_datasets(connection: Connection, names: Sequence[str]) -> None:
     found = set(connection.execute(select(table.name).where(table.name.in_(names), has_content)).scalars())
     for name in names:
         if name not in found:
-            raise DatasetNotFound(name, _similar_names(connection, name))
+            raise DatasetNotFound(name, _select_similar_names(connection, name))
 
 
-def _similar_names(connection: Connection, name: str) -> list[str]:
+def _select_similar_names(connection: Connection, name: str) -> list[str]:
     """Return up to three similar names of datasets of the same tenant, that is, with the same prefix."""
     head, separator, rest = name.partition(TENANT_SEPARATOR)
     prefix = head + separator if separator else ""
@@ -420,7 +420,7 @@ def count_pending(connection: Connection) -> dict[PendingState, int]:
     return {PendingState(state): number for state, number in rows}
 
 
-def unerased_datasets(connection: Connection) -> list[tuple[str, int]]:
+def select_unerased_datasets(connection: Connection) -> list[tuple[str, int]]:
     """Return name and revision of the deletions whose contents the files of the database may still hold."""
     table = schema.dataset
     rows = connection.execute(select(table.c.name, table.c.deleted_revision).where(table.c.is_erased == 0))

@@ -88,7 +88,7 @@ class SqlPlaybookStore:
             transaction = SqlDatasetTransaction(connection, dataset, self._clock(), self._policy)
             return work(transaction), transaction.revisions
 
-        with _dataset_in_errors(dataset):
+        with _add_dataset_to_errors(dataset):
             result, _ = await self.database.write(run_in_transaction, dataset, self._publish)
         return result
 
@@ -130,7 +130,7 @@ class SqlPlaybookStore:
 
     async def erase_deleted_rows(self) -> None:
         """Remove the contents of deleted datasets from the files of the database, unless that is done."""
-        deletions = await self._read(queries.unerased_datasets)
+        deletions = await self._read(queries.select_unerased_datasets)
         if deletions:
             await self.delete_unused_embeddings()
             await self.database.vacuum()
@@ -140,7 +140,7 @@ class SqlPlaybookStore:
         """Mark overdue pending changes as expired and return their number."""
         return await self.database.write(lambda connection: queries.expire_pending(connection, self._clock()))
 
-    async def pending_counts(self) -> dict[PendingState, int]:
+    async def count_pending_changes(self) -> dict[PendingState, int]:
         """Return the number of pending changes in each state, over all datasets."""
         return await self._read(queries.count_pending)
 
@@ -148,7 +148,7 @@ class SqlPlaybookStore:
         """Return the bullets as of a revision (None = the newest). Raises RevisionAhead beyond the newest."""
         cached = self._snapshots.get(validate_dataset_name(dataset))
         usable = cached if cached is not None and (revision is None or cached.revision <= revision) else None
-        with _dataset_in_errors(dataset):
+        with _add_dataset_to_errors(dataset):
             loaded = await self._read(queries.read_snapshot, dataset, revision, usable)
         return loaded if revision is not None else self._cache_newest(loaded)
 
@@ -162,7 +162,7 @@ class SqlPlaybookStore:
             stored = schema.requests.find_request(connection, request_id, method)
             return queries.read_snapshot(connection, dataset, None, cached), stored
 
-        with _dataset_in_errors(dataset):
+        with _add_dataset_to_errors(dataset):
             loaded, stored = await self.database.read(read_with_request)
         return self._cache_newest(loaded), stored
 
@@ -176,15 +176,15 @@ class SqlPlaybookStore:
             snapshot = queries.read_snapshot(connection, dataset, None, cached)
             return snapshot, queries.evidence(connection, dataset, operations)
 
-        with _dataset_in_errors(dataset):
+        with _add_dataset_to_errors(dataset):
             loaded, evidence = await self.database.read(read_with_evidence)
         return self._cache_newest(loaded), evidence
 
-    async def revision_at(self, dataset: str, at: datetime) -> int:
+    async def find_revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
         return await self._read(queries.find_revision, validate_dataset_name(dataset), at)
 
-    async def datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
+    async def list_datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
         """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
         return await self._read(queries.list_datasets, after, limit, deleted=deleted)
 
@@ -192,7 +192,7 @@ class SqlPlaybookStore:
         """Raise DatasetNotFound, with similar names, unless the datasets exist."""
         await self._read(queries.require_datasets, [validate_dataset_name(dataset) for dataset in datasets])
 
-    async def head(self, dataset: str) -> DatasetHead:
+    async def load_head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
         return await self._read(queries.read_dataset_head, validate_dataset_name(dataset), self._policy)
 
@@ -200,19 +200,19 @@ class SqlPlaybookStore:
         """Return the ends of the log of a dataset, and when `revision` was committed."""
         return await self._read(queries.find_position, validate_dataset_name(dataset), revision)
 
-    async def heads(self) -> dict[str, int]:
+    async def list_heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""
         return await self._read(queries.select_heads)
 
-    async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
+    async def list_revisions(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
         """Return revisions below `before` (None = all), newest first."""
         return await self._read(queries.select_history, validate_dataset_name(dataset), before, limit)
 
-    async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
+    async def list_bullet_revisions(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
         return await self._read(queries.select_bullet_history, validate_dataset_name(dataset), bullet_id)
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
+    async def list_changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
         validate_dataset_name(dataset)
 
@@ -227,21 +227,21 @@ class SqlPlaybookStore:
 
         return await self.database.read(read_changes)
 
-    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+    async def list_revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""
         return await self._read(queries.select_revisions_after, validate_dataset_name(dataset), revision, limit)
 
-    async def policy(self, dataset: str) -> Policy:
+    async def load_policy(self, dataset: str) -> Policy:
         """Return the policy of a dataset, defaults filled in."""
         return await self._read(queries.read_policy, validate_dataset_name(dataset)) or self._policy
 
-    async def pending(
+    async def list_pending_changes(
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
         return await self._read(queries.select_pending, validate_dataset_name(dataset), states, after, limit)
 
-    def embedding_store(self) -> TableStore:
+    def create_embedding_store(self) -> TableStore:
         """Return the store of embeddings."""
         return TableStore(schema.embeddings, self.database.read, self.database.write)
 
@@ -272,7 +272,7 @@ class SqlPlaybookStore:
 
 
 @contextmanager
-def _dataset_in_errors(dataset: str) -> Iterator[None]:
+def _add_dataset_to_errors(dataset: str) -> Iterator[None]:
     """Name the dataset in the error of a damaged store (C-74)."""
     try:
         yield

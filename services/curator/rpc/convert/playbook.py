@@ -121,7 +121,7 @@ def encode_source(source: Source) -> pb.Source:
 
 def encode_playbook(snapshot: Snapshot) -> pb.Playbook:
     """Return the message of a whole playbook."""
-    return encode_playbook_part(snapshot, snapshot.all_bullets())
+    return encode_playbook_part(snapshot, snapshot.list_bullets())
 
 
 def encode_embedding(model_id: str, vector: Float32s | None) -> pb.Embedding:

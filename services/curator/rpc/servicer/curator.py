@@ -67,7 +67,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
         if self._near_bullets is not None:
             chosen: Iterable[StoredBullet] = await self._near_bullets.choose(snapshot, ids, request.query)
         else:
-            chosen = (stored for stored in snapshot.all_bullets() if stored.bullet.id in ids) if ids else ()
+            chosen = (stored for stored in snapshot.list_bullets() if stored.bullet.id in ids) if ids else ()
         bullets = self._size.fill_page(map(convert.encode_stored_bullet, chosen))
         return curator_pb.PrepareCurationResponse(bullets=bullets, revision=snapshot.revision)
 

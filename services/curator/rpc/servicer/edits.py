@@ -133,7 +133,7 @@ class PlaybookEdits:
     async def GetPolicy(self, request: service_pb.GetPolicyRequest, context: Any) -> service_pb.GetPolicyResponse:
         """Return the policy of a dataset."""
         await self._store.require(request.dataset)
-        policy = await self._store.policy(request.dataset)
+        policy = await self._store.load_policy(request.dataset)
         return service_pb.GetPolicyResponse(policy=convert.encode_policy(policy))
 
     async def SetPolicy(self, request: service_pb.SetPolicyRequest, context: Any) -> bytes:
@@ -153,9 +153,9 @@ class PlaybookEdits:
         states = [convert.decode_state(state) for state in request.states if state] or [PendingState.WAITING]
         (after,) = decode_page_token(request, str) or ("",)
         size = request.page_size or DEFAULT_PAGE
-        changes = await self._store.pending(request.dataset, states, after, size + 1)
+        changes = await self._store.list_pending_changes(request.dataset, states, after, size + 1)
         snapshot = await self._store.load(request.dataset)
-        present = {stored.bullet.id: stored.bullet for stored in reversed(snapshot.all_bullets())}
+        present = {stored.bullet.id: stored.bullet for stored in reversed(snapshot.list_bullets())}
         messages = (
             convert.encode_pending_change(change, present.get(change.proposal.delta.bullet_id or ""))
             if change.proposal.delta.type != "ADD"
@@ -200,7 +200,7 @@ class PlaybookEdits:
 
 def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
     delta = change.proposal.delta
-    stored = transaction.bullets_with_id(delta.bullet_id) if delta.bullet_id and delta.type != "ADD" else []
+    stored = transaction.find_bullets_with_id(delta.bullet_id) if delta.bullet_id and delta.type != "ADD" else []
     return convert.encode_pending_change(change, stored[0].bullet if stored else None)
 
 

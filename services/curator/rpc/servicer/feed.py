@@ -89,7 +89,7 @@ class PlaybookFeed:
         self, snapshot: Snapshot, request: service_pb.WatchPlaybookRequest
     ) -> AsyncIterator[service_pb.PlaybookPart]:
         """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and `max_part` bytes."""
-        stored = snapshot.all_bullets()
+        stored = snapshot.list_bullets()
         for start in range(0, max(1, len(stored)), SNAPSHOT_PART):
             async with self._building:
                 began = time.monotonic()

@@ -53,7 +53,7 @@ class PlaybookFiles:
         stored = await self._store.stored_response(key)
         if stored is not None:
             return stored
-        head_before = await self._store.head(head.dataset)
+        head_before = await self._store.load_head(head.dataset)
         parts = split_import(playbook, is_whole=head.replace and head_before.dataset.bullets > 0)
         done = service_pb.ImportPlaybookResponse(format=_FORMAT_NUMBERS[format_])
 

@@ -38,9 +38,9 @@ class PlaybookReads:
         if revision is None and request.WhichOneof("version") == "revision":
             revision = request.revision
         elif revision is None and request.WhichOneof("version") == "time":
-            revision = await self._store.revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
+            revision = await self._store.find_revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
         snapshot = await self._store.load(request.dataset, revision)
-        rest = [stored for stored in snapshot.all_bullets() if stored.slot > last]
+        rest = [stored for stored in snapshot.list_bullets() if stored.slot > last]
         playbook = convert.encode_playbook_part(snapshot, [])
         playbook.bullets.extend(self._size.fill_page(map(convert.encode_stored_bullet, rest)))
         count = len(playbook.bullets)
@@ -58,7 +58,7 @@ class PlaybookReads:
         sections, ids = frozenset(request.sections), frozenset(request.ids)
         listed = [
             stored
-            for stored in snapshot.all_bullets()
+            for stored in snapshot.list_bullets()
             if (not sections or stored.bullet.section in sections) and (not ids or stored.bullet.id in ids)
         ]
         rest = [stored for stored in listed if stored.slot > last]
@@ -77,7 +77,7 @@ class PlaybookReads:
         """Return a page of datasets, by name."""
         (after,) = decode_page_token(request, str) or (_find_previous(request.prefix),)
         size = request.page_size or DEFAULT_PAGE
-        found = await self._store.datasets(after, size + 1, deleted=request.deleted)
+        found = await self._store.list_datasets(after, size + 1, deleted=request.deleted)
         datasets = list(takewhile(lambda dataset: dataset.name.startswith(request.prefix), found))
         page = datasets[:size]
         return service_pb.ListDatasetsResponse(
@@ -89,7 +89,7 @@ class PlaybookReads:
         """Return the newest state of a dataset, without its bullets."""
         if not request.allow_missing:
             await self._store.require(request.dataset)
-        return convert.encode_head(await self._store.head(request.dataset))
+        return convert.encode_head(await self._store.load_head(request.dataset))
 
     async def GetSections(self, request: service_pb.GetSectionsRequest, context: Any) -> service_pb.GetSectionsResponse:
         """Return the sections of a dataset."""
@@ -113,7 +113,7 @@ class PlaybookReads:
         read: list[pb.Revision] = []
         wanted = READ_AT_ONCE
         while True:
-            revisions = await self._store.history(dataset, before, wanted)
+            revisions = await self._store.list_revisions(dataset, before, wanted)
             read += [self._encode_revision(revision) for revision in revisions]
             page = self._size.fill_page(read, most)
             if len(page) < len(read) or len(revisions) < wanted:
@@ -129,7 +129,7 @@ class PlaybookReads:
         """Return a page of the revisions that changed a bullet, oldest first."""
         (after,) = decode_page_token(request, int) or (0,)
         await self._store.require(request.dataset)
-        revisions = await self._store.bullet_history(request.dataset, request.bullet_id)
+        revisions = await self._store.list_bullet_revisions(request.dataset, request.bullet_id)
         if not revisions:
             raise BulletNotFound(f'dataset "{request.dataset}" never had a bullet "{request.bullet_id}"')
         rest = [revision for revision in revisions if revision.number > after]
