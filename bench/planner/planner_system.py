@@ -27,7 +27,7 @@ from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, SearchBackend
 from services.planner.usecases.replan import ReplanOrchestrator
-from services.planner.usecases.tokens import open_question
+from services.planner.usecases.tokens import find_open_question
 from services.planner.usecases.tools import AskUserTool, ToolRegistry
 
 _AT_ONCE = 100
@@ -153,8 +153,8 @@ class PlannerSystem:
 
     async def resume(self, execution_id: str) -> float:
         """Return the seconds from an answer to the committed result."""
-        question = open_question(await self._executions.read_log(execution_id))
-        token = self._executions.token(execution_id, question)
+        question = find_open_question(await self._executions.read_log(execution_id))
+        token = self._executions.create_token(execution_id, question)
         response = InterventionResponse(action=InterventionAction.INPUT, user_input="this")
         began = time.perf_counter()
         await self._executions.answer(execution_id, response, token, 1, 2, None)

@@ -36,7 +36,12 @@ from services.planner.domain.plans import ExecutionPlan, PlanStep
 from services.planner.domain.replanning import ReplanContext, ReplanTrigger
 from services.planner.domain.results import Hit, StepResult
 from services.planner.domain.tools import ToolInput
-from services.planner.prompts.planning import format_planning_rules, planning_prompt, refinement_hints, replan_hints
+from services.planner.prompts.planning import (
+    build_planning_prompt,
+    build_refinement_hints,
+    build_replan_hints,
+    format_planning_rules,
+)
 from services.planner.prompts.steps import build_judge_prompt, build_reasoning_prompt, format_agent_rules
 from services.planner.prompts.texts import PROMPTS
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, reasoning_tool
@@ -89,7 +94,10 @@ def planner_prompts(language: Language) -> Iterator[tuple[str, str]]:
         PlanStep(step_id=3, action="reasoning", description="answer", depends_on=(1, 2)),
     ]
     plan = ExecutionPlan(original_query=query, complexity=0.5, requires_confirmation=False, steps=tuple(steps))
-    yield "refining", planning_prompt(query, refinement_hints(plan, "without {the} web", language), language)
+    yield (
+        "refining",
+        build_planning_prompt(query, build_refinement_hints(plan, "without {the} web", language), language),
+    )
     done = {1: StepResult(step_id=1, status="success", output="It takes {2} hours.", confidence=1)}
     failed = ReplanContext(
         trigger=ReplanTrigger.STEP_FAILED,
@@ -101,9 +109,14 @@ def planner_prompts(language: Language) -> Iterator[tuple[str, str]]:
         new_information="it is red",
     )
     for name, broader in (("replanning the rest", False), ("replanning everything", True)):
-        yield name, planning_prompt(query, replan_hints(failed, plan, broader=broader, language=language), language)
+        yield (
+            name,
+            build_planning_prompt(
+                query, build_replan_hints(failed, plan, broader=broader, language=language), language
+            ),
+        )
     doubtful = failed.model_copy(update={"error_message": None, "user_feedback": None, "new_information": None})
-    yield "replanning a doubtful step", replan_hints(doubtful, plan, broader=False, language=language)
+    yield "replanning a doubtful step", build_replan_hints(doubtful, plan, broader=False, language=language)
     yield "complexity", texts.complexity
     yield "reasoning", texts.reasoning
     hit = Hit(content="Restores take {2} hours.", source="notes#1")

@@ -31,9 +31,9 @@ class InterventionPolicy:
 
 def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:
     """Return True if the text of a person becomes the result of the step: it asks the user, or its call is in doubt."""
-    call = state.last_call(step_id)
+    call = state.find_last_call(step_id)
     if call is None:
-        return state.used_action(step_id) is Action.ASK_USER
+        return state.find_used_action(step_id) is Action.ASK_USER
     return call.action is Action.ASK_USER or call.in_doubt or asks_as_agent(call)
 
 
@@ -49,12 +49,12 @@ def _must_run_again(state: ExecutionState, step_id: int) -> bool:
     An agent needs the answer to its question. Information about a low confidence reaches the answering steps that
     follow (P-50); the last of them has none to follow it.
     """
-    call = state.last_call(step_id)
+    call = state.find_last_call(step_id)
     if call is None or call.in_doubt:
         return False
     if asks_as_agent(call):
         return True
-    later = state.plan.steps[state.plan.position(step_id) :]
+    later = state.plan.steps[state.plan.find_position(step_id) :]
     pending = any(s.action in ANSWERS and state.step_statuses[s.step_id] is StepStatus.PENDING for s in later)
     judgement = state.judgements.get(step_id)
     needs_information = judgement is not None and judgement.level is InterventionLevel.ESCALATE
@@ -106,7 +106,7 @@ def _find_outcome_for_step(
 
     The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
     """
-    call = state.last_call(step_id)
+    call = state.find_last_call(step_id)
     if (
         call is not None
         and call.held_call is not None

@@ -71,7 +71,7 @@ class ConfidenceWeights:
         if not abs(total - 1) <= 0.01:
             raise ValueError(f"Weights must sum to 1.0, got {total}")
 
-    def step_weights(self, is_search_step: bool) -> dict[str, float]:
+    def list_step_weights(self, is_search_step: bool) -> dict[str, float]:
         """Return the weight of each part for a kind of step (P-65)."""
         if is_search_step:
             return {
@@ -125,7 +125,7 @@ class SearchStatistics:
     min_score: float
 
 
-def search_statistics(scores: Sequence[float]) -> SearchStatistics:
+def compute_search_statistics(scores: Sequence[float]) -> SearchStatistics:
     """Return statistics of hit scores; the variance is that of the population, 1 without hits (P-30)."""
     if not scores:
         return SearchStatistics(0, 0.0, 1.0, 0.0, 0.0)
@@ -134,7 +134,7 @@ def search_statistics(scores: Sequence[float]) -> SearchStatistics:
 
 def compute_search_factors(scores: Sequence[float]) -> dict[str, float]:
     """Return the factors of a search by the scores of its hits (P-30)."""
-    statistics = search_statistics(scores)
+    statistics = compute_search_statistics(scores)
     return {
         "search_result_count": float(statistics.result_count),
         "search_avg_score": statistics.avg_score,
@@ -151,14 +151,14 @@ def search_quality(factors: ConfidenceFactors) -> float:
     return clamp01(0.7 * factors.search_max_score + 0.3 * factors.search_avg_score - spread)
 
 
-def tool_success(factors: ConfidenceFactors) -> float | None:
+def compute_tool_success(factors: ConfidenceFactors) -> float | None:
     """Return the share of tool calls that succeeded; None if it was not measured (P-62)."""
     if factors.tool_execution_count > 0:
         return clamp01(factors.tool_success_count / factors.tool_execution_count)
     return clamp01(factors.tool_success_rate) if factors.has_any("tool_success_rate") else None
 
 
-def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
+def list_measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
     """Return the measured parts, each 0..1 (P-62); empty when only tool success was measured (P-63)."""
     parts: dict[str, float] = {}
     has_search = (
@@ -176,7 +176,7 @@ def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
         parts["query_coverage"] = clamp01(factors.query_coverage)
     if not parts:
         return {}
-    tool = tool_success(factors)
+    tool = compute_tool_success(factors)
     return parts if tool is None else {**parts, "tool_success": tool}
 
 
@@ -203,13 +203,13 @@ class ConfidenceCalculator:
 
     def calculate(self, factors: ConfidenceFactors) -> ConfidenceScore:
         """Return the confidence for these factors, 0..1, 3 decimals (P-64 to P-67)."""
-        parts = measured_parts(factors)
+        parts = list_measured_parts(factors)
         if not parts:
             return ConfidenceScore(score=0.0, factors=factors, reason="nothing was measured")
-        weights = self.weights.step_weights(factors.is_search_step)
+        weights = self.weights.list_step_weights(factors.is_search_step)
         total = sum(weights[name] for name in parts)
         score = sum(weights[name] * value for name, value in parts.items()) / total if total > 0 else 0.0
-        penalties = _compute_penalties(factors, tool_success(factors))
+        penalties = _compute_penalties(factors, compute_tool_success(factors))
         for _, penalty in penalties:
             score *= penalty
         return ConfidenceScore(
@@ -258,7 +258,7 @@ def measure_agreement(vectors: NDArray[float32]) -> float:
     return clamp01(total / (count * (count - 1)))
 
 
-def final_confidence(
+def compute_final_confidence(
     scores: Sequence[float],
     weights: ConfidenceWeights,
     self_evaluation: float | None = None,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from libs.prompts.language import Language, LanguageSetting, choose_language
-from services.planner.domain.confidence import ConfidenceWeights, final_confidence
+from services.planner.domain.confidence import ConfidenceWeights, compute_final_confidence
 from services.planner.domain.events import AnswerOutcome, Budget, Effect, StepFinished
 from services.planner.domain.interventions import HistoryEntry, InterventionRequest
 from services.planner.domain.plans import ANSWERS, Action, ExecutionPlan, StepStatus
@@ -118,49 +118,51 @@ class ExecutionState:
     @property
     def overall_confidence(self) -> float:
         """Return the confidence in the execution so far, 0..1 (P-56)."""
-        return self.confidence(ConfidenceWeights())
+        return self.compute_confidence(ConfidenceWeights())
 
-    def confidence(self, weights: ConfidenceWeights) -> float:
+    def compute_confidence(self, weights: ConfidenceWeights) -> float:
         """Return the confidence with these weights; the values of the answer are those of its step (P-57, P-143)."""
         scores = [result.confidence for result in order_results(self.plan, self.step_results)]
         judgement = self.judgements.get(self.answer_step or 0)
         if judgement is None:
-            return final_confidence(scores, weights)
-        return final_confidence(scores, weights, judgement.self_evaluation, judgement.coverage)
+            return compute_final_confidence(scores, weights)
+        return compute_final_confidence(scores, weights, judgement.self_evaluation, judgement.coverage)
 
-    def dependency_sources(self, step_id: int) -> tuple[str, ...]:
+    def list_dependency_sources(self, step_id: int) -> tuple[str, ...]:
         """Return the sources of the results that a step depends on."""
-        results = [self.step_results.get(dependency) for dependency in self.plan.step(step_id).depends_on]
+        results = [self.step_results.get(dependency) for dependency in self.plan.get_step(step_id).depends_on]
         return deduplicate(source for result in results if result for source in result.sources)
 
     def can_replan(self) -> bool:
         """Return True if another replan is allowed (P-10)."""
         return self.replan_count < self.max_replans and not self.is_cancelled
 
-    def last_call(self, step_id: int) -> StepToolCall | None:
+    def find_last_call(self, step_id: int) -> StepToolCall | None:
         """Return the latest call of a step in its present round, None if there was none."""
         calls = self.calls.get(step_id)
         return calls[-1] if calls else None
 
-    def used_action(self, step_id: int) -> Action:
+    def find_used_action(self, step_id: int) -> Action:
         """Return the action that gave the output of a step: its own or its fallback (P-72)."""
-        call = self.last_call(step_id)
-        return call.action if call else self.plan.step(step_id).action
+        call = self.find_last_call(step_id)
+        return call.action if call else self.plan.get_step(step_id).action
 
-    def hits(self, step_id: int) -> tuple[Hit, ...]:
+    def list_hits(self, step_id: int) -> tuple[Hit, ...]:
         """Return the hits of a step (P-41); none if it is no search or did not succeed."""
-        call = self.last_call(step_id)
+        call = self.find_last_call(step_id)
         has_succeeded = self.step_statuses.get(step_id) is StepStatus.SUCCESS
         return call.result.hits if has_succeeded and call and call.result else ()
 
-    def successful_steps(self) -> list[int]:
+    def list_successful_steps(self) -> list[int]:
         """Return the ids of the successful steps of the plan, in its order."""
         return [s.step_id for s in self.plan.steps if self.step_statuses[s.step_id] is StepStatus.SUCCESS]
 
     @property
     def answer_step(self) -> int | None:
         """Return the last successful step that answers (P-53)."""
-        answering = (step_id for step_id in reversed(self.successful_steps()) if self.used_action(step_id) in ANSWERS)
+        answering = (
+            step_id for step_id in reversed(self.list_successful_steps()) if self.find_used_action(step_id) in ANSWERS
+        )
         return next(answering, None)
 
     @property
@@ -168,7 +170,7 @@ class ExecutionState:
         """Return the answer so far (P-53)."""
         return None if self.answer_step is None else self.step_results[self.answer_step].output
 
-    def wall_seconds(self, now: datetime) -> float:
+    def compute_wall_seconds(self, now: datetime) -> float:
         """Return the seconds since the start without the pauses."""
         if self.start_time is None:
             return 0.0
@@ -188,7 +190,7 @@ class ExecutionState:
             original_query=self.plan.original_query,
             final_answer=self.final_answer if crash is None else TEXTS[self.language].crash.format(error=crash),
             step_results=tuple(order_results(self.plan, self.step_results)),
-            overall_confidence=min(1.0, max(0.0, self.confidence(weights))),
+            overall_confidence=min(1.0, max(0.0, self.compute_confidence(weights))),
             overall_status=status if crash is None else type(status).FAILED,
             replan_count=self.replan_count,
             total_execution_time_ms=round(1000 * (now - (self.start_time or now)).total_seconds()),

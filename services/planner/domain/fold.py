@@ -43,11 +43,11 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
         case events.ToolReturned():
             state.tokens += event.result.token_usage
             state.cost_micro_usd += event.result.cost_micro_usd
-            call = state.last_call(event.step_id)
+            call = state.find_last_call(event.step_id)
             if call is not None and call.attempt == event.attempt:
                 _replace_last_call(state, event.step_id, replace(call, result=event.result, in_doubt=False))
         case events.StepInDoubt():
-            call = state.last_call(event.step_id)
+            call = state.find_last_call(event.step_id)
             if call is not None and call.attempt == event.attempt:
                 _replace_last_call(state, event.step_id, replace(call, in_doubt=True))
         case events.StepFinished():
@@ -113,10 +113,10 @@ def _collect_sources(state: ExecutionState, step_id: int, result: ToolResult) ->
     """Return the sources of a step's result (P-42); the legacy agent names its sources after `Source:` (P-35)."""
     if result.hits:
         return deduplicate(hit.source for hit in result.hits)
-    if state.used_action(step_id) is Action.RUN_LEGACY_AGENT:
+    if state.find_used_action(step_id) is Action.RUN_LEGACY_AGENT:
         lines = (result.text or "").splitlines()
         return deduplicate(line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:"))
-    return state.dependency_sources(step_id)
+    return state.list_dependency_sources(step_id)
 
 
 def _finish_step(state: ExecutionState, event: StepFinished, time: datetime) -> None:
@@ -175,7 +175,7 @@ def _apply_answer(state: ExecutionState, event: InterventionAnswered, time: date
         state.plan_confirmed = True
         _add_user_input(state, response.action, text)
     elif outcome is AnswerOutcome.RETRY:
-        call = state.last_call(step_id)
+        call = state.find_last_call(step_id)
         if call is not None and call.held_call is not None and response.action is InterventionAction.PROCEED:
             state.approved_calls |= {call.held_call.call_key}
         state.retries[step_id] = state.retries.get(step_id, 0) + 1
@@ -215,7 +215,7 @@ def _apply_replanned(state: ExecutionState, event: Replanned, time: datetime) ->
     if event.counted:
         state.replan_count = event.result.replan_count
         state.last_replan_at = time
-    kept_ids = set(state.successful_steps()) - set(event.reset)
+    kept_ids = set(state.list_successful_steps()) - set(event.reset)
     old_ids = set(state.step_statuses)
     state.plan, state.plan_version = event.result.new_plan, state.plan_version + 1
     new_ids = [step.step_id for step in state.plan.steps]

@@ -165,7 +165,7 @@ def find_exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
     used = (
         ("tokens", budget.max_tokens, state.tokens),
         ("cost_micro_usd", budget.max_cost_micro_usd, state.cost_micro_usd),
-        ("wall_seconds", budget.max_wall_seconds, state.wall_seconds(now)),
+        ("wall_seconds", budget.max_wall_seconds, state.compute_wall_seconds(now)),
         ("tool_calls", budget.max_tool_calls, state.tool_calls),
     )
     for name, limit, value in used:
@@ -177,11 +177,11 @@ def find_exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
 def compute_wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
     """Return the time at which the budget of time runs out; None without one."""
     limit = state.budget.max_wall_seconds
-    return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.wall_seconds(now)))
+    return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.compute_wall_seconds(now)))
 
 
 def _has_pending_call(state: ExecutionState) -> bool:
-    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _list_running_steps(state))
+    return any(_waits_for_tool(state.find_last_call(step.step_id)) for step in _list_running_steps(state))
 
 
 def _list_running_steps(state: ExecutionState) -> list[PlanStep]:
@@ -196,7 +196,7 @@ def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
     """Return the moves of running steps whose call has returned: their fallback, or a judgement."""
     moves: list[Move] = []
     for step in _list_running_steps(state):
-        call = state.last_call(step.step_id)
+        call = state.find_last_call(step.step_id)
         if call is None or call.result is None or _awaits_person(state, step.step_id):
             continue
         fallback = step.usable_fallback
@@ -210,7 +210,7 @@ def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
 
 def _awaits_person(state: ExecutionState, step_id: int) -> bool:
     """Return True if a running step waits for a person: its call is in doubt or held, or its tool asks a question."""
-    call = state.last_call(step_id)
+    call = state.find_last_call(step_id)
     if call is None:
         return False
     if call.held_call is not None:
@@ -247,7 +247,7 @@ def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: dat
     failures, questions, and information.
     """
     for step in _list_running_steps(state):
-        call = state.last_call(step.step_id)
+        call = state.find_last_call(step.step_id)
         if call is not None and call.in_doubt:
             return [_ask_about_step(state, step.step_id, rules, now)]
     if state.plan_change is not None:
@@ -256,7 +256,7 @@ def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: dat
             return [ReplanSteps(plan_change.trigger, plan_change.step_id, plan_change.text)]
         return [ReplacePlan()]
     for step_id in _list_failed_steps(state):
-        call = state.last_call(step_id)
+        call = state.find_last_call(step_id)
         timed_out = call is not None and call.result is not None and call.result.timed_out
         result = state.step_results[step_id]
         trigger = rules.replans.should_replan(result, state.replan_count, timed_out=timed_out)
@@ -311,7 +311,7 @@ def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime)
 
 
 def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> AskPerson:
-    step, call = state.plan.step(step_id), state.last_call(step_id)
+    step, call = state.plan.get_step(step_id), state.find_last_call(step_id)
     if call is not None and call.held_call is not None:
         return _ask_about_held_call(state, step_id, call.held_call, rules, now)
     if awaits_answer_text(state, step_id):
@@ -353,7 +353,7 @@ def _ask_about_held_call(
 
 def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> AskPerson:
     """Return the question of an ask_user step (P-34, P-47), or about a call with an unknown outcome."""
-    call, texts = state.last_call(step.step_id), TEXTS[state.language]
+    call, texts = state.find_last_call(step.step_id), TEXTS[state.language]
     if call is not None and call.in_doubt:
         question: dict[str, Any] = {
             "message": texts.in_doubt.format(step_id=step.step_id, action=call.action.value),

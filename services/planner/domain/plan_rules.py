@@ -99,10 +99,10 @@ def complete_plan(plan: ExecutionPlan, rules: PlanRules) -> ExecutionPlan:
 
 def find_unavailable(plan: ExecutionPlan, rules: PlanRules) -> list[str]:
     """Return a message for each action without a tool, and for each collection that does not exist."""
-    return [message for step in plan.steps for message in _unavailable_parts(step, rules)]
+    return [message for step in plan.steps for message in _list_unavailable_parts(step, rules)]
 
 
-def _unavailable_parts(step: PlanStep, rules: PlanRules) -> Iterable[str]:
+def _list_unavailable_parts(step: PlanStep, rules: PlanRules) -> Iterable[str]:
     texts, actions = TEXTS[rules.language], [step.action, *([step.fallback] if step.fallback else [])]
     for action in actions:
         if action not in rules.actions:

@@ -126,14 +126,14 @@ class ExecutionPlan(BaseModel):
         """Return the prefix of all names that the plan may access; empty: all."""
         return parse_prefix(self.plan_id or "")
 
-    def step(self, step_id: int) -> PlanStep:
+    def get_step(self, step_id: int) -> PlanStep:
         """Return the step with this id. Raises KeyError."""
         for step in self.steps:
             if step.step_id == step_id:
                 return step
         raise KeyError(step_id)
 
-    def position(self, step_id: int) -> int:
+    def find_position(self, step_id: int) -> int:
         """Return the 1-based position of a step in the plan (P-97)."""
         return next(i for i, step in enumerate(self.steps, start=1) if step.step_id == step_id)
 

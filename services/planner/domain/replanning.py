@@ -68,7 +68,7 @@ class ReplanResult(BaseModel):
     created_at: datetime = Field(default_factory=utc_now)
 
 
-def replan_result(
+def build_replan_result(
     strategy: ReplanStrategy,
     context: ReplanContext,
     plan: ExecutionPlan | None = None,
@@ -108,11 +108,11 @@ class ReplanManager:
             return False
         return (now - last_replan_at).total_seconds() < self.cooldown_seconds
 
-    def strategy(self, context: ReplanContext, plan: ExecutionPlan) -> ReplanStrategy:
+    def choose_strategy(self, context: ReplanContext, plan: ExecutionPlan) -> ReplanStrategy:
         """Return the strategy of a replan (P-96); the first rule that matches."""
         if context.replan_count >= self.max_replans:
             return ReplanStrategy.ABORT
-        failed = None if context.failed_step_id is None else plan.step(context.failed_step_id)
+        failed = None if context.failed_step_id is None else plan.get_step(context.failed_step_id)
         if (
             context.trigger is ReplanTrigger.STEP_FAILED
             and failed is not None
@@ -125,7 +125,7 @@ class ReplanManager:
         if context.trigger is ReplanTrigger.USER_FEEDBACK:
             restarts = contains_words(context.user_feedback or "", "restart_words")
             return ReplanStrategy.FULL if restarts else ReplanStrategy.PARTIAL
-        if failed is not None and plan.position(failed.step_id) / len(plan.steps) <= _EARLY:
+        if failed is not None and plan.find_position(failed.step_id) / len(plan.steps) <= _EARLY:
             return ReplanStrategy.FULL
         return ReplanStrategy.PARTIAL
 
@@ -182,7 +182,7 @@ def _describe_work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
 
 def apply_fallback(plan: ExecutionPlan, step_id: int, language: Language = "ja") -> ExecutionPlan:
     """Return `plan` with the fallback of a step instead of its action (P-106). Raises ValueError if it has none."""
-    step = plan.step(step_id)
+    step = plan.get_step(step_id)
     if step.usable_fallback is None:
         raise ValueError(f"Step {step_id} has no usable fallback")
     replaced = step.model_copy(

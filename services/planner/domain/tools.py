@@ -64,12 +64,12 @@ def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key:
     for dependency in step.depends_on:
         if state.step_statuses.get(dependency) is not StepStatus.SUCCESS:
             continue
-        hits = state.hits(dependency)
+        hits = state.list_hits(dependency)
         sources.extend(hits)
         output = state.step_results[dependency].output
         if not hits and output:
             context.append((f"Step {dependency}", output))
-        call = state.last_call(dependency)
+        call = state.find_last_call(dependency)
         if call is not None and call.result is not None:
             context.extend((texts.lesson, text) for text in call.result.advice)
     context.extend((texts.user_input, text) for text in state.user_inputs)

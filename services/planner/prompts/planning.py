@@ -85,7 +85,7 @@ def _example(texts: PlannerPrompts) -> str:
     return json.dumps({"steps": steps, "requires_confirmation": False}, ensure_ascii=False)
 
 
-def planning_prompt(query: str, hints: str | None, language: Language) -> str:
+def build_planning_prompt(query: str, hints: str | None, language: Language) -> str:
     """Return the prompt with a query; hints are a part of their own (P-23)."""
     texts = PROMPTS[language]
     parts = [fill(texts.query, {"query": query})]
@@ -94,13 +94,13 @@ def planning_prompt(query: str, hints: str | None, language: Language) -> str:
     return "\n".join(parts)
 
 
-def refinement_hints(plan: ExecutionPlan, feedback: str, language: Language) -> str:
+def build_refinement_hints(plan: ExecutionPlan, feedback: str, language: Language) -> str:
     """Return the hints with a plan and the feedback on it (P-22)."""
     texts = PROMPTS[language]
     return "\n".join([texts.current_plan, *_describe_steps(plan), fill(texts.feedback, {"text": feedback})])
 
 
-def replan_hints(context: ReplanContext, plan: ExecutionPlan, *, broader: bool, language: Language = "ja") -> str:
+def build_replan_hints(context: ReplanContext, plan: ExecutionPlan, *, broader: bool, language: Language = "ja") -> str:
     """Return the hints about a replan (P-101, P-105); only the prompt of the planning model contains them (P-138)."""
     texts = PROMPTS[language]
     parts = [texts.current_plan, *_describe_steps(plan)]

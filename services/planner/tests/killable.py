@@ -26,7 +26,7 @@ from services.planner.domain.tools import ToolInput
 from services.planner.tests.parts import ScriptedModel, agent_plan, agent_step, executor, planner_with
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.ports import ExecutionFilter
-from services.planner.usecases.tokens import open_question
+from services.planner.usecases.tokens import find_open_question
 
 ID = "0123456789ab"
 _LEASE_SECONDS = 10.0
@@ -245,7 +245,7 @@ async def _quiet(executions: Executions) -> ExecutionState:
 
 async def _answer(executions: Executions, state: ExecutionState) -> None:
     """A person who approves, and who knows whether an unsafe call took effect."""
-    question = open_question(await executions.read_log(ID))
+    question = find_open_question(await executions.read_log(ID))
     request = state.intervention_request
     if request is None:
         return
@@ -254,7 +254,7 @@ async def _answer(executions: Executions, state: ExecutionState) -> None:
         action=InterventionAction.INPUT if in_doubt else InterventionAction.PROCEED,
         user_input="done s2" if in_doubt else None,
     )
-    token = executions.token(ID, question)
+    token = executions.create_token(ID, question)
     await executions.answer(ID, response, token, state.plan_version, request.step_id, None)
 
 

@@ -17,7 +17,7 @@ from services.planner.tests.parts import (
 )
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
-from services.planner.usecases.tokens import open_question
+from services.planner.usecases.tokens import find_open_question
 
 Bound = tuple[str, int, int | None]
 """The parts that an answer is bound to: the token, the plan's version, the step."""
@@ -71,10 +71,10 @@ async def until_quiet(executions: Executions, execution_id: str) -> ExecutionSta
 
 async def question(executions: Executions, execution_id: str) -> Bound:
     """Token, plan version and step of the open question."""
-    recorded = open_question(await executions.read_log(execution_id))
+    recorded = find_open_question(await executions.read_log(execution_id))
     event = recorded.event
     assert event.kind == "intervention_requested"
-    return executions.token(execution_id, recorded), event.plan_version, event.request.step_id
+    return executions.create_token(execution_id, recorded), event.plan_version, event.request.step_id
 
 
 def asking() -> ScriptedTool:

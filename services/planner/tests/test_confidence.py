@@ -14,11 +14,11 @@ from services.planner.domain.confidence import (
     ConfidenceWeights,
     aggregate,
     aggregate_with_critical_check,
+    compute_final_confidence,
+    compute_search_statistics,
     confidence_level,
-    final_confidence,
     measure_agreement,
     search_quality,
-    search_statistics,
 )
 
 A = {
@@ -157,7 +157,7 @@ def test_a_score_has_a_level(score: float, level: str) -> None:  # P-68
     [([0.9, 0.7], (2, 0.8, 0.01, 0.9, 0.7)), ([0.8], (1, 0.8, 0, 0.8, 0.8)), ([], (0, 0, 1.0, 0, 0))],
 )
 def test_search_statistics_are_computed(scores: list[float], expected: tuple[float, ...]) -> None:  # P-30
-    found = search_statistics(scores)
+    found = compute_search_statistics(scores)
     got = (found.result_count, found.avg_score, found.score_variance, found.max_score, found.min_score)
     assert got == pytest.approx(expected)
 
@@ -202,7 +202,7 @@ def test_a_critical_step_lowers_the_mean() -> None:  # P-74
 def test_the_final_confidence_is_that_of_the_vector(
     scores: list[float], self_evaluation: float | None, coverage: float | None, expected: float
 ) -> None:  # P-56
-    assert final_confidence(scores, ConfidenceWeights(), self_evaluation, coverage) == expected
+    assert compute_final_confidence(scores, ConfidenceWeights(), self_evaluation, coverage) == expected
 
 
 _unit = st.floats(-2, 3)

@@ -31,7 +31,7 @@ from services.planner.tests.parts import (
 )
 from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
-from services.planner.usecases.tokens import check_answer, open_question
+from services.planner.usecases.tokens import check_answer, find_open_question
 from services.planner.usecases.verify_log import verify_log
 
 
@@ -116,11 +116,11 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
             await until_quiet(executions, execution_id)
         own, other = await question(executions, ids[0]), await question(executions, ids[1])
         log = await executions.read_log(ids[0])
-        key = await executions.store.answer_key()
-        check_answer(key, ids[0], open_question(log), *own)
+        key = await executions.store.load_answer_key()
+        check_answer(key, ids[0], find_open_question(log), *own)
         for _ in range(10_000):
             with pytest.raises(AnswerRefused):
-                check_answer(key, ids[0], open_question(log), *forge_answer(rng, own, other))
+                check_answer(key, ids[0], find_open_question(log), *forge_answer(rng, own, other))
         for _ in range(50):
             with pytest.raises(AnswerRefused):
                 await executions.answer(ids[0], PROCEED, *forge_answer(rng, own, other), None)

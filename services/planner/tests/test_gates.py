@@ -147,7 +147,7 @@ async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp
     await book.catch_up()
     (queue,) = gate.queues.values()
     assert (queue.selected, queue.labelled, queue.waiting, queue.missing) == (2, 2, 0, 0)
-    entries = [(e.kind, ids.index(e.execution_id), e.wrong) for e in await store.audits()]
+    entries = [(e.kind, ids.index(e.execution_id), e.wrong) for e in await store.list_audits()]
     assert entries == [
         (AuditKind.SELECTED, 0, False),
         (AuditKind.SELECTED, 1, False),
@@ -157,7 +157,7 @@ async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp
         (AuditKind.LABELLED, 0, False),
         (AuditKind.ENDED, 0, False),
     ]
-    assert [f.confidence for _, f in await store.all_feedback()] == [0.97, 0.97]
+    assert [f.confidence for _, f in await store.list_feedback()] == [0.97, 0.97]
     await executions.close()
     await store.close()
 

@@ -65,7 +65,7 @@ async def test_without_a_person_to_ask_an_execution_continues_at_once(tmp_path: 
     rules = ExecutionRules(policy=InterventionPolicy(auto_proceed_on_timeout=auto))
     async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
         execution_id = await executions.start(three(), None, None, human_available=False)
-        result = await executions.result(execution_id)
+        result = await executions.await_result(execution_id)
     assert result.overall_status is (OverallStatus.SUCCESS if auto else OverallStatus.CANCELLED)
 
 

@@ -14,14 +14,14 @@ from services.planner.domain.replanning import (
     ReplanStrategy,
     ReplanTrigger,
     apply_fallback,
+    build_replan_result,
     join_plans,
     remove_step,
     repeats_plan,
-    replan_result,
     select_kept_steps,
 )
 from services.planner.domain.results import StepResult
-from services.planner.prompts.planning import replan_hints
+from services.planner.prompts.planning import build_replan_hints
 from services.planner.tests.parts import agent_plan, agent_step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,20 +73,20 @@ def test_the_position_of_the_failure_decides(failed: int, steps: int, expected: 
     moved = plan.model_copy(
         update={"steps": tuple(s.model_copy(update={"step_id": s.step_id + 40}) for s in plan.steps)}
     )
-    found = ReplanManager().strategy(context(Trigger.STEP_FAILED, failed + 40, fallback_tried=True), moved)
+    found = ReplanManager().choose_strategy(context(Trigger.STEP_FAILED, failed + 40, fallback_tried=True), moved)
     assert found is expected  # the place counts, not the id
 
 
 def test_the_first_matching_strategy_wins() -> None:  # P-96, P-98
     manager, plan = ReplanManager(), line(3, fallback="reasoning")
     failed = context(Trigger.STEP_FAILED, 3)
-    assert manager.strategy(failed.model_copy(update={"replan_count": 3}), plan) is Strategy.ABORT
-    assert manager.strategy(failed, plan) is Strategy.FALLBACK
-    assert manager.strategy(failed.model_copy(update={"fallback_tried": True}), plan) is Strategy.PARTIAL
-    assert manager.strategy(context(Trigger.TIMEOUT, 3), plan) is Strategy.FULL
+    assert manager.choose_strategy(failed.model_copy(update={"replan_count": 3}), plan) is Strategy.ABORT
+    assert manager.choose_strategy(failed, plan) is Strategy.FALLBACK
+    assert manager.choose_strategy(failed.model_copy(update={"fallback_tried": True}), plan) is Strategy.PARTIAL
+    assert manager.choose_strategy(context(Trigger.TIMEOUT, 3), plan) is Strategy.FULL
     plan_change = context(Trigger.USER_FEEDBACK, 1, user_feedback="最初からお願い")
-    assert manager.strategy(plan_change, plan) is Strategy.FULL
-    assert manager.strategy(plan_change.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
+    assert manager.choose_strategy(plan_change, plan) is Strategy.FULL
+    assert manager.choose_strategy(plan_change.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
 
 
 def test_the_cooldown_delays_only_optional_replans() -> None:  # P-95
@@ -98,21 +98,21 @@ def test_the_cooldown_delays_only_optional_replans() -> None:  # P-95
 
 def test_results_have_their_reasons() -> None:  # P-100
     replan_context = context(Trigger.STEP_FAILED, 1, replan_count=1)
-    done = replan_result(Strategy.FULL, replan_context, line(1))
+    done = build_replan_result(Strategy.FULL, replan_context, line(1))
     assert (done.success, done.reason, done.replan_count) == (True, "全体再計画", 2)
-    assert replan_result(Strategy.PARTIAL, replan_context, line(1)).reason == "部分再計画"
-    assert replan_result(Strategy.FALLBACK, replan_context, line(1)).reason == "代替アクション適用"
-    assert replan_result(Strategy.SKIP, replan_context, line(1)).reason == "失敗ステップスキップ"
+    assert build_replan_result(Strategy.PARTIAL, replan_context, line(1)).reason == "部分再計画"
+    assert build_replan_result(Strategy.FALLBACK, replan_context, line(1)).reason == "代替アクション適用"
+    assert build_replan_result(Strategy.SKIP, replan_context, line(1)).reason == "失敗ステップスキップ"
     assert (
-        replan_result(Strategy.ABORT, replan_context).reason,
-        replan_result(Strategy.ABORT, replan_context).replan_count,
+        build_replan_result(Strategy.ABORT, replan_context).reason,
+        build_replan_result(Strategy.ABORT, replan_context).replan_count,
     ) == (
         "最大リプラン回数超過により中断",
         1,
     )
     assert (
-        replan_result(Strategy.FULL, replan_context, error="x").reason,
-        replan_result(Strategy.FULL, replan_context, error="x").replan_count,
+        build_replan_result(Strategy.FULL, replan_context, error="x").reason,
+        build_replan_result(Strategy.FULL, replan_context, error="x").replan_count,
     ) == (
         "リプラン失敗: x",
         1,
@@ -172,21 +172,21 @@ def test_hints_name_the_event_and_the_remedy() -> None:  # P-101, P-105
     last = "失敗したステップを同じまま繰り返さないこと。"
     rest = "完了済みのステップは結果とともに残る。残りのステップだけを、step_id を 3 から付けて計画すること。"
     rest += "depends_on には完了済みのステップも書ける。"
-    assert replan_hints(replan_context, plan, broader=False).splitlines() == [
+    assert build_replan_hints(replan_context, plan, broader=False).splitlines() == [
         *head,
         "完了済みの作業:",
         "- Step 1: found",
         rest,
         last,
     ]
-    english = replan_hints(replan_context, plan, broader=False, language="en").splitlines()
+    english = build_replan_hints(replan_context, plan, broader=False, language="en").splitlines()
     assert english[-4:-1] == [
         "Finished work:",
         "- Step 1: found",
         "Finished steps are kept with their results. Plan only the remaining steps, and number them from 3 on. "
         "Their depends_on may name finished steps.",
     ]
-    broader = replan_hints(replan_context, plan, broader=True)
+    broader = build_replan_hints(replan_context, plan, broader=True)
     assert broader.splitlines() == [*head, "より広い検索語を使うこと。", last]
 
 

@@ -98,7 +98,7 @@ class _Driver:
 
     async def _turn(self) -> bool:
         """Make all moves that are possible now, or wait for a change; return False when there is none to wait for."""
-        possible = moves.choose_moves(self._state, self._executor.rules, self._recorder.now())
+        possible = moves.choose_moves(self._state, self._executor.rules, self._recorder.get_time())
         next_moves = [move for move in possible if not self._is_judging(move)]
         if not next_moves:
             await self._recorder.flush()
@@ -130,7 +130,7 @@ class _Driver:
         return move.step_id
 
     def _launch(self, step_id: int) -> None:
-        call = self._state.last_call(step_id)
+        call = self._state.find_last_call(step_id)
         if call is None or call.result is not None or call.in_doubt:
             return
         if not self._recorder.may_act():
@@ -145,7 +145,7 @@ class _Driver:
         if tool is None:
             result = build_failed_result(f"Unknown action: {call.action.value}")
         else:
-            tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
+            tool_input = build_tool_input(self._state, self._state.plan.get_step(step_id), call.action, call.key)
             result = await self._executor.calls.run(tool, tool_input)
         return events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
 
@@ -170,7 +170,7 @@ class _Driver:
 
     async def _judge(self, step_id: int) -> None:
         """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
-        is_exhausted = moves.find_exhausted_limit(self._state, self._recorder.now()) is not None
+        is_exhausted = moves.find_exhausted_limit(self._state, self._recorder.get_time()) is not None
         if is_exhausted or not self._executor.judge.needs_model(self._state, step_id):
             await self._take_event(
                 await self._executor.judge.judge(self._state, step_id, skips_model_calls=is_exhausted)
@@ -194,7 +194,7 @@ class _Driver:
             await self._channel.notify(message)
 
     async def _ask(self, request: InterventionRequest) -> None:
-        expires = self._recorder.now() + timedelta(seconds=request.timeout_seconds)
+        expires = self._recorder.get_time() + timedelta(seconds=request.timeout_seconds)
         self._recorder.record(
             events.InterventionRequested(
                 request=request.model_copy(update={"plan": None}),
@@ -203,7 +203,7 @@ class _Driver:
             )
         )
         # No flush before the answer: a log that ends with a question is a paused execution, which nobody drives.
-        answer = await self._channel.answer(self._state, request, self._recorder.now())
+        answer = await self._channel.answer(self._state, request, self._recorder.get_time())
         if answer is not None:
             self._recorder.record(answer)
 
@@ -226,7 +226,7 @@ class _Driver:
         try:
             while not task.done():
                 await self._wait_for_progress({task})
-                if self._state.is_cancelled or moves.find_exhausted_limit(self._state, self._recorder.now()):
+                if self._state.is_cancelled or moves.find_exhausted_limit(self._state, self._recorder.get_time()):
                     return None
             return task.result()
         finally:
@@ -245,7 +245,7 @@ class _Driver:
 
     async def _wait_for_progress(self, tasks: set[asyncio.Task[T]]) -> None:
         """Wait until a task ends, the deadline of the execution passes, or another caller changes the log."""
-        now = self._recorder.now()
+        now = self._recorder.get_time()
         deadline = moves.compute_wall_deadline(self._state, now)
         seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
         interrupted = asyncio.ensure_future(self._recorder.interrupted.wait())
@@ -258,11 +258,11 @@ class _Driver:
 
     def _is_out_of_time(self) -> bool:
         limit = self._state.budget.max_wall_seconds
-        return limit is not None and self._state.wall_seconds(self._recorder.now()) >= limit
+        return limit is not None and self._state.compute_wall_seconds(self._recorder.get_time()) >= limit
 
     def _fail_call(self, step_id: int) -> None:
         """Record the failure of a call that was stopped because the time is used up."""
-        call = self._state.last_call(step_id)
+        call = self._state.find_last_call(step_id)
         if self._state.step_statuses[step_id] is StepStatus.RUNNING and call is not None and call.result is None:
             result = build_failed_result("stopped: the execution's time is used up", timed_out=True)
             self._recorder.record(events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
@@ -279,7 +279,7 @@ class _Driver:
         for step in self._state.plan.steps:
             if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
                 self._recorder.record(events.StepSkipped(step_id=step.step_id, reason=moves.ENDED_EARLY))
-        now, weights = self._recorder.now(), self._executor.weights
+        now, weights = self._recorder.get_time(), self._executor.weights
         self._recorder.record(
             events.ExecutionFinished(result=self._state.make_result(now, weights, reason=reason, crash=crash))
         )
@@ -289,7 +289,7 @@ class _Driver:
         if self._state.result is not None or self._state.is_cancelled:
             return
         for step in self._state.plan.steps:
-            call = self._state.last_call(step.step_id)
+            call = self._state.find_last_call(step.step_id)
             running = self._state.step_statuses[step.step_id] is StepStatus.RUNNING
             if not running or call is None or call.result is not None or call.in_doubt:
                 continue

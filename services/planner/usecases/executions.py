@@ -31,7 +31,7 @@ from services.planner.usecases.execute import Executor
 from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.ports import ExecutionStore, StateChange
 from services.planner.usecases.recorder import ExecutionRecorder, create_steady_clock
-from services.planner.usecases.tokens import answer_token, check_answer, open_question
+from services.planner.usecases.tokens import check_answer, create_answer_token, find_open_question
 
 _log = get_logger(__name__)
 
@@ -101,7 +101,7 @@ class Executions:
 
     async def open(self) -> None:
         """Load the key of the answer tokens."""
-        self._key = await self.store.answer_key()
+        self._key = await self.store.load_answer_key()
 
     async def close(self) -> None:
         """Stop driving; the executions stay in the log, and their leases are free at once."""
@@ -150,7 +150,7 @@ class Executions:
         def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if not state.is_paused or state.intervention_request is None:
                 raise ExecutionNotPaused(execution_id)
-            check_answer(self._key, execution_id, open_question(log), token, plan_version, step_id)
+            check_answer(self._key, execution_id, find_open_question(log), token, plan_version, step_id)
             now = self._clock()
             if state.expires_at is not None and now >= state.expires_at:
                 raise AnswerRefused(f"the question expired at {state.expires_at.isoformat()}")
@@ -189,11 +189,11 @@ class Executions:
         """Return the whole log of an execution. Raises ExecutionNotFound, CorruptLog."""
         return await self.store.read(execution_id)
 
-    def token(self, execution_id: str, began_at: RecordedEvent) -> str:
+    def create_token(self, execution_id: str, began_at: RecordedEvent) -> str:
         """Return the answer token of a question."""
-        return answer_token(self._key, execution_id, began_at)
+        return create_answer_token(self._key, execution_id, began_at)
 
-    async def result(self, execution_id: str) -> ExecutionResult:
+    async def await_result(self, execution_id: str) -> ExecutionResult:
         """Return the result of an execution, once it has ended."""
         async for recorded, _ in self.watch(execution_id):
             if isinstance(recorded.event, ExecutionFinished):

@@ -37,7 +37,7 @@ class FeedbackBook:
     async def catch_up(self) -> bool:
         """Learn from the new feedback in the database; return True if the thresholds moved."""
         moved = False
-        for number, record in await self._store.all_feedback(self._last):
+        for number, record in await self._store.list_feedback(self._last):
             if number <= self._last:
                 continue
             self._last = number
@@ -52,7 +52,7 @@ class FeedbackBook:
     async def _catch_up_audits(self) -> bool:
         """Learn from the new entries of the audits."""
         moved = False
-        for entry in await self._store.audits(self._last_audit):
+        for entry in await self._store.list_audits(self._last_audit):
             if entry.number > self._last_audit:
                 self._last_audit = entry.number
                 moved = self.gate.learn_audit(entry) or moved

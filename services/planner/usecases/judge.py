@@ -71,14 +71,14 @@ class StepJudge:
 
     def needs_model(self, state: ExecutionState, step_id: int) -> bool:
         """Return True if judging this step calls a model, so that the result must be stored before."""
-        call = state.last_call(step_id)
+        call = state.find_last_call(step_id)
         if call is None or call.result is None or not call.result.success:
             return False
         return self._embedder is not None or (self._evaluator is not None and _needs_judge(call.action, call.result))
 
     async def judge(self, state: ExecutionState, step_id: int, *, skips_model_calls: bool = False) -> StepFinished:
         """Return the judgement of a step. `skips_model_calls`: the budget is used up, so call no model."""
-        call = state.last_call(step_id)
+        call = state.find_last_call(step_id)
         if call is None or call.result is None:
             raise ValueError(f"step {step_id} has no result to judge")
         result = call.result
@@ -126,7 +126,7 @@ class StepJudge:
             "tool_success_count": sum(c.result is not None and c.result.success for c in calls),
             "is_search_step": is_search,
         }
-        step = state.plan.step(step_id)
+        step = state.plan.get_step(step_id)
         tool_input = build_tool_input(state, step, action, "")
         texts = [hit.content for hit in (result.hits or tool_input.sources)]
         if is_search:
@@ -134,7 +134,7 @@ class StepJudge:
             factors["source_count"] = len(deduplicate(hit.source for hit in result.hits))
         else:
             factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
-            factors["source_count"] = len(state.dependency_sources(step_id))
+            factors["source_count"] = len(state.list_dependency_sources(step_id))
             if not skips_model_calls and self._evaluator is not None and result.text and _needs_judge(action, result):
                 prompt = build_judge_prompt(tool_input, step.expected_output, result.text)
                 factors |= await self._evaluate(self._evaluator, state.language, prompt, evaluation)
@@ -170,7 +170,7 @@ def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str,
     """Return the quality of the best dependency, for a step without hits of its own (P-46)."""
     scores = [
         state.step_results[d].confidence
-        for d in state.plan.step(step_id).depends_on
+        for d in state.plan.get_step(step_id).depends_on
         if state.step_statuses.get(d) is StepStatus.SUCCESS
     ]
     return compute_search_factors([max(scores)]) if scores else {}

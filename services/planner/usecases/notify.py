@@ -15,7 +15,7 @@ from services.planner.domain.fold import replay
 from services.planner.domain.plans import utc_now
 from services.planner.domain.webhooks import ExecutionWebhook, build_state_message, changes_state
 from services.planner.usecases.ports import ExecutionStore
-from services.planner.usecases.tokens import open_question
+from services.planner.usecases.tokens import find_open_question
 
 _log = get_logger(__name__)
 
@@ -67,7 +67,7 @@ class QuestionNotifier:
             log = await self._store.read(execution_id)
             state = replay(log)
             if state.is_paused:
-                question = open_question(log)
+                question = find_open_question(log)
                 await self._sender.send(f"{execution_id}:{question.sequence}", _build_message(state, question))
         except Exception as error:  # a receiver may fail in any way
             _log.warning(

@@ -22,7 +22,7 @@ from services.planner.domain.plans import (
     utc_now,
 )
 from services.planner.domain.template import COMPLEXITY_AFTER_ERROR, build_template_plan
-from services.planner.prompts.planning import format_planning_rules, planning_prompt, refinement_hints
+from services.planner.prompts.planning import build_planning_prompt, build_refinement_hints, format_planning_rules
 from services.planner.prompts.texts import PROMPTS
 from services.planner.usecases.ports import CompletionModel, SearchBackend
 from services.planner.usecases.tools import (
@@ -79,7 +79,7 @@ class Planner:
             _log.warning("complexity estimate failed", error=shorten(str(error)))
             return value
 
-    async def collections(self, prefix: str = "") -> list[str] | None:
+    async def list_collections(self, prefix: str = "") -> list[str] | None:
         """Return the collections that can be searched; None if listing them fails (P-18)."""
         try:
             return await list_collections_within(self._backend, prefix)
@@ -107,16 +107,18 @@ class Planner:
         complexity = await self.estimate_complexity(query)
         rules = await self._load_plan_rules(query, prefix, collection, kept_ids)
         if gate and complexity < self.simple_threshold:
-            return MadePlan(_template(query, complexity, rules), from_template=True)
+            return MadePlan(_build_plan_from_template(query, complexity, rules), from_template=True)
         if self._model is None:
-            return MadePlan(_template(query, complexity, rules), True, "offline: no model is configured")
+            return MadePlan(
+                _build_plan_from_template(query, complexity, rules), True, "offline: no model is configured"
+            )
         return await self._plan_by_model(self._model, query, hints, rules)
 
     async def check_plan(self, plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
         """Return a caller's plan with an id. Raises InvalidPlan if it cannot be executed with the present tools."""
         identified = prepare_plan(plan, prefix, self._language)
         names_collection = any(step.collection for step in identified.steps)
-        collections = await self.collections(identified.prefix) if names_collection else None
+        collections = await self.list_collections(identified.prefix) if names_collection else None
         if messages := find_unavailable(identified, self._build_rules(identified.original_query, collections)):
             raise InvalidPlan(messages)
         return identified
@@ -125,7 +127,7 @@ class Planner:
         self, query: str, prefix: str, collection: str = "", kept_ids: Iterable[int] = ()
     ) -> PlanRules:
         """Return the rules for a new plan. Raises UnknownCollection."""
-        collections = await self.collections(prefix)
+        collections = await self.list_collections(prefix)
         if collection and collections is not None and collection not in collections:
             raise UnknownCollection(collection, collections)
         return self._build_rules(query, collections, collection, prefix, frozenset(kept_ids))
@@ -149,14 +151,14 @@ class Planner:
         try:
             tools = self._tools.describe([action for action in Action if action in rules.actions], rules.language)
             reply = await model.complete(
-                format_planning_rules(rules, tools), planning_prompt(query, hints, rules.language)
+                format_planning_rules(rules, tools), build_planning_prompt(query, hints, rules.language)
             )
             tokens, cost = reply.tokens, reply.cost_micro_usd
             plan = validate_plan(extract_json_object(reply.text), query, rules)
         except Exception as error:  # P-19: there is always a plan, even if the model fails
             reason = f"{type(error).__name__}: {shorten(str(error), 300)}"
             _log.warning("planning failed; using the template", error=reason)
-            return MadePlan(_template(query, COMPLEXITY_AFTER_ERROR, rules), True, reason, tokens, cost)
+            return MadePlan(_build_plan_from_template(query, COMPLEXITY_AFTER_ERROR, rules), True, reason, tokens, cost)
         return MadePlan(plan, tokens=tokens, cost_micro_usd=cost)
 
     async def refine_plan(self, plan: ExecutionPlan, feedback: str) -> MadePlan:
@@ -164,7 +166,7 @@ class Planner:
         if self._model is None:
             return MadePlan(plan, template_reason="offline: no model is configured")
         rules = await self._load_plan_rules(plan.original_query, plan.prefix, plan.collection)
-        hints = refinement_hints(plan, feedback, rules.language)
+        hints = build_refinement_hints(plan, feedback, rules.language)
         made = await self._plan_by_model(self._model, plan.original_query, hints, rules)
         if made.from_template:
             return MadePlan(plan, False, made.template_reason, made.tokens, made.cost_micro_usd)
@@ -172,7 +174,7 @@ class Planner:
         return MadePlan(refined, tokens=made.tokens, cost_micro_usd=made.cost_micro_usd)
 
 
-def _template(query: str, complexity: float, rules: PlanRules) -> ExecutionPlan:
+def _build_plan_from_template(query: str, complexity: float, rules: PlanRules) -> ExecutionPlan:
     collections = [rules.collection] if rules.collection else rules.collections
     plan = build_template_plan(query, complexity, collections, rules.prefix, rules.language)
     return plan.model_copy(update={"collection": rules.collection})

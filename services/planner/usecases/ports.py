@@ -199,13 +199,13 @@ class ExecutionStore(Protocol):
     async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
         """Store a record and label the audit of its step; False for a replay. Raises RequestIdReused."""
 
-    async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
+    async def list_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
 
-    async def audits(self, after: int = 0) -> Sequence[AuditEntry]:
+    async def list_audits(self, after: int = 0) -> Sequence[AuditEntry]:
         """Return the entries of the audits after a number, in their order, which is the same for all replicas."""
 
-    async def answer_key(self) -> bytes:
+    async def load_answer_key(self) -> bytes:
         """Return the secret of the answer tokens: created once, the same for all replicas."""
 
 

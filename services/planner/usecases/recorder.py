@@ -53,7 +53,7 @@ class ExecutionRecorder:
         self._flushed = state.sequence
         self._buffer: list[tuple[Event, datetime]] = []
 
-    def now(self) -> datetime:
+    def get_time(self) -> datetime:
         """Return the current time."""
         return self._clock()
 

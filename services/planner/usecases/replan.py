@@ -16,13 +16,13 @@ from services.planner.domain.replanning import (
     ReplanStrategy,
     ReplanTrigger,
     apply_fallback,
+    build_replan_result,
     join_plans,
     remove_step,
     repeats_plan,
-    replan_result,
     select_kept_steps,
 )
-from services.planner.prompts.planning import replan_hints
+from services.planner.prompts.planning import build_replan_hints
 from services.planner.usecases.plan import MadePlan, Planner
 
 _log = get_logger(__name__)
@@ -53,21 +53,21 @@ class ReplanOrchestrator:
     async def replan(self, state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> Replanned:
         """Return the event of a replan. Raises nothing. `text` is the error, the feedback or the new information."""
         context, language = _build_context(state, trigger, step_id, text), state.language
-        strategy = self._manager.strategy(context, state.plan)
+        strategy = self._manager.choose_strategy(context, state.plan)
         made: MadePlan | None = None
         try:
             if strategy is ReplanStrategy.ABORT:
-                result = replan_result(strategy, context, language=language)
+                result = build_replan_result(strategy, context, language=language)
                 return await self._notify(Replanned(trigger=trigger, result=result))
             if strategy is ReplanStrategy.FALLBACK and step_id is not None:
                 plan = apply_fallback(state.plan, step_id, language)
-                result = replan_result(strategy, context, plan, language=language)
+                result = build_replan_result(strategy, context, plan, language=language)
                 return await self._notify(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
-            kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
+            kept_steps = [] if full else select_kept_steps(state.plan, state.list_successful_steps(), step_id)
             made = await self._planner.create_plan(
                 state.plan.original_query,
-                replan_hints(context, state.plan, broader=full, language=language),
+                build_replan_hints(context, state.plan, broader=full, language=language),
                 gate=False,
                 prefix=state.plan.prefix,
                 collection=state.plan.collection,
@@ -76,10 +76,10 @@ class ReplanOrchestrator:
             if trigger in _FAILURES and repeats_plan(state.plan, kept_steps, made.plan):
                 raise PlanRepeatedError(context.error_message, made.template_reason)
             plan = join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
-            result = replan_result(strategy, context, plan, language=language)
+            result = build_replan_result(strategy, context, plan, language=language)
         except Exception as error:  # P-111: a replan that fails ends the execution in order
             _log.warning("replan failed", error=shorten(str(error)))
-            result = replan_result(strategy, context, error=shorten(str(error), 300), language=language)
+            result = build_replan_result(strategy, context, error=shorten(str(error), 300), language=language)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._notify(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
@@ -99,17 +99,17 @@ class ReplanOrchestrator:
             elif plan_change.step_id is None:
                 plan = _keep_identity(state, plan_change.plan)
             else:
-                before = state.plan.steps[: state.plan.position(plan_change.step_id) - 1]
-                done = set(state.successful_steps())
+                before = state.plan.steps[: state.plan.find_position(plan_change.step_id) - 1]
+                done = set(state.list_successful_steps())
                 kept_steps = select_kept_steps(
                     state.plan, [s.step_id for s in before if s.step_id in done], plan_change.step_id
                 )
                 plan = join_plans(state.plan, kept_steps, plan_change.plan, state.highest_step_id)
-            result = replan_result(strategy, context, plan, language=state.language)
+            result = build_replan_result(strategy, context, plan, language=state.language)
         except Exception as error:  # P-111, as above
             _log.warning("replan failed", error=shorten(str(error)))
             message = shorten(str(error), 300)
-            result = replan_result(strategy, context, error=message, language=state.language)
+            result = build_replan_result(strategy, context, error=message, language=state.language)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._notify(
             Replanned(
@@ -142,7 +142,7 @@ def _build_context(state: ExecutionState, trigger: ReplanTrigger, step_id: int |
         original_query=state.plan.original_query,
         failed_step_id=step_id,
         error_message=text if text and not is_feedback and not is_information else None,
-        completed_results={i: state.step_results[i] for i in state.successful_steps() if i != step_id},
+        completed_results={i: state.step_results[i] for i in state.list_successful_steps() if i != step_id},
         user_feedback=text if is_feedback else None,
         new_information=text if is_information else None,
         # The executor tries the fallback before it requests a replan (P-43, P-98).

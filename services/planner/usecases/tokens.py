@@ -11,7 +11,7 @@ from services.planner.domain.errors import AnswerRefused
 from services.planner.domain.events import InterventionRequested, RecordedEvent
 
 
-def answer_token(key: bytes, execution_id: str, question: RecordedEvent) -> str:
+def create_answer_token(key: bytes, execution_id: str, question: RecordedEvent) -> str:
     """Return the token of a question: bound to execution, plan version, step, position in the log and expiry."""
     event = question.event
     if not isinstance(event, InterventionRequested):
@@ -22,7 +22,7 @@ def answer_token(key: bytes, execution_id: str, question: RecordedEvent) -> str:
     return hmac.new(key, message.encode(), hashlib.sha256).hexdigest()
 
 
-def open_question(log: Sequence[RecordedEvent]) -> RecordedEvent:
+def find_open_question(log: Sequence[RecordedEvent]) -> RecordedEvent:
     """Return the latest question in the log of a paused execution."""
     return next(recorded for recorded in reversed(log) if isinstance(recorded.event, InterventionRequested))
 
@@ -38,6 +38,6 @@ def check_answer(
         raise AnswerRefused(f"plan_version {plan_version} is not that of the open question ({event.plan_version})")
     if step_id != event.request.step_id:
         raise AnswerRefused(f"step_id {step_id} is not that of the open question ({event.request.step_id})")
-    expected = answer_token(key, execution_id, question)
+    expected = create_answer_token(key, execution_id, question)
     if not hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace")):
         raise AnswerRefused(f'answer_token "{shorten(token, 12)}" is not that of the open question')

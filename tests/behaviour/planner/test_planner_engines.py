@@ -98,13 +98,13 @@ async def test_feedback_counts_once(url: str) -> None:
         store, request = executions.store, IdempotencyKey("6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77", "Method", bytes(32))
         assert await store.add_feedback(Feedback(0.8, True), clock(), request)
         assert not await store.add_feedback(Feedback(0.8, True), clock(), request)
-        assert [item for _, item in await store.all_feedback()] == [Feedback(0.8, True)]
+        assert [item for _, item in await store.list_feedback()] == [Feedback(0.8, True)]
 
 
 async def test_migrations_make_the_tables_of_the_schema(url: str) -> None:
     async with AsyncExitStack() as stack:  # replicas that start together take turns, and share one secret
         several = await replicas(stack, url, 4, MachineClock())
-        assert len({await item.store.answer_key() for item in several}) == 1
+        assert len({await item.store.load_answer_key() for item in several}) == 1
     engine = create_engine(parse_location(url))
     assert differences(engine) == []
     engine.dispose()

@@ -247,11 +247,11 @@ class SqlExecutionStore:
 
         return await self.database.write(add_once)
 
-    async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
+    async def list_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
         return await self.database.read(lambda connection: queries.select_feedback_after(connection, after))
 
-    async def audits(self, after: int = 0) -> Sequence[AuditEntry]:
+    async def list_audits(self, after: int = 0) -> Sequence[AuditEntry]:
         """Return the entries of the audits after a number, in their order."""
         return await self.database.read(lambda connection: queries.select_audits_after(connection, after))
 
@@ -259,7 +259,7 @@ class SqlExecutionStore:
         """Delete the stored responses of old requests and return their number; such a request could be done again."""
         return await self.database.write(lambda connection: schema.requests.delete_older(connection, stored_before))
 
-    async def answer_key(self) -> bytes:
+    async def load_answer_key(self) -> bytes:
         """Return the secret of the answer tokens: created once, the same for all replicas."""
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
 

@@ -77,7 +77,7 @@ def encode_execution(
 ) -> pb.Execution:
     """Return an execution as a message; `question` is its open question, None unless it is paused."""
     usage = encode(state, pb.Usage)
-    usage.wall_time.FromNanoseconds(round(1e9 * state.wall_seconds(now)))
+    usage.wall_time.FromNanoseconds(round(1e9 * state.compute_wall_seconds(now)))
     step_status = pb.StepStatus.DESCRIPTOR
     return encode(
         state,

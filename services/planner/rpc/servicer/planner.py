@@ -29,7 +29,7 @@ from services.planner.usecases.executions import Executions
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
-from services.planner.usecases.tokens import open_question
+from services.planner.usecases.tokens import find_open_question
 from services.planner.usecases.verify_log import verify_log
 from services.planner.usecases.webhooks import ExecutionWebhooks
 
@@ -104,7 +104,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     async def RunPlan(self, request: api.RunPlanRequest, context: Any) -> api.RunPlanResponse:
         """Execute a plan without a person to ask and return the result."""
         execution_id = await self._start(request, human_available=False)
-        return api.RunPlanResponse(result=encode(await self._executions.result(execution_id), pb.ExecutionResult))
+        return api.RunPlanResponse(result=encode(await self._executions.await_result(execution_id), pb.ExecutionResult))
 
     async def ExecutePlan(
         self, request: api.ExecutePlanRequest, context: Any
@@ -258,14 +258,14 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     async def _load_execution(self, execution_id: str) -> pb.Execution:
         log = await self._executions.read_log(execution_id)
         state = replay(log)
-        question = open_question(log) if state.is_paused else None
-        return encode_execution(state, question, partial(self._executions.token, execution_id), self._clock())
+        question = find_open_question(log) if state.is_paused else None
+        return encode_execution(state, question, partial(self._executions.create_token, execution_id), self._clock())
 
     async def _stream_events(
         self, execution_id: str, after: int, *, until_paused: bool
     ) -> AsyncIterator[pb.ExecutionEvent]:
         async for recorded, state in self._executions.watch(execution_id, after, until_paused=until_paused):
-            yield encode_event(execution_id, recorded, state, partial(self._executions.token, execution_id))
+            yield encode_event(execution_id, recorded, state, partial(self._executions.create_token, execution_id))
 
 
 def _encode_webhook(webhook: ExecutionWebhook) -> api.Webhook:
