@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import sys
 import textwrap
 import tomllib
@@ -43,6 +44,7 @@ A field that `create_plain_field` declares is also read from its bare name in ca
 
 DATA_DIRECTORY_VARIABLE, DATA_FOLDER = "HANSEI_DATA_DIR", "data/"
 
+LARGEST_PORT = 65_535
 _ADDRESS_SUFFIX = "_addr"
 _PLAIN: dict[str, JsonValue] = {"plain_variable": True}
 
@@ -206,6 +208,16 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
+def check_address(address: str) -> str:
+    """Return the address at which a process listens. Raises ValueError: gRPC itself serves another port instead."""
+    _, colon, port = address.rpartition(":")
+    if address and not address.startswith("unix:") and not (colon and re.fullmatch("[0-9]{1,5}", port)):
+        raise ValueError("must be host:port, such as 127.0.0.1:50050")
+    if port.isdecimal() and int(port) > LARGEST_PORT:
+        raise ValueError(f"the port must be at most {LARGEST_PORT}")
+    return address
+
+
 class ServiceSettings(Settings):
     """Settings that every service has: addresses, TLS, limits, draining, logs and traces."""
 
@@ -272,6 +284,8 @@ class ServiceSettings(Settings):
 
     trace_sample_ratio: float = Field(1.0, ge=0, le=1)
     """Share of new traces to export, 0 to 1. Traces are exported only when OTEL_EXPORTER_OTLP_ENDPOINT is set."""
+
+    _check_addresses = field_validator("listen_address", "metrics_address", "health_address")(check_address)
 
     @field_validator("plaintext")
     @classmethod

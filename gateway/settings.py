@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from chassis.settings import ServiceSettings, create_plain_field
+from chassis.settings import ServiceSettings, check_address, create_plain_field
 from gateway.access.settings import AccessSettings
 from gateway.bulk.settings import BulkSettings
 from gateway.contract import load_contract
@@ -53,6 +53,8 @@ class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings
 
     evidence_addr: str = create_plain_field("127.0.0.1:50056")
     """Address of the evidence service, `host:port`."""
+
+    _check_http_address = field_validator("http_address")(check_address)
 
     def peer_addresses(self) -> Mapping[str, str]:
         """Return the addresses of all services; one without a setting here is read from `[HANSEI_]<NAME>_ADDR`."""

@@ -95,6 +95,19 @@ def test_all_bad_settings_are_named_at_once(
     assert "(got 'LOUD')" in lines[0]
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:http", "host:"])
+def test_an_address_at_which_nothing_can_listen_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANSEI_LISTEN_ADDRESS", address)
+    with pytest.raises(BadSetting, match=r"^HANSEI_LISTEN_ADDRESS: .*port"):
+        read_settings(ShopSettings)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", ":50051", "[::1]:65535", "unix:/tmp/hansei.sock"])
+def test_an_address_at_which_a_process_can_listen_is_taken(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANSEI_LISTEN_ADDRESS", address)
+    assert read_settings(ShopSettings).listen_address == address
+
+
 def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("HANSEI_SHOP_NAME", raising=False)
 
