@@ -170,6 +170,7 @@ class TestCommand:
         ("arguments", "problem"),
         [
             (["codex", "--http"], "Codex has no hooks of type http"),
+            (["claude", "--dataset", "x; touch /tmp/y"], "the dataset 'x; touch /tmp/y' must match [A-Za-z0-9_-]+"),
             (["claude", "--http", "--url", "https://hansei.example"], "the gateway must be on this machine"),
         ],
     )

@@ -13,6 +13,7 @@ from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL
 from hansei.client.hooks.handlers import HookOptions, build_handlers, find_program, find_settings_file, get_base
+from hansei.client.hooks.run import check_dataset
 from hansei.client.hooks.settings_file import SettingsChange, UnreadableSettings, list_own_handlers
 from hansei.client.hooks.settings_file import install as install_handlers
 from hansei.client.hooks.settings_file import uninstall as uninstall_handlers
@@ -66,6 +67,10 @@ def install(
     """
     if http:
         _check_http(agent, url)
+    try:
+        check_dataset(dataset)
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
     options = HookOptions(dataset, url, addr, checks_calls=checks, over_http=http)
     handlers = build_handlers(agent, options, find_program(is_user=user))
     file = find_settings_file(agent, is_user=user)

@@ -69,7 +69,7 @@ def find_program(*, is_user: bool) -> str:
 
 
 def _build_command(name: str, options: HookOptions, program: str) -> str:
-    words = [program, "hook", name, "--dataset", options.dataset]
+    words = [program, "hook", name, "--dataset", shlex.quote(options.dataset)]
     if options.url:
         words += ["--url", shlex.quote(options.url)]
     if options.address:

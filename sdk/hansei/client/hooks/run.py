@@ -66,10 +66,14 @@ def _parse_arguments(arguments: list[str]) -> tuple[HookAgent, dict[str, str]]:
     if not arguments or arguments[0] not in AGENTS or len(names) != len(values) or set(names) - options.keys():
         raise ValueError(_USAGE)
     options.update(zip(names, values, strict=True))
-    dataset = options["--dataset"]
+    check_dataset(options["--dataset"])
+    return AGENTS[arguments[0]], options
+
+
+def check_dataset(dataset: str) -> None:
+    """Raise ValueError unless a text can be the name of a dataset."""
     if not dataset.isascii() or not dataset.replace("-", "a").replace("_", "a").isalnum():
         raise ValueError(f"the dataset {dataset!r} must match [A-Za-z0-9_-]+")
-    return AGENTS[arguments[0]], options
 
 
 def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[str, str], deadline: float) -> str:
