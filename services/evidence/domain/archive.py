@@ -103,6 +103,7 @@ class ArchivedTrajectory:
     summary: TrajectorySummary | None
     size: int
     created_at: datetime
+    learned_at: datetime
     stored_at: datetime
     deleted_at: datetime | None = None
 

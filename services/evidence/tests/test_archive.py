@@ -66,6 +66,17 @@ async def test_a_trajectory_is_stored_once_and_read_whole(tmp_path: Path) -> Non
         assert (totals.trajectories, totals.bytes) == (1, summary.bytes)
 
 
+async def test_a_trajectory_that_is_learned_again_after_a_deletion_survives_the_erasure(tmp_path: Path) -> None:
+    async with open_archive(tmp_path) as (servicer, archive, clock):
+        await store(servicer)
+        await store(servicer, "t-2")
+        deleted_at = NOW + timedelta(seconds=1)
+        clock.now = NOW + timedelta(seconds=2)
+        assert not (await store(servicer)).stored
+        assert await archive.erase(DATASET, deleted_at)
+        assert await list_ids(servicer) == ["t-1"]
+
+
 async def test_two_contents_with_one_id_are_both_stored(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         first = await store(servicer)

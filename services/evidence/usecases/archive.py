@@ -97,8 +97,11 @@ class Archive:
         if stored is None:
             return False
         summary = stored.summary
-        if summary is not None and summary.add_facts(incoming.learned, incoming.usage) != summary:
-            await self.store.add_facts(incoming.key, incoming.learned, incoming.usage)
+        if summary is None:
+            return True
+        learned_at = max(stored.learned_at, incoming.learned_at or self._now())
+        if learned_at > stored.learned_at or summary.add_facts(incoming.learned, incoming.usage) != summary:
+            await self.store.add_facts(incoming.key, incoming.learned, incoming.usage, learned_at)
         return True
 
     async def read(self, dataset: str, trajectory_id: str, content_hash: str = "") -> tuple[ArchivedTrajectory, bytes]:

@@ -112,8 +112,13 @@ class ArchiveStore(Protocol):
     async def find(self, key: TrajectoryKey) -> ArchivedTrajectory | None:
         """Return a trajectory or its tombstone by id and content."""
 
-    async def add_facts(self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None) -> None:
-        """Add bullets that were learned from a stored trajectory, and the usage of one that has none."""
+    async def add_facts(
+        self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None, learned_at: datetime
+    ) -> None:
+        """Add bullets that were learned from a stored trajectory, the usage of one that has none, and a later time.
+
+        A dataset that was deleted may learn a trajectory again before the old rows are erased, which have older times.
+        """
 
     async def insert(self, new: NewTrajectory, max_bytes: int) -> bool:
         """Insert a trajectory; return whether it is new. Raises `ArchiveFull`."""

@@ -149,11 +149,13 @@ def _build_insert_of_marks(dialect: str) -> Any:
     return get_insert(dialect)(archive_mark).on_conflict_do_nothing()
 
 
-def set_summary(connection: Connection, dataset_id: int, row: Row[Any], summary: TrajectorySummary) -> None:
-    """Replace the summary of a trajectory, add its new marks, and correct the sums of its day."""
+def set_summary(
+    connection: Connection, dataset_id: int, row: Row[Any], summary: TrajectorySummary, learned_at: datetime
+) -> None:
+    """Replace summary and time of a trajectory, add its new marks, and correct the sums of its day."""
     columns = archive_trajectory.c
     query = update(archive_trajectory).where(columns.dataset_id == dataset_id, columns.number == row.number)
-    connection.execute(query.values(summary=dump_summary(summary)))
+    connection.execute(query.values(summary=dump_summary(summary), learned_at=learned_at))
     insert_marks(connection, dataset_id, row.number, summary.list_marks())
     for counted, sign in ((load_summary(row.summary), -1), (summary, 1)):
         days.add_trajectory(
@@ -280,6 +282,7 @@ def to_trajectory(dataset: str, row: Row[Any]) -> ArchivedTrajectory:
         None if row.summary is None else load_summary(row.summary),
         row.bytes,
         row.created_at,
+        row.learned_at,
         row.stored_at,
         row.deleted_at,
     )

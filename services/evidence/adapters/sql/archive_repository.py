@@ -48,15 +48,17 @@ class ArchiveRepository:
 
         return await self._database.read(work)
 
-    async def add_facts(self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None) -> None:
-        """Add bullets that were learned from a stored trajectory, and the usage of one that has none."""
+    async def add_facts(
+        self, key: TrajectoryKey, learned: tuple[str, ...], usage: StoredUsage | None, learned_at: datetime
+    ) -> None:
+        """Add bullets that were learned from a stored trajectory, the usage of one that has none, and a later time."""
 
         def work(connection: Connection) -> None:
             archive = queries.lock_dataset(connection, key.dataset)
             row = queries.select_by_content(connection, archive.id, key)
             if row is not None and row.summary is not None:
                 summary = queries.load_summary(row.summary).add_facts(learned, usage)
-                queries.set_summary(connection, archive.id, row, summary)
+                queries.set_summary(connection, archive.id, row, summary, learned_at)
 
         await self._database.write(work, key=key.dataset)
 
