@@ -80,7 +80,7 @@ async def test_an_import_saves_the_whole_playbook_and_two_do_not_mix(stub: Stub)
 
 async def test_a_file_with_an_error_writes_nothing(stub: Stub) -> None:  # C-15
     await apply(stub, add("one"))
-    for content in (b'{"bullets": [{"id": 5}]}', b"{", b"[x] fine\nnot a bullet\n", b"\xff\xfe"):
+    for content in (b'{"bullets": [{"id": 5}]}', b"{", b"[x] fine\nnot a bullet\n", b"\xff\xfe", b"", b" \n"):
         with pytest.raises(HanseiError) as caught:
             await import_file(stub, content)
         assert caught.value.code == "INVALID_ARGUMENT"

@@ -120,6 +120,9 @@ def _parse_file(
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _build_invalid_file("chunk", f"the file is not UTF-8: byte {error.start}") from error
+    if not text.strip():
+        # An export that failed leaves an empty file, which must not replace a playbook.
+        raise _build_invalid_file("chunk", 'the file is empty; a playbook without bullets is {"bullets": []}')
     form = _FORMATS.get(format_) or formats.detect_format(text)
     return form, formats.parse_playbook(text, form)
 
