@@ -133,6 +133,11 @@ def test_relearning_shows_the_difference(client: Client, archived_dataset: str, 
     assert f"1 bullet only in {new} +" in text
     learned = client.playbooks.get(dataset=new).playbook.bullets
     assert {bullet.content for bullet in learned} == {bullet.content for bullet in (removed, *others)}
+    assert hansei("relearn", archived_dataset, "--into", new).code == 0
+    hansei("remember", "Rebase before every push.", "-d", new)
+    refused = hansei("relearn", archived_dataset, "--into", new)
+    assert refused.code == 2
+    assert f"--into must be a new dataset, or that of an interrupted relearn; revision 4 of {new} is by" in refused.err
     assert hansei("relearn", archived_dataset, "--into", archived_dataset).code == 2
     assert "--model needs --local" in hansei("relearn", archived_dataset, "--into", new, "--model", "m").err
 

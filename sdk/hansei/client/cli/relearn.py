@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,6 +64,7 @@ def _learn_archive(client: Client, dataset: str, into: str, jobs: int) -> None:
     records = add_siblings(to_record(archived, into) for archived in read_archive(client, dataset))
     if not records:
         fail(f"the archive of {dataset} is empty", Exit.NOT_FOUND)
+    _refuse_other_dataset(client, into, {record.trajectory.id for record in records})
     failures = []
     with progress_bar("learning", len(records), create_console(stderr=True)) as set_completed:
         for count, outcome in enumerate(learn_all(client, records, jobs), 1):
@@ -72,6 +74,20 @@ def _learn_archive(client: Client, dataset: str, into: str, jobs: int) -> None:
     if failures:
         number = f"{len(failures)} of {len(records)}"
         fail(f"{number} trajectories were not learned; repeat the command. The first: {failures[0]}", Exit.PARTLY)
+
+
+def _refuse_other_dataset(client: Client, into: str, trajectories: Set[str]) -> None:
+    """End the command unless the dataset is new, or learned from these trajectories only."""
+    from hansei.client.errors import NotFound
+    from hansei.client.pages import iterate_items
+
+    try:
+        for revision in iterate_items(client.playbooks.get_history, "revisions", dataset=into):
+            if revision.source_trajectory not in trajectories:
+                source = f"revision {revision.revision} of {into} is by {revision.author}: {revision.reason}"
+                fail(f"--into must be a new dataset, or that of an interrupted relearn; {source}", Exit.USAGE)
+    except NotFound:
+        return
 
 
 def _compare(client: Client, dataset: str, into: str) -> dict[str, Any]:
