@@ -36,6 +36,7 @@ class SectionLoader:
 
     def __init__(self, config_path: str | Path = DEFAULT_FILE) -> None:
         self._path = Path(config_path)
+        self._is_shipped = self._path.resolve() == SHIPPED_FILE.resolve()
         self._parsed: _SectionsFile | None = None
 
     async def read(self, dataset: str) -> list[SectionDefinition]:
@@ -53,7 +54,7 @@ class SectionLoader:
         listed = parsed.content.get(dataset) if isinstance(parsed.content, dict) else None
         if not isinstance(listed, list):
             # The shipped file is an example: most datasets are not in it.
-            log = _log.info if self._path == SHIPPED_FILE else _log.warning
+            log = _log.info if self._is_shipped else _log.warning
             log("sections file defines no sections for the dataset", file=str(self._path), dataset=dataset)
             return []
         return list(self._read_definitions(dataset, listed))

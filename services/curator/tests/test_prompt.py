@@ -189,6 +189,18 @@ def test_the_shipped_sections_are_loaded(tmp_path: Path) -> None:  # C-31
     assert "strategies_and_hard_rules" in names
 
 
+def test_a_dataset_that_the_shipped_file_does_not_name_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:  # C-29
+    caplog.set_level("INFO")
+    monkeypatch.chdir(SHIPPED_FILE.parents[1])
+    own = tmp_path / "sections.yaml"
+    own.write_text("d: []\n", encoding="utf-8")
+    for file in (SHIPPED_FILE, Path("config", SHIPPED_FILE.name), own):
+        assert SectionLoader(file).load("other") == []
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "WARNING"]
+
+
 def test_sections_keep_their_order_and_bad_ones_are_left_out(  # C-27, C-28, C-30
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from chassis.errors import HanseiError, Internal, OutOfRange
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from chassis.server.cpu import CpuPool
+from chassis.server.progress import DRAINING
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.model import Float32s
@@ -186,7 +187,9 @@ class PlaybookFollower:
             except SharedIdError:
                 after = None  # only the whole playbook distinguishes such bullets
             except HanseiError as error:
-                log.warning("feed failed; trying again", dataset=self.dataset, error=str(error))
+                # A server that stops ends the feeds of all datasets, which is no fault.
+                log_failure = log.debug if error.reason == DRAINING else log.warning
+                log_failure("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error
                 self._notify_waiters()
             except Exception as error:

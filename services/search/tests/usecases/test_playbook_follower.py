@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chassis.errors import Unavailable
+from chassis.server.progress import build_draining_error
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached, WrongVector
@@ -51,11 +52,12 @@ async def test_the_error_names_a_revision_that_is_never_reached() -> None:
             await w.find_ids(min_revision=7)
 
 
-async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
+async def test_a_broken_feed_is_followed_again_from_where_it_broke(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     async with world() as w:
         w.feed.add(bullet("a"))
         assert await w.find_ids() == ["a"]
-        w.feed.failures = [Unavailable("gone"), Unavailable("still gone")]
+        w.feed.failures = [build_draining_error(), Unavailable("still gone")]
         w.feed.add(bullet("b"))
         assert await w.find_ids(min_revision=1) == ["a"]
         w.remaining = 1.0
@@ -64,6 +66,8 @@ async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
         assert w.feed.watches == [None, 1, 1]
         assert w.indexes.get_index("d").error is None
         assert w.pauses == [0.1, 0.2]
+        levels = [record.levelname for record in caplog.records if record.message.startswith("feed failed")]
+        assert levels == ["DEBUG", "WARNING"]
 
 
 async def test_a_feed_that_never_starts_is_unavailable() -> None:
