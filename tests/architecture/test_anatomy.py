@@ -38,7 +38,8 @@ def test_a_part_has_only_the_allowed_folders(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_rpc_holds_servicers_and_conversions(part: str) -> None:
-    assert stems(ROOT / part / "rpc") - RPC_BESIDE.get(part, set()) == {"servicer", "convert"}
+    # A part needs no conversions where `encode` of the chassis makes all of its messages.
+    assert stems(ROOT / part / "rpc") - RPC_BESIDE.get(part, set()) - {"convert"} == {"servicer"}
 
 
 @pytest.mark.parametrize("part", PARTS)

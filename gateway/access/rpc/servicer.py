@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC
 from typing import Any
 
+from chassis.server.messages import encode
 from gateway.access.domain.api_key import ApiKeyRequest
 from gateway.access.domain.errors import TenantNotAllowed
 from gateway.access.domain.principal import Allowance, Principal, build_tenant_prefix, validate_tenant
-from gateway.access.rpc.convert import SCOPE_NAMES, SCOPE_NUMBERS, to_audit_message, to_key_message, to_timestamp
+from gateway.access.rpc.convert import decode_scopes, encode_key, encode_scopes
 from gateway.access.rpc.guard import current_principal
 from gateway.access.usecases.api_keys import ApiKeys
 from gateway.access.usecases.ports import ApiKeyStore, AuditLog
@@ -44,12 +45,12 @@ class AccessServicer(grpc_access.AccessServiceServicer):
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Any) -> pb.WhoAmIResponse:
         """Return the caller."""
         principal = current_principal.get()
-        return pb.WhoAmIResponse(
+        return encode(
+            principal,
+            pb.WhoAmIResponse,
             name=principal.name if self._required else "anonymous",
-            tenant=principal.tenant,
             prefix=build_tenant_prefix(principal.tenant),
-            scopes=sorted(SCOPE_NUMBERS[scope] for scope in principal.scopes),
-            expires_at=to_timestamp(principal.expires_at),
+            scopes=encode_scopes(principal.scopes),
             credentials_required=self._required,
         )
 
@@ -59,7 +60,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         key_request = ApiKeyRequest(
             label=request.label,
             tenant=_choose_tenant(principal, request.tenant),
-            scopes=[SCOPE_NAMES[number] for number in request.scopes],
+            scopes=decode_scopes(request.scopes),
             allowance=Allowance(
                 request.calls_per_second or self._allowance.calls_per_second,
                 request.calls_per_day or self._allowance.calls_per_day,
@@ -67,7 +68,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
             expires_at=request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None,
         )
         key, text = await self._keys.create_key(key_request, principal.name)
-        return pb.CreateKeyResponse(key=to_key_message(key), text=text)
+        return pb.CreateKeyResponse(key=encode_key(key), text=text)
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Any) -> pb.ListKeysResponse:
         """Return a page of keys."""
@@ -76,13 +77,13 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         (after,) = decode_page_token(request, str, scope=tenant) or ("",)
         keys = await self._key_store.list_keys(tenant, after, size + 1)
         next_page_token = encode_page_token(request, keys[size - 1].id, scope=tenant) if len(keys) > size else ""
-        return pb.ListKeysResponse(keys=map(to_key_message, keys[:size]), next_page_token=next_page_token)
+        return pb.ListKeysResponse(keys=map(encode_key, keys[:size]), next_page_token=next_page_token)
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Any) -> pb.RevokeKeyResponse:
         """Revoke a key, and return it."""
         key = await self._keys.revoke_key(request.key_id, current_principal.get().tenant)
         await self._on_revocation()
-        return pb.RevokeKeyResponse(key=to_key_message(key))
+        return pb.RevokeKeyResponse(key=encode_key(key))
 
     async def ListAuditRecords(self, request: pb.ListAuditRecordsRequest, context: Any) -> pb.ListAuditRecordsResponse:
         """Return a page of audit records."""
@@ -92,7 +93,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         records = await self._audit_log.list_records(tenant, before, size + 1)
         more = len(records) > size
         next_page_token = encode_page_token(request, records[size - 1][0], scope=tenant) if more else ""
-        messages = [to_audit_message(*record) for record in records[:size]]
+        messages = [encode(record, pb.AuditRecord, number=number) for number, record in records[:size]]
         return pb.ListAuditRecordsResponse(audit_records=messages, next_page_token=next_page_token)
 
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from gateway.bulk.rpc.convert import to_dead_letter_message, to_job_message
+from chassis.server.messages import encode
 from gateway.bulk.usecases.maintain_jobs import BulkLearning
 from gateway.bulk.usecases.ports import JobStore
+from hansei.gateway.v1 import bulk_pb2
 from hansei.gateway.v1 import bulk_service_pb2 as service
 from hansei.gateway.v1 import bulk_service_pb2_grpc as grpc_bulk
 from libs.storage.idempotency import IdempotencyKey
@@ -30,11 +31,11 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
     ) -> service.SubmitTrajectoriesResponse:
         """Accept a job, whole or not at all."""
         job = await self._bulk.submit(request_iterator)
-        return service.SubmitTrajectoriesResponse(job=to_job_message(job))
+        return service.SubmitTrajectoriesResponse(job=encode(job, bulk_pb2.Job))
 
     async def GetJob(self, request: service.GetJobRequest, context: Any) -> service.GetJobResponse:
         """Return a job."""
-        return service.GetJobResponse(job=to_job_message(await self._jobs.find(request.job_id)))
+        return service.GetJobResponse(job=encode(await self._jobs.find(request.job_id), bulk_pb2.Job))
 
     async def ListJobs(self, request: service.ListJobsRequest, context: Any) -> service.ListJobsResponse:
         """Return a page of jobs, newest first."""
@@ -47,18 +48,18 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         if len(jobs) > size:
             last = jobs[size - 1]
             token = encode_page_token(request, to_microseconds(last.created_at), last.key)
-        return service.ListJobsResponse(jobs=map(to_job_message, jobs[:size]), next_page_token=token)
+        return service.ListJobsResponse(jobs=[encode(job, bulk_pb2.Job) for job in jobs[:size]], next_page_token=token)
 
     async def WatchJob(self, request: service.WatchJobRequest, context: Any) -> AsyncIterator[service.WatchJobResponse]:
         """Send a job whenever it changes."""
         async with aclosing(self._bulk.watch(request.job_id)) as jobs:
             async for job in jobs:
-                yield service.WatchJobResponse(job=to_job_message(job))
+                yield service.WatchJobResponse(job=encode(job, bulk_pb2.Job))
 
     async def CancelJob(self, request: service.CancelJobRequest, context: Any) -> service.CancelJobResponse:
         """Cancel the pending trajectories of a job."""
         job = await self._bulk.cancel(request.job_id, IdempotencyKey.for_message(request))
-        return service.CancelJobResponse(job=to_job_message(job))
+        return service.CancelJobResponse(job=encode(job, bulk_pb2.Job))
 
     async def ListDeadLetters(
         self, request: service.ListDeadLettersRequest, context: Any
@@ -68,7 +69,7 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         (after,) = decode_page_token(request, int) or (-1,)
         letters = await self._jobs.dead_letters(request.job_id, after, size + 1)
         token = encode_page_token(request, letters[size - 1].index) if len(letters) > size else ""
-        messages = map(to_dead_letter_message, letters[:size])
+        messages = [encode(letter, bulk_pb2.DeadLetter) for letter in letters[:size]]
         return service.ListDeadLettersResponse(dead_letters=messages, next_page_token=token)
 
     async def RetryDeadLetters(
@@ -76,4 +77,4 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
     ) -> service.RetryDeadLettersResponse:
         """Queue the dead letters of a job again."""
         job = await self._bulk.retry(request.job_id, IdempotencyKey.for_message(request))
-        return service.RetryDeadLettersResponse(job=to_job_message(job))
+        return service.RetryDeadLettersResponse(job=encode(job, bulk_pb2.Job))

@@ -68,12 +68,12 @@ class DayKey:
 
 @dataclass(frozen=True, slots=True)
 class ShareEstimate:
-    """A share with the 95 % interval of Wilson (1927); `total` 0 means that there is none."""
+    """A share with the 95 % interval of Wilson (1927); 0 `trajectories` means that there is none."""
 
     share: float = 0.0
     lower: float = 0.0
     upper: float = 0.0
-    total: int = 0
+    trajectories: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,4 +210,4 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     estimate = estimate_share(8, 10)
     assert (round(estimate.lower, 3), round(estimate.upper, 3)) == (0.490, 0.943)
     assert estimate_share(0, 20).lower == 0
-    assert estimate_share(0, 0).total == 0
+    assert estimate_share(0, 0).trajectories == 0

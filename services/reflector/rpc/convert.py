@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from chassis.field_errors import describe_rule
+from chassis.server.messages import decode
 from hansei.playbook.v1 import playbook_pb2
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2 as tpb
@@ -90,7 +91,7 @@ def parse_trajectory(message: tpb.Trajectory, field: str) -> Trajectory:
             reward=message.reward if message.HasField("reward") else None,
             signal=_SIGNALS.get(message.signal),
             steps=tuple(_step_from(index, step) for index, step in enumerate(message.steps)),
-            usage=_decode_usage(message.usage) if message.HasField("usage") else None,
+            usage=TrajectoryUsage(**decode(message.usage)) if message.HasField("usage") else None,
             **_decode_created_at(message),
         )
     except ValidationError as error:
@@ -107,15 +108,6 @@ def _decode_created_at(message: tpb.Trajectory) -> dict[str, object]:
         return {"created_at": message.created_at.ToDatetime(UTC)}
     except (ValueError, OverflowError) as error:
         raise MalformedTrajectory("trajectory.created_at", message.created_at.seconds, "must be a time") from error
-
-
-def _decode_usage(message: tpb.TrajectoryUsage) -> TrajectoryUsage:
-    return TrajectoryUsage(
-        input_tokens=message.input_tokens if message.HasField("input_tokens") else None,
-        cached_input_tokens=message.cached_input_tokens if message.HasField("cached_input_tokens") else None,
-        output_tokens=message.output_tokens if message.HasField("output_tokens") else None,
-        cost_usd=message.cost_usd if message.HasField("cost_usd") else None,
-    )
 
 
 def _step_from(index: int, message: tpb.Step) -> Step:

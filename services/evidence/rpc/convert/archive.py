@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, Violation
 from chassis.secrets import remove_secrets
+from chassis.server.messages import decode
 from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
@@ -18,7 +19,6 @@ from libs.trajectories.events import list_events
 from services.evidence.domain.archive import (
     ArchivedTrajectory,
     MarkKind,
-    Retention,
     StoredUsage,
     TrajectoryKey,
     TrajectorySummary,
@@ -53,7 +53,7 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
     if trajectory.HasField("created_at"):
         content.trajectory.created_at.CopyFrom(trajectory.created_at)
     learned = tuple(dict.fromkeys(request.learned_bullet_ids))
-    usage = _decode_usage(trajectory.usage) if trajectory.HasField("usage") else None
+    usage = StoredUsage(**decode(trajectory.usage)) if trajectory.HasField("usage") else None
     return IncomingTrajectory(
         TrajectoryKey(request.dataset, content.trajectory.id, content_hash),
         lambda: _prepare(content, learned, usage),
@@ -160,11 +160,6 @@ def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTra
     return message
 
 
-def encode_retention(retention: Retention) -> archive_pb2.RetentionPolicy:
-    """Return the message of a retention."""
-    return archive_pb2.RetentionPolicy(max_age_days=retention.max_age_days, max_bytes=retention.max_bytes)
-
-
 def _prepare(
     content: pb.GetTrajectoryResponse, learned: tuple[str, ...], usage: StoredUsage | None
 ) -> PreparedTrajectory:
@@ -205,15 +200,6 @@ def mask_secrets(content: pb.GetTrajectoryResponse) -> None:
                 setattr(message, name, masked)
     for position, thought in enumerate(trajectory.reasoning_steps):
         trajectory.reasoning_steps[position] = remove_secrets(thought)
-
-
-def _decode_usage(usage: trajectory_pb2.TrajectoryUsage) -> StoredUsage:
-    return StoredUsage(
-        input_tokens=usage.input_tokens if usage.HasField("input_tokens") else None,
-        cached_input_tokens=usage.cached_input_tokens if usage.HasField("cached_input_tokens") else None,
-        output_tokens=usage.output_tokens if usage.HasField("output_tokens") else None,
-        cost_usd=usage.cost_usd if usage.HasField("cost_usd") else None,
-    )
 
 
 def _decode_time(time: Timestamp, field: str) -> datetime:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 
+from chassis.server.messages import decode, encode
 from hansei.evidence.v1 import evidence_pb2
 from services.evidence.domain.discoveries import find_block
 from services.evidence.domain.effects import EffectStatistics, estimate_effect
@@ -43,19 +43,7 @@ LARGEST_EVIDENCE = 700.0
 
 def decode_policy(message: evidence_pb2.TrialPolicy) -> TrialPolicy:
     """Return the policy of a message; unset fields have their defaults."""
-    names = [field.name for field in fields(TrialPolicy)]
-    return TrialPolicy(**{name: getattr(message, name) for name in names if message.HasField(name)})  # type: ignore[arg-type]
-
-
-def encode_policy(policy: TrialPolicy) -> evidence_pb2.TrialPolicy:
-    """Return a policy, complete."""
-    return evidence_pb2.TrialPolicy(
-        bullet_holdout=policy.bullet_holdout,
-        playbook_holdout=policy.playbook_holdout,
-        audit_holdout=policy.audit_holdout,
-        false_discovery_rate=policy.false_discovery_rate,
-        margin=policy.margin,
-    )
+    return TrialPolicy(**{name: value for name, value in decode(message).items() if value is not None})
 
 
 def encode_effect(statistics: EffectStatistics, probability: float) -> evidence_pb2.Effect:
@@ -105,10 +93,9 @@ def encode_bullet_effects(trials: Sequence[BulletTrial], policy: TrialPolicy) ->
 def encode_points(points: Sequence[EffectPoint], probability: float) -> list[evidence_pb2.EffectPoint]:
     """Return the points of a history, measured with this probability of serving."""
     effects = encode_effects([point.statistics for point in points], probability)
-    messages = [evidence_pb2.EffectPoint(effect=effect) for effect in effects]
-    for message, point in zip(messages, points, strict=True):
-        message.time.FromDatetime(point.time)
-    return messages
+    return [
+        encode(point, evidence_pb2.EffectPoint, effect=effect) for point, effect in zip(points, effects, strict=True)
+    ]
 
 
 def encode_checks(trials: DatasetTrials) -> list[evidence_pb2.AssignmentCheck]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from chassis.server.messages import encode
 from hansei.evidence.v1 import overview_service_pb2 as pb
-from services.evidence.domain.overview import Overview, ShareEstimate, TrajectoryCounts, estimate_share
+from services.evidence.domain.overview import Overview, TrajectoryCounts, estimate_share
 
 
 def encode_overview(overview: Overview) -> pb.GetOverviewResponse:
@@ -33,28 +34,10 @@ def encode_overview(overview: Overview) -> pb.GetOverviewResponse:
 
 def _encode_group(counts: TrajectoryCounts) -> pb.GroupOverview:
     return pb.GroupOverview(
-        counts=pb.TrajectoryCounts(
-            trajectories=counts.trajectories,
-            succeeded=counts.succeeded,
-            failed=counts.failed,
-            with_errors=counts.with_errors,
-            with_repeated_errors=counts.with_repeated_errors,
-            steps=counts.steps,
+        counts=encode(counts, pb.TrajectoryCounts),
+        usage=encode(
+            counts, pb.UsageTotals, trajectories_with_tokens=counts.with_tokens, trajectories_with_cost=counts.with_cost
         ),
-        usage=pb.UsageTotals(
-            trajectories_with_tokens=counts.with_tokens,
-            input_tokens=counts.input_tokens,
-            cached_input_tokens=counts.cached_input_tokens,
-            output_tokens=counts.output_tokens,
-            trajectories_with_cost=counts.with_cost,
-            cost_usd=counts.cost_usd,
-        ),
-        success_rate=_encode_share(estimate_share(counts.succeeded, counts.succeeded + counts.failed)),
-        repeated_error_rate=_encode_share(estimate_share(counts.with_repeated_errors, counts.trajectories)),
-    )
-
-
-def _encode_share(estimate: ShareEstimate) -> pb.ShareEstimate:
-    return pb.ShareEstimate(
-        share=estimate.share, lower=estimate.lower, upper=estimate.upper, trajectories=estimate.total
+        success_rate=encode(estimate_share(counts.succeeded, counts.succeeded + counts.failed), pb.ShareEstimate),
+        repeated_error_rate=encode(estimate_share(counts.with_repeated_errors, counts.trajectories), pb.ShareEstimate),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from chassis.server.messages import encode
+from hansei.evidence.v1 import archive_pb2, archive_service_pb2_grpc
 from hansei.evidence.v1 import archive_service_pb2 as pb
-from hansei.evidence.v1 import archive_service_pb2_grpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.archive import Retention
@@ -69,14 +70,15 @@ class ArchiveServicer(archive_service_pb2_grpc.ArchiveServiceServicer):
     async def GetRetention(self, request: pb.GetRetentionRequest, context: Any) -> pb.GetRetentionResponse:
         """Return the retention of a dataset and the size of its archive."""
         totals = await self._archive.find_totals(request.dataset)
-        policy = convert.encode_retention(totals.retention)
+        policy = encode(totals.retention, archive_pb2.RetentionPolicy)
         return pb.GetRetentionResponse(policy=policy, trajectories=totals.trajectories, bytes=totals.size)
 
     async def SetRetention(self, request: pb.SetRetentionRequest, context: Any) -> pb.SetRetentionResponse:
         """Set the retention of a dataset."""
         retention = Retention(request.policy.max_age_days, request.policy.max_bytes)
         await self._archive.store.set_retention(IdempotencyKey.for_message(request), request.dataset, retention)
-        return pb.SetRetentionResponse(policy=convert.encode_retention(retention.fill(self._archive.limits.retention)))
+        applied = retention.fill(self._archive.limits.retention)
+        return pb.SetRetentionResponse(policy=encode(applied, archive_pb2.RetentionPolicy))
 
     async def DeleteArchive(self, request: pb.DeleteArchiveRequest, context: Any) -> pb.DeleteArchiveResponse:
         """Delete all trajectories of a dataset."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+from chassis.server.messages import encode
 from hansei.evidence.v1 import evidence_pb2, evidence_service_pb2_grpc
 from hansei.evidence.v1 import evidence_service_pb2 as pb
 from hansei.evidence.v1.archive_service_pb2 import StoreTrajectoryRequest
@@ -50,7 +51,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         """Start or change the trials of a dataset."""
         policy = convert.decode_policy(request.policy)
         is_restarted = await self._store.start(IdempotencyKey.for_message(request), request.dataset, policy)
-        return pb.StartTrialsResponse(policy=convert.encode_policy(policy), restarted=is_restarted)
+        return pb.StartTrialsResponse(policy=encode(policy, evidence_pb2.TrialPolicy), restarted=is_restarted)
 
     async def StopTrials(self, request: pb.StopTrialsRequest, context: Any) -> pb.StopTrialsResponse:
         """Stop the trials of a dataset."""
@@ -65,7 +66,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         states = Counter(trial.state for trial in await self._store.list_bullet_trials(request.dataset))
         response = pb.GetTrialsResponse(
             running=trials.is_running,
-            policy=convert.encode_policy(trials.policy),
+            policy=encode(trials.policy, evidence_pb2.TrialPolicy),
             sessions=trials.servings.total,
             sessions_without_outcome=trials.servings.total - trials.reports.total,
             checks=convert.encode_checks(trials),
