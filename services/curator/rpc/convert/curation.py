@@ -31,7 +31,7 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
             for index, insight in enumerate(message.insights)
         ),
         evaluations=tuple(
-            Evaluation(vote.bullet_id, convert.tag_from(vote.tag), vote.reason) for vote in message.bullet_evaluations
+            Evaluation(vote.bullet_id, convert.decode_tag(vote.tag), vote.reason) for vote in message.bullet_evaluations
         ),
         trajectory_id=message.trajectory_id,
         query=message.trajectory_query,

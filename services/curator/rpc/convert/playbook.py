@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from chassis.server.messages import decode, decode_enum, encode, encode_enum
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
@@ -22,34 +24,18 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.errors import PinReasonMissing
 from services.curator.domain.log import Revision, SlotChange, StoredBullet
-from services.curator.domain.playbook import Bullet, BulletTarget, Source, TargetMode, validate_target
+from services.curator.domain.playbook import Bullet, BulletTarget, Source, validate_target
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.ports import Dataset, DatasetHead
+from services.curator.usecases.ports import DatasetHead
 
 _DELTA_TYPES: dict[int, DeltaType] = {
     pb.DELTA_TYPE_ADD: "ADD",
     pb.DELTA_TYPE_UPDATE: "UPDATE",
     pb.DELTA_TYPE_DELETE: "DELETE",
 }
-_TAGS: dict[int, VoteTag] = {
-    pb.VOTE_TAG_HELPFUL: "helpful",
-    pb.VOTE_TAG_HARMFUL: "harmful",
-    pb.VOTE_TAG_NEUTRAL: "neutral",
-}
-_TARGET_MODES: dict[int, TargetMode] = {
-    pb.TARGET_MODE_SHADOW: "shadow",
-    pb.TARGET_MODE_ADVISE: "advise",
-    pb.TARGET_MODE_ASK: "ask",
-    pb.TARGET_MODE_DENY: "deny",
-}
 _TRUST: dict[int, Trust] = {review_pb2.TRUST_TIER_LOW: Trust.LOW, review_pb2.TRUST_TIER_HIGH: Trust.HIGH}
-_MODES: dict[int, ReviewMode] = {
-    review_pb2.REVIEW_MODE_AUTO: ReviewMode.AUTO,
-    review_pb2.REVIEW_MODE_REVIEW: ReviewMode.REVIEW,
-    review_pb2.REVIEW_MODE_TIERED: ReviewMode.TIERED,
-}
 
 
 def encode_timestamp(at: datetime | None) -> Timestamp | None:
@@ -91,9 +77,8 @@ def decode_target(message: pb.Target, field: str) -> BulletTarget:
     """Return the target of a message; an empty expression stands for none. Raises InvalidTarget."""
     if message.expression:
         validate_target(message.expression, f"{field}.expression")
-    return BulletTarget(
-        expression=message.expression, mode=_TARGET_MODES.get(message.mode, "shadow"), pinned=message.pinned
-    )
+    fields = decode(message)
+    return BulletTarget(**fields | {"mode": fields["mode"] or "shadow"})
 
 
 def require_pin_reasons(request: service_pb.ApplyDeltasRequest) -> None:
@@ -172,14 +157,14 @@ def encode_delta(proposal: Proposal) -> pb.Delta:
     )
 
 
-def tag_from(tag: int) -> VoteTag:
+def decode_tag(tag: int) -> VoteTag:
     """Return the tag of a vote."""
-    return _TAGS[tag]
+    return cast("VoteTag", decode_enum(pb.VoteTag.DESCRIPTOR, tag))
 
 
 def decode_vote(message: pb.Vote) -> Vote:
     """Return the vote of a message."""
-    return Vote(message.bullet_id, _TAGS[message.tag], message.trajectory_id, message.round, message.reason)
+    return Vote(message.bullet_id, decode_tag(message.tag), message.trajectory_id, message.round, message.reason)
 
 
 def encode_vote(outcome: VoteOutcome) -> pb.VoteOutcome:
@@ -285,7 +270,7 @@ def decode_policy(message: review_pb2.DatasetPolicy) -> Policy:
     if message.HasField("pending_lifetime"):
         lifetime = message.pending_lifetime.ToTimedelta()
     return Policy(
-        review_mode=_MODES.get(message.review_mode, ReviewMode.AUTO),
+        review_mode=ReviewMode(decode_enum(review_pb2.ReviewMode.DESCRIPTOR, message.review_mode) or ReviewMode.AUTO),
         max_bullets=message.max_bullets or DEFAULT_MAX_BULLETS,
         max_tokens=message.max_tokens,
         duplicate_threshold=message.duplicate_threshold if message.HasField("duplicate_threshold") else None,
@@ -297,39 +282,18 @@ def decode_policy(message: review_pb2.DatasetPolicy) -> Policy:
 
 def encode_policy(policy: Policy) -> review_pb2.DatasetPolicy:
     """Return the message of a policy."""
-    message = review_pb2.DatasetPolicy(
-        review_mode=review_pb2.ReviewMode.Value(f"REVIEW_MODE_{policy.review_mode.name}"),
-        max_bullets=policy.max_bullets,
-        max_tokens=policy.max_tokens,
-        duplicate_threshold=policy.duplicate_threshold,
-        retire_after_harmful=policy.retire_after_harmful,
-        trust={
-            author: review_pb2.TrustTier.Value(f"TRUST_TIER_{tier.name}")
-            for author, tier in sorted(policy.trust.items())
-        },
-    )
+    tiers = review_pb2.TrustTier.DESCRIPTOR
+    trust = {author: encode_enum(tiers, tier) for author, tier in sorted(policy.trust.items())}
+    message = encode(policy, review_pb2.DatasetPolicy, trust=trust, pending_lifetime=None)
     message.pending_lifetime.FromTimedelta(policy.pending_lifetime)
     return message
 
 
-def encode_dataset(dataset: Dataset) -> service_pb.Dataset:
-    """Return the message of a dataset."""
-    return service_pb.Dataset(
-        name=dataset.name,
-        revision=dataset.revision,
-        bullets=dataset.bullets,
-        updated_at=encode_timestamp(dataset.updated_at),
-        deleted_at=encode_timestamp(dataset.deleted_at),
-        deleted_revision=dataset.deleted_revision,
-        pending_changes=dataset.pending_changes,
-    )
-
-
 def encode_head(head: DatasetHead) -> service_pb.GetDatasetResponse:
     """Return the message of the newest state of a dataset."""
-    return service_pb.GetDatasetResponse(
-        dataset=encode_dataset(head.dataset),
-        retired_bullets=head.retired_bullets,
+    return encode(
+        head,
+        service_pb.GetDatasetResponse,
         pending_changes=head.dataset.pending_changes,
         policy=encode_policy(head.policy),
     )

@@ -6,6 +6,7 @@ from datetime import UTC
 from itertools import takewhile
 from typing import Any
 
+from chassis.server.messages import encode
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.page_tokens import decode_page_token, encode_page_token
@@ -81,7 +82,7 @@ class PlaybookReads:
         datasets = list(takewhile(lambda dataset: dataset.name.startswith(request.prefix), found))
         page = datasets[:size]
         return service_pb.ListDatasetsResponse(
-            datasets=[convert.encode_dataset(dataset) for dataset in page],
+            datasets=[encode(dataset, service_pb.Dataset) for dataset in page],
             next_page_token=encode_page_token(request, page[-1].name) if len(datasets) > size else "",
         )
 
