@@ -1,4 +1,4 @@
-"""The statements that jobs and batches share, and the rows as values of the domain."""
+"""The statements and columns that jobs and batches share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select
 
 from gateway.bulk.adapters.sql.schema import COUNTS, WAITING, has_failed, job, requests, trajectory
 from gateway.bulk.domain.errors import JobNotFound
-from gateway.bulk.domain.job import DeadLetter, Job, NewJob
+from gateway.bulk.domain.job import Job, NewJob
 
-_JOB_COLUMNS = [job.c[field.name] for field in fields(Job) if field.name in job.c]
+JOB_COLUMNS = [job.c[field.name] for field in fields(Job) if field.name in job.c]
+"""The columns of `Job`, in the order of its fields."""
+DEAD_LETTER_COLUMNS = trajectory.c["position", "trajectory_id", "attempts", "code", "reason", "message", "died_at"]
+"""The columns of `DeadLetter`, in the order of its fields."""
 _LAST_FAILURE = (
     select(trajectory.c.message)
     .where(trajectory.c.key == bindparam("of_job"), has_failed)
@@ -51,7 +54,7 @@ def select_waiting_sums(connection: Connection) -> tuple[int, int]:
 
 def select_job(connection: Connection, job_id: str) -> Job:
     """Return an accepted job. Raises JobNotFound."""
-    row = connection.execute(select(*_JOB_COLUMNS).where(is_accepted(job_id))).one_or_none()
+    row = connection.execute(select(*JOB_COLUMNS).where(is_accepted(job_id))).one_or_none()
     if row is None:
         raise JobNotFound(job_id)
     return replace(Job(*row), last_failure=connection.scalar(_LAST_FAILURE, {"of_job": row.key}) or "")
@@ -77,21 +80,3 @@ def delete_jobs(connection: Connection, keys: Sequence[str]) -> None:
 def is_accepted(job_id: str) -> Any:
     """Return the condition of the accepted job of an id."""
     return and_(job.c.job_id == job_id, job.c.accepted_at.is_not(None))
-
-
-def to_job(row: Any) -> Job:
-    """Return the job of a row."""
-    return Job(*(getattr(row, column.name) for column in _JOB_COLUMNS))
-
-
-def to_dead_letter(row: Any) -> DeadLetter:
-    """Return the dead letter of a row."""
-    return DeadLetter(
-        index=row.position,
-        trajectory_id=row.trajectory_id,
-        attempts=row.attempts,
-        code=row.code,
-        reason=row.reason,
-        message=row.message,
-        died_at=row.died_at,
-    )

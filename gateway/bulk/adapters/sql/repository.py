@@ -94,11 +94,11 @@ class JobRepository:
 
     async def list_jobs(self, dataset: str | None, before: tuple[datetime, str] | None, limit: int) -> list[Job]:
         """Return at most `limit` jobs, newest first, those before a time and key."""
-        query = select(job).where(job.c.accepted_at.is_not(None))
+        query = select(*queries.JOB_COLUMNS).where(job.c.accepted_at.is_not(None))
         query = query if dataset is None else query.where(job.c.dataset == dataset)
         query = query if before is None else query.where(tuple_(job.c.created_at, job.c.key) < before)
         query = query.order_by(job.c.created_at.desc(), job.c.key.desc()).limit(limit)
-        return await self._database.read(lambda connection: [queries.to_job(row) for row in connection.execute(query)])
+        return await self._database.read(lambda connection: [Job(*row) for row in connection.execute(query)])
 
     async def cancel(self, job_id: str, request: IdempotencyKey) -> Job:
         """Cancel a job: drop its trajectories that were not started. Raises JobNotFound, RequestIdReused.
@@ -168,9 +168,9 @@ class JobRepository:
 
         def select_dead_letters(connection: Connection) -> list[DeadLetter]:
             key = queries.select_job(connection, job_id).key
-            query = select(trajectory).where(trajectory.c.key == key, trajectory.c.state == DEAD)
+            query = select(*queries.DEAD_LETTER_COLUMNS).where(trajectory.c.key == key, trajectory.c.state == DEAD)
             query = query.where(trajectory.c.position > after).order_by(trajectory.c.position).limit(limit)
-            return [queries.to_dead_letter(row) for row in connection.execute(query)]
+            return [DeadLetter(*row) for row in connection.execute(query)]
 
         return await self._database.read(select_dead_letters)
 
