@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+from chassis.pages import iterate_pages
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from services.evidence.adapters.search import version_text
 from services.evidence.domain.guard_trials import ModeDecision
@@ -24,14 +25,12 @@ class GrpcPlaybooks:
 
     async def list_deletions(self) -> dict[str, datetime]:
         """Return when datasets were last deleted, by name. Raises `HanseiError`."""
-        deletions: dict[str, datetime] = {}
         request = playbook_service_pb2.ListDatasetsRequest(page_size=PAGE_SIZE, deleted=True)
-        while True:
-            page = await self._playbooks.ListDatasets(request)
-            deletions |= {dataset.name: dataset.deleted_at.ToDatetime(tzinfo=UTC) for dataset in page.datasets}
-            if not page.next_page_token:
-                return deletions
-            request.page_token = page.next_page_token
+        return {
+            dataset.name: dataset.deleted_at.ToDatetime(tzinfo=UTC)
+            async for page in iterate_pages(self._playbooks.ListDatasets, request)
+            for dataset in page.datasets
+        }
 
     async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
         """Remove a bullet if it still has this text; return the revision, 0 without a removal. Raises `HanseiError`.
@@ -105,13 +104,9 @@ class GrpcPlaybooks:
     async def _list_revisions(self, dataset: str, bullet_id: str) -> AsyncIterator[playbook_pb2.Revision]:
         """Yield the revisions that changed a bullet, the oldest first."""
         request = playbook_service_pb2.GetBulletHistoryRequest(dataset=dataset, bullet_id=bullet_id)
-        while True:
-            page = await self._playbooks.GetBulletHistory(request)
+        async for page in iterate_pages(self._playbooks.GetBulletHistory, request):
             for revision in page.revisions:
                 yield revision
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def _apply(
         self,

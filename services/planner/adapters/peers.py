@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chassis.channels import Peers
 from chassis.errors import NotFound
+from chassis.pages import iterate_pages
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import (
     collection_pb2,
@@ -54,11 +55,13 @@ class KnowledgeSearch:
     async def _list_datasets(self, prefix: str) -> list[str]:
         playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(self._peers.channel("curator"))
         request = playbook_service_pb2.ListDatasetsRequest(page_size=_PAGE_SIZE, prefix=prefix)
-        return await _list_names(playbooks.ListDatasets, request, "datasets")
+        pages = iterate_pages(playbooks.ListDatasets, request)
+        return [dataset.name async for page in pages for dataset in page.datasets]
 
     async def _search_documents(self, prefix: str) -> list[str]:
         request = collection_service_pb2.ListCollectionsRequest(page_size=_PAGE_SIZE, prefix=prefix)
-        return await _list_names(self._collections.ListCollections, request, "collections")
+        pages = iterate_pages(self._collections.ListCollections, request)
+        return [collection.name async for page in pages for collection in page.collections]
 
     async def _search_chunks(self, query: str, collection: str, limit: int) -> list[Hit]:
         collection_query = collection_pb2.CollectionQuery(query_text=query, top_k=limit)
@@ -89,17 +92,6 @@ class KnowledgeSearch:
     @property
     def _collections(self) -> Any:
         return collection_service_pb2_grpc.CollectionServiceStub(self._peers.channel("search"))
-
-
-async def _list_names(method: Any, request: Any, field: str) -> list[str]:
-    """Return the names on all pages of a list method."""
-    names: list[str] = []
-    while True:
-        page = await method(request)
-        names.extend(item.name for item in getattr(page, field))
-        if not page.next_page_token:
-            return names
-        request.page_token = page.next_page_token
 
 
 class SearchEmbedder:

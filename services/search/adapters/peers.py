@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from chassis.pages import iterate_pages
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from libs.embedding.model import Float32s
 from services.search.domain.bullet import IndexedBullet
@@ -64,14 +65,12 @@ class CuratorFeed:
 
     async def list_deletions(self) -> dict[str, int]:
         """Return the revisions of the deletions of playbooks, by dataset. Raises `HanseiError`."""
-        deletions: dict[str, int] = {}
         request = playbook_service_pb2.ListDatasetsRequest(page_size=1000, deleted=True)
-        while True:
-            page = await self._playbooks.ListDatasets(request)
-            deletions |= {dataset.name: dataset.deleted_revision for dataset in page.datasets}
-            if not page.next_page_token:
-                return deletions
-            request.page_token = page.next_page_token
+        return {
+            dataset.name: dataset.deleted_revision
+            async for page in iterate_pages(self._playbooks.ListDatasets, request)
+            for dataset in page.datasets
+        }
 
     def _decode_revision(self, revision: playbook_pb2.Revision) -> CommittedRevision:
         changes: list[BulletChange] = []
