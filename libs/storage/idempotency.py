@@ -1,13 +1,14 @@
 """Idempotency: a mutation with a `request_id` (AIP-155) happens once, and repeating it returns the stored response.
 
 The response is stored in the transaction of the change. A service puts one `IdempotencyTable` into its MetaData and
-either runs its work by `run_once`, which reads the row first, or, where the work can be done again on any state, calls
-`store_response` at its end, which reads nothing unless the request was done before.
+either runs its work by `run_once` or `write_once`, which read the row first, or, where the work can be done again on
+any state, calls `store_response` at its end, which reads nothing unless the request was done before.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from sqlalchemy.schema import SchemaItem
 
 from chassis.errors import Aborted, RequestIdReused
 from chassis.idempotency import normalize_request_id
+from libs.storage.database import Database
 from libs.storage.engines import get_insert
 from libs.storage.timestamps import Timestamp
 
@@ -150,6 +152,25 @@ class IdempotencyTable:
         self.store_response(connection, key, response, now, payload)
         return response
 
+    async def write_once(
+        self,
+        database: Database,
+        key: IdempotencyKey | None,
+        now: datetime,
+        work: Callable[[Connection], Any],
+        lock_key: str = "",
+    ) -> Any:
+        """Return the result of `work`, which is done and stored once for each request, in a transaction of `database`.
+
+        The result is stored as JSON, None as no bytes. `lock_key` is the key of `Database.write`.
+        """
+
+        def write(connection: Connection) -> bytes:
+            return self.run_once(connection, key, now, lambda: _encode_result(work(connection)))
+
+        response = await database.write(write, lock_key)
+        return json.loads(response) if response else None
+
     def delete_older(self, connection: Connection, limit: datetime) -> int:
         """Delete the responses stored before `limit`; return their number. A later retry would repeat its mutation."""
         return connection.execute(self._older, {"limit": limit}).rowcount
@@ -159,6 +180,10 @@ class IdempotencyTable:
             statement = get_insert(dialect)(self.table).on_conflict_do_nothing(index_elements=["request_id"])
             self._inserts[dialect] = statement.execution_options(preserve_rowcount=True)
         return self._inserts[dialect]
+
+
+def _encode_result(result: Any) -> bytes:
+    return b"" if result is None else json.dumps(result).encode()
 
 
 def _read_matching_response(row: Row[Any], key: IdempotencyKey) -> bytes:

@@ -51,6 +51,22 @@ async def test_a_repeated_request_gets_the_stored_response_and_changes_nothing(d
     assert await database.read(item_names) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("result", "stored", "decoded"), [(None, b"", None), (False, b"false", False), ((1, 2), b"[1, 2]", [1, 2])]
+)
+async def test_a_result_is_stored_as_json_and_decoded_for_each_call(
+    database: Database, result: object, stored: bytes, decoded: object
+) -> None:
+    def add(connection: Connection) -> object:
+        add_item(connection, "a")
+        return result
+
+    assert await requests.write_once(database, KEY, NOW, add) == decoded
+    assert await requests.write_once(database, KEY, NOW, add, "a") == decoded
+    assert await database.read(lambda connection: requests.stored_response(connection, KEY)) == stored
+    assert await database.read(item_names) == ["a"]
+
+
 async def test_without_a_key_the_work_is_done_each_time(database: Database) -> None:
     assert await add_once(database, None, "a") == await add_once(database, None, "b")
     assert await database.read(item_names) == ["a", "b"]

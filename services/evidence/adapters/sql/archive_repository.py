@@ -158,19 +158,14 @@ class ArchiveRepository:
 
     async def set_retention(self, key: IdempotencyKey, dataset: str, retention: Retention) -> None:
         """Set the retention of a dataset. Raises RequestIdReused."""
-        now = self._clock()
 
-        def work(connection: Connection) -> bytes:
-            def change() -> bytes:
-                archive = queries.lock_dataset(connection, dataset)
-                queries.update_dataset(
-                    connection, archive.id, max_age_days=retention.max_age_days, max_bytes=retention.max_bytes
-                )
-                return b""
+        def work(connection: Connection) -> None:
+            archive = queries.lock_dataset(connection, dataset)
+            queries.update_dataset(
+                connection, archive.id, max_age_days=retention.max_age_days, max_bytes=retention.max_bytes
+            )
 
-            return requests.run_once(connection, key, now, change)
-
-        await self._database.write(work, key=dataset)
+        await requests.write_once(self._database, key, self._clock(), work, dataset)
 
     async def delete_expired(self, dataset: str, default: Retention) -> int:
         """Delete the trajectories beyond the retention of a dataset; return their number."""

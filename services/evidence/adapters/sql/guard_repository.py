@@ -75,27 +75,24 @@ class GuardRepository:
         now = self._clock()
         await self._partitions.prepare(now)
 
-        def append(connection: Connection) -> bytes:
-            def append() -> bytes:
-                take_turn(connection, f"{dataset}/{session_id}")  # another replica may number events of the session
-                count = _count_events(connection, dataset, session_id)
-                rows = [
-                    {
-                        "dataset": dataset,
-                        "session_id": session_id,
-                        "number": number,
-                        "body": encode_event(event),
-                        "created_at": now,
-                    }
-                    for number, event in enumerate(events, count + 1)
-                ]
-                if rows:
-                    connection.execute(insert(guard_event), rows)
-                return json.dumps(count + len(rows)).encode()
+        def append(connection: Connection) -> int:
+            take_turn(connection, f"{dataset}/{session_id}")  # another replica may number events of the session
+            count = _count_events(connection, dataset, session_id)
+            rows = [
+                {
+                    "dataset": dataset,
+                    "session_id": session_id,
+                    "number": number,
+                    "body": encode_event(event),
+                    "created_at": now,
+                }
+                for number, event in enumerate(events, count + 1)
+            ]
+            if rows:
+                connection.execute(insert(guard_event), rows)
+            return count + len(rows)
 
-            return requests.run_once(connection, key, now, append)
-
-        return int(json.loads(await self._database.write(append, key=f"{dataset}/{session_id}")))
+        return int(await requests.write_once(self._database, key, now, append, f"{dataset}/{session_id}"))
 
     async def get_assignment_key(self, dataset: str) -> bytes:
         """Return the key of the random assignments of a dataset."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -46,41 +45,33 @@ class EvidenceRepository:
         """Start or change trials; return whether measurements restarted. Raises RequestIdReused."""
         now = self._clock()
 
-        def start_once(connection: Connection) -> bytes:
-            def start() -> bytes:
-                trials = queries.select_trials(connection, dataset, lock=True)
-                if trials is not None and trials.policy.has_equal_holdouts(policy):
-                    trials.policy, trials.is_running = policy, True
-                    queries.upsert_trials(connection, trials)
-                    return json.dumps(False).encode()
-                queries.delete_measurements(connection, dataset)
-                generation = trials.generation + 1 if trials else 1
-                key_bytes = trials.key if trials else secrets.token_bytes(KEY_BYTES)
-                begun = DatasetTrials(dataset, key_bytes, policy, True, generation, now)
-                begun.decisions = trials.decisions if trials else 0
-                queries.upsert_trials(connection, begun)
-                return json.dumps(True).encode()
+        def start(connection: Connection) -> bool:
+            trials = queries.select_trials(connection, dataset, lock=True)
+            if trials is not None and trials.policy.has_equal_holdouts(policy):
+                trials.policy, trials.is_running = policy, True
+                queries.upsert_trials(connection, trials)
+                return False
+            queries.delete_measurements(connection, dataset)
+            generation = trials.generation + 1 if trials else 1
+            key_bytes = trials.key if trials else secrets.token_bytes(KEY_BYTES)
+            begun = DatasetTrials(dataset, key_bytes, policy, True, generation, now)
+            begun.decisions = trials.decisions if trials else 0
+            queries.upsert_trials(connection, begun)
+            return True
 
-            return requests.run_once(connection, key, now, start)
-
-        return bool(json.loads(await self.database.write(start_once, key=dataset)))
+        return bool(await requests.write_once(self.database, key, now, start, dataset))
 
     async def stop(self, key: IdempotencyKey, dataset: str) -> None:
         """Stop trials. Raises `TrialsNotFound`, RequestIdReused."""
-        now = self._clock()
 
-        def stop_once(connection: Connection) -> bytes:
-            def stop() -> bytes:
-                trials = queries.select_trials(connection, dataset, lock=True)
-                if trials is None:
-                    raise TrialsNotFound(dataset)
-                trials.is_running = False
-                queries.upsert_trials(connection, trials)
-                return b""
+        def stop(connection: Connection) -> None:
+            trials = queries.select_trials(connection, dataset, lock=True)
+            if trials is None:
+                raise TrialsNotFound(dataset)
+            trials.is_running = False
+            queries.upsert_trials(connection, trials)
 
-            return requests.run_once(connection, key, now, stop)
-
-        await self.database.write(stop_once, key=dataset)
+        await requests.write_once(self.database, key, self._clock(), stop, dataset)
 
     async def find_trials(self, dataset: str) -> DatasetTrials | None:
         """Return the trials of a dataset; None if it never had any."""

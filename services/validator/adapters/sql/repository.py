@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -87,19 +86,16 @@ class LeaderBoardStore:
         """Write the entry of a round; an existing one keeps `id` and `created_at` (V-68). Raises RequestIdReused."""
         now = self._clock()
 
-        def upsert_once(connection: Connection) -> bytes:
-            def upsert() -> bytes:
-                entry = queries.upsert_entry(connection, submission, now)
-                return _encode(entry.id, to_microseconds(entry.created_at), to_microseconds(now))
+        def upsert(connection: Connection) -> tuple[int, int, int]:
+            entry = queries.upsert_entry(connection, submission, now)
+            return entry.id, to_microseconds(entry.created_at), to_microseconds(now)
 
-            return requests.run_once(connection, request, now, upsert)
-
-        entry_id, created_at, updated_at = json.loads(await self._database.write(upsert_once))
+        entry_id, created_at, updated_at = await requests.write_once(self._database, request, now, upsert)
         return LeaderBoardEntry(entry_id, submission, from_microseconds(created_at), from_microseconds(updated_at))
 
     async def record_judgement(self, request: IdempotencyKey, key: RoundKey, record: JudgementRecord) -> None:
         """Write the judgement of a round (V-71). Raises RequestIdReused."""
-        await _write_once(
+        await requests.write_once(
             self._database,
             request,
             self._clock(),
@@ -144,19 +140,16 @@ class SqlKindStore:
         """Store a definition. Raises KindExists, RequestIdReused."""
         now = self._clock()
 
-        def insert_once(connection: Connection) -> bytes:
-            def insert() -> bytes:
-                queries.insert_kind(connection, definition, now)
-                return _encode(to_microseconds(now))
+        def insert(connection: Connection) -> tuple[int]:
+            queries.insert_kind(connection, definition, now)
+            return (to_microseconds(now),)
 
-            return requests.run_once(connection, request, now, insert)
-
-        (created_at,) = json.loads(await self._database.write(insert_once))
+        (created_at,) = await requests.write_once(self._database, request, now, insert)
         return RegisteredKind(definition, from_microseconds(created_at))
 
     async def remove(self, request: IdempotencyKey, name: str) -> None:
         """Remove a definition. Raises KindNotFound, RequestIdReused."""
-        await _write_once(
+        await requests.write_once(
             self._database, request, self._clock(), lambda connection: queries.delete_kind(connection, name)
         )
 
@@ -173,22 +166,3 @@ class SqlKindStore:
         query = select(kind).where(kind.c.name > after).order_by(kind.c.name).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
         return [RegisteredKind(queries.decode_definition(row.definition), row.created_at) for row in rows]
-
-
-def _encode(*values: int) -> bytes:
-    return json.dumps(values).encode()
-
-
-async def _write_once(
-    database: Database, request: IdempotencyKey, now: datetime, change: Callable[[Connection], None]
-) -> None:
-    """Make a change that has no response, once for each request."""
-
-    def change_once(connection: Connection) -> None:
-        def apply_change() -> bytes:
-            change(connection)
-            return b""
-
-        requests.run_once(connection, request, now, apply_change)
-
-    await database.write(change_once)
