@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 
 from chassis.errors import HanseiError
+from chassis.json_texts import format_as_text
 from chassis.logging import get_logger
 from gateway.http.calls import ContractCalls
 from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
@@ -94,5 +95,4 @@ def _encode_call(event: HookEvent) -> guards.GuardedCall | None:
 
 
 def _format_result(result: Any) -> str:
-    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode("utf-8")[:MAX_RESULT_CHARS]
+    return format_as_text(result).encode("utf-8", "replace").decode("utf-8")[:MAX_RESULT_CHARS]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
+from chassis.json_texts import format_as_text
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall, TrajectoryMessage
 from libs.guards.prompts import GUARD_TEXTS, GuardTexts
 from libs.prompts.fences import PROCESS_KEY, fence
@@ -53,9 +52,9 @@ def build_messages(
 def _describe_event(event: TrajectoryMessage | TrajectoryCall, texts: GuardTexts) -> str:
     if isinstance(event, TrajectoryMessage):
         return f"[{event.step}] {event.role}: {event.text}"
-    call = texts.call.format(text=f"{event.request.tool}({_format_value(event.request.args)})")
+    call = texts.call.format(text=f"{event.request.tool}({format_as_text(event.request.args)})")
     outcome = (
-        texts.error.format(text=event.error) if event.error else texts.result.format(text=_format_value(event.result))
+        texts.error.format(text=event.error) if event.error else texts.result.format(text=format_as_text(event.result))
     )
     return f"[{event.step}] {call}\n    {outcome}"
 
@@ -65,7 +64,3 @@ def _shorten(text: str, chars: int, texts: GuardTexts) -> str:
         return text
     half = chars // 2
     return f"{text[:half]}\n{texts.cut.format(count=len(text) - 2 * half)}\n{text[-half:]}"
-
-
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from chassis.json_texts import format_as_text
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryMessage
 from libs.guards.prompts import GUARD_TEXTS
 
@@ -81,9 +80,9 @@ def _list_policy_documents(trajectories: Sequence[GuardTrajectory]) -> tuple[tup
     tasks: dict[tuple[str, str], set[str]] = defaultdict(set)
     for trajectory in trajectories:
         for call in trajectory.calls:
-            text = _format_value(call.result)
+            text = format_as_text(call.result)
             if len(text) >= MIN_DOCUMENT_CHARS and not call.error:
-                name = f"{call.request.tool}({_format_value(call.request.args)})"
+                name = f"{call.request.tool}({format_as_text(call.request.args)})"
                 tasks[name, text].add(trajectory.task_id)
     common = sorted((key for key, found in tasks.items() if len(found) >= DOCUMENT_TASKS), key=lambda k: -len(tasks[k]))
     documents: list[tuple[str, str]] = []
@@ -103,11 +102,11 @@ def _list_tools(trajectories: Sequence[GuardTrajectory]) -> tuple[str, ...]:
     for call in (call for trajectory in trajectories for call in trajectory.calls):
         examples = arguments[call.request.tool]
         for name, value in call.request.args.items():
-            text = _format_value(value)[:80]
+            text = format_as_text(value)[:80]
             if text not in examples[name] and len(examples[name]) < 3:
                 examples[name].append(text)
         if not call.error:
-            results.setdefault(call.request.tool, _format_value(call.result)[:MAX_EXAMPLE_CHARS])
+            results.setdefault(call.request.tool, format_as_text(call.result)[:MAX_EXAMPLE_CHARS])
     return tuple(
         f"- {tool}({_describe_arguments(examples)}) -> {results.get(tool, 'no result')}"
         for tool, examples in list(arguments.items())[:MAX_TOOLS]
@@ -116,7 +115,3 @@ def _list_tools(trajectories: Sequence[GuardTrajectory]) -> tuple[str, ...]:
 
 def _describe_arguments(examples: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{name}: {' | '.join(values)}" for name, values in examples.items())
-
-
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from chassis.json_texts import format_as_text
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.guard import CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
@@ -113,13 +114,12 @@ class _LocalGuard:
     def _build_report(
         self, messages: list[pb.SessionMessage], call: pb.GuardedCall, result: Any, failed: bool
     ) -> dict[str, Any]:
-        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
         return {
             "dataset": self.dataset,
             "session_id": self.session_id,
             "messages": messages,
             "call": call,
-            "result": text[:MAX_RESULT_CHARS],
+            "result": format_as_text(result)[:MAX_RESULT_CHARS],
             "failed": failed,
         }
 

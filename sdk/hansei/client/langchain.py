@@ -14,7 +14,6 @@ Requires the extra `langchain`.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, model_validator
 
+from chassis.json_texts import format_as_text
 from chassis.quotations import mark_quotations
 from hansei.client.client import AsyncClient, Client, RecallOptions
 from hansei.client.extras import import_from_extra
@@ -256,13 +256,13 @@ class TrajectoryRecorder(BaseCallbackHandler):
     ) -> None:
         """Begin a tool call."""
         name = (serialized or {}).get("name") or kwargs.get("name") or "tool"
-        arguments = input_str if inputs is None else _format_json(inputs)
+        arguments = input_str if inputs is None else format_as_text(inputs)
         call = RecordedCall(kwargs.get("tool_call_id") or str(run_id), name, arguments)
         self._begin(run_id, parent_run_id, call)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the result of a tool."""
-        text = _record_message(output).content if isinstance(output, ToolMessage) else _format_json(output)
+        text = _record_message(output).content if isinstance(output, ToolMessage) else format_as_text(output)
         self._record_result(run_id, text)
         self._end(run_id)
 
@@ -341,11 +341,7 @@ def _record_message(message: BaseMessage) -> RecordedMessage:
         content=format_error(text) if getattr(message, "status", "") == "error" else text,
         name=message.name or "",
         calls=tuple(
-            RecordedCall(call["id"] or "", call["name"] or "tool", _format_json(call["args"])) for call in calls
+            RecordedCall(call["id"] or "", call["name"] or "tool", format_as_text(call["args"])) for call in calls
         ),
         call_id=getattr(message, "tool_call_id", ""),
     )
-
-
-def _format_json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

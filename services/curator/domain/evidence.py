@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 
+from chassis.json_texts import format_as_text
 from libs.prompts.language import Language, detect_language
 from services.curator.domain.curation import EvidenceCall, Reflection
 
@@ -205,9 +206,7 @@ def parse_arguments(arguments: str) -> Mapping[str, str]:
         value = None
     if not isinstance(value, dict):
         return {"": arguments}
-    return {
-        name: item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for name, item in value.items()
-    }
+    return {name: format_as_text(item) for name, item in value.items()}
 
 
 def list_argument_names(items: Iterable[Observation]) -> list[str]:

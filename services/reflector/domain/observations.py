@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from chassis.json_texts import format_as_text
 from libs.trajectories.actions import ToolUse
 from libs.trajectories.excerpts import shorten_text
 from services.reflector.domain.reflection import ObservedCall
@@ -53,5 +54,5 @@ def _flatten(value: object, name: str, flat: dict[str, object], level: int) -> N
         for key, item in value.items():
             _flatten(item, f"{name}.{key}" if name else shorten_text(str(key)), flat, level + 1)
     elif len(flat) < _MAX_ARGUMENTS:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = format_as_text(value)
         flat[name] = shorten_text(text, _VALUE_CHARS) if isinstance(value, str) or len(text) > _VALUE_CHARS else value

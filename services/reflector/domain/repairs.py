@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chassis.json_texts import format_as_text
 from libs.trajectories.actions import ToolUse
 from libs.trajectories.excerpts import EXCERPT_CHARS, shorten_text
 from libs.trajectories.operations import COMMAND_FIELDS
@@ -130,7 +131,9 @@ def compare_arguments(before: str, after: str) -> tuple[ArgumentChange, ...]:
 def _find_changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[ArgumentChange, ...]:
     names = [*old, *(name for name in new if name not in old)]
     return tuple(
-        _to_change(shorten_text(name, _NAME_CHARS), _format_value(old.get(name, "")), _format_value(new.get(name, "")))
+        _to_change(
+            shorten_text(name, _NAME_CHARS), format_as_text(old.get(name, "")), format_as_text(new.get(name, ""))
+        )
         for name in names
         if old.get(name) != new.get(name)
     )
@@ -153,10 +156,6 @@ def _parse_object(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
-
-
-def _format_value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _split_words(text: str) -> frozenset[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from chassis.json_texts import format_as_text
 from hansei.client.recording import describe_error, format_error
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ class ChatTranscript:
         """Add a tool call of the agent; `arguments` are JSON, or a value that is encoded."""
         call_id = call_id or ""
         self._tools[call_id] = tool or ""
-        function = {"name": self._tools[call_id], "arguments": _encode(arguments)}
+        function = {"name": self._tools[call_id], "arguments": format_as_text(arguments)}
         self.messages.append({"role": "assistant", "tool_calls": [{"id": call_id, "function": function}]})
 
     def add_result(self, call_id: str | None, result: object, error: object = None) -> None:
         """Add the result of a tool call, or the error with which it ended."""
         call_id = call_id or ""
         if error is None:
-            content = _encode(result)
+            content = format_as_text(result)
         else:
-            content = format_error(describe_error(error) if isinstance(error, BaseException) else _encode(error))
+            content = format_error(describe_error(error) if isinstance(error, BaseException) else format_as_text(error))
         name = self._tools.get(call_id, "")
         self.messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": content})
 
@@ -56,7 +56,3 @@ class ChatTranscript:
             raise
         self.add_result(call_id, result)
         return result
-
-
-def _encode(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from chassis.json_texts import format_as_text
 from hansei.client.recording import RecordedCall, RecordedMessage, Role
 
 _ROLES: dict[str, Role] = {
@@ -31,11 +31,7 @@ def record_message(message: Any) -> RecordedMessage:
 def _record_call(call: Any) -> RecordedCall:
     function = read_field(call, "function") or read_field(call, "custom") or {}
     arguments = read_field(function, "arguments") or read_field(function, "input") or ""
-    return RecordedCall(
-        read_field(call, "id") or "",
-        read_field(function, "name") or "tool",
-        arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
-    )
+    return RecordedCall(read_field(call, "id") or "", read_field(function, "name") or "tool", format_as_text(arguments))
 
 
 def _format_text(content: Any) -> str:

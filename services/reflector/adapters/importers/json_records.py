@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import TypeVar
@@ -10,6 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from chassis.field_errors import describe_rule
+from chassis.json_texts import format_as_text
 from services.reflector.domain.errors import MalformedTrajectory
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -129,7 +129,7 @@ def to_json_text(value: object) -> str:
     """Return arguments as text: text unchanged, any other value as JSON."""
     if value is None:
         return ""
-    return replace_surrogates(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return replace_surrogates(format_as_text(value))
 
 
 def build_model(model: type[Model], location: str, **fields: object) -> Model:
