@@ -1,4 +1,4 @@
-"""Texts of JSON values."""
+"""Texts of JSON values, and the values of JSON texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from chassis.json_texts import format_as_text
+from chassis.json_texts import format_as_text, parse_strict_json
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,15 @@ from chassis.json_texts import format_as_text
 )
 def test_a_text_is_unchanged_and_other_values_are_json(value: object, text: str) -> None:
     assert format_as_text(value) == text
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_constants_that_json_has_not_are_refused(constant: str) -> None:
+    with pytest.raises(ValueError, match=f"^{constant} is not JSON$"):
+        parse_strict_json(f'{{"a": [{constant}]}}'.encode())
+
+
+def test_line_breaks_in_strings_are_allowed_on_request() -> None:
+    with pytest.raises(ValueError, match="control character"):
+        parse_strict_json('"a\nb"')
+    assert parse_strict_json('"a\nb"', allow_control_characters=True) == "a\nb"

@@ -19,6 +19,7 @@ from protobuf.wkt.google.protobuf.descriptor_pb import FileDescriptorSet
 
 from chassis.errors import InvalidArgument
 from chassis.json_faults import parse_message
+from chassis.json_texts import parse_strict_json
 from chassis.server import validation
 
 LARGE_BYTES = 100_000
@@ -63,16 +64,12 @@ def parse_list(body: bytes) -> list[dict[str, Any]]:
 
 def _parse(body: bytes, refusal: type[BodyNotObject | BodyNotList]) -> Any:
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
+        value = parse_strict_json(body)
         if not body.isascii() or b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
     except (ValueError, RecursionError) as error:
         raise refusal from error
     return value
-
-
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
 
 
 async def convert(size: int, conversion: Callable[..., T], *arguments: Any) -> T:

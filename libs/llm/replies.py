@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from chassis.errors import shorten
+from chassis.json_texts import parse_strict_json
 from libs.llm.errors import ReplyNotStructured
 
 MAX_REPLY_CHARS = 4_000_000
@@ -64,13 +65,9 @@ def _parse_json(candidate: str) -> object:
     """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
         # Models write line breaks into strings, which strict JSON does not allow.
-        value = json.loads(candidate, parse_constant=_refuse_constant, strict=False)
+        value = parse_strict_json(candidate, allow_control_characters=True)
         if "\\ud" in candidate.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         return None
     return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
-from typing import NoReturn
 
 from chassis.errors import shorten
+from chassis.json_texts import parse_strict_json
 from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ReportKind
@@ -46,12 +45,8 @@ def _validate_text(
 def parse_json(text: str) -> object:
     """Return the JSON value of a text. Raises ReportNotJson."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return parse_strict_json(text)
     except RecursionError:
         raise ReportNotJson("report_json is nested too deeply") from None
     except ValueError as error:
         raise ReportNotJson(f"report_json must be JSON text: {shorten(str(error))}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
