@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from chassis.targets.session import MAX_MESSAGE_CHARS, encode_arguments, shorten_result
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
 from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
@@ -16,8 +16,6 @@ from services.reflector.adapters.importers.labels import read_wrong_steps
 
 _DATASET = "guards"
 MAX_MESSAGES = 100
-MAX_TEXT_CHARS = 100_000
-MAX_RESULT_CHARS = 400_000
 
 
 def read_guard_trajectories(file: Path) -> list[GuardTrajectory]:
@@ -55,20 +53,18 @@ def decode_archived_trajectories(archived: Iterable[GetTrajectoryResponse]) -> l
 
 
 def encode_guard_trajectory(trajectory: GuardTrajectory) -> pb.GuardTrajectory:
-    """Return the message of a trajectory; texts that are longer than the contract allows are cut."""
+    """Return the message of a trajectory; texts above the limits of the contract are cut, arguments are left out."""
     message = pb.GuardTrajectory(id=trajectory.id, succeeded=trajectory.is_success)
     texts: list[pb.SessionMessage] = []
     for event in trajectory.events:
         if isinstance(event, TrajectoryCall):
-            arguments = json.dumps(event.request.args, ensure_ascii=False, default=str)
-            result = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
             message.calls.add(
                 messages=texts[-MAX_MESSAGES:],
-                call=pb.GuardedCall(tool=event.request.tool, arguments=arguments),
-                result=result[:MAX_RESULT_CHARS],
+                call=pb.GuardedCall(tool=event.request.tool, arguments=encode_arguments(event.request.args)),
+                result=shorten_result(event.result),
                 failed=bool(event.error),
             )
             texts = []
         elif event.role != "assistant":
-            texts.append(pb.SessionMessage(text=event.text[:MAX_TEXT_CHARS], is_instruction=event.role == "system"))
+            texts.append(pb.SessionMessage(text=event.text[:MAX_MESSAGE_CHARS], is_instruction=event.role == "system"))
     return message

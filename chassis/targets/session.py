@@ -6,10 +6,19 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from chassis.json_texts import format_as_text
+
+MAX_ARGUMENTS_CHARS = 100_000
+"""Characters of the arguments of a call as JSON that the contract allows; longer ones are left out."""
+MAX_RESULT_CHARS = 400_000
+"""Characters of the result of a call that the contract allows; longer ones are cut."""
+MAX_MESSAGE_CHARS = 100_000
+"""Characters of a message of a session that the contract allows; longer ones are cut."""
 MAX_TEXT_CHARS = 400_000
 """Characters of messages and results that a session keeps for `seen`; with more, every value counts as seen."""
 MAX_CALL_KEYS = 10_000
@@ -65,6 +74,17 @@ class ToolCallRequest:
     def key(self) -> str:
         """Return a text that is equal for calls of the same tool with the same arguments."""
         return f"{self.tool} {_encode(self.args)}"
+
+
+def encode_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as JSON for the contract; empty if they are longer than it allows."""
+    text = json.dumps(arguments, ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_ARGUMENTS_CHARS else ""
+
+
+def shorten_result(result: Any) -> str:
+    """Return the result of a call for the contract: a text, or the JSON of another value, cut where it is too long."""
+    return format_as_text(result)[:MAX_RESULT_CHARS]
 
 
 class TextIndex:

@@ -10,7 +10,15 @@ from celpy.adapter import json_to_cel
 
 from chassis.targets.errors import EvaluationFailed, InvalidTarget
 from chassis.targets.evaluation import MAX_STEPS
-from chassis.targets.session import MAX_TEXT_CHARS, SessionHistory, ToolCallRequest
+from chassis.targets.session import (
+    MAX_ARGUMENTS_CHARS,
+    MAX_RESULT_CHARS,
+    MAX_TEXT_CHARS,
+    SessionHistory,
+    ToolCallRequest,
+    encode_arguments,
+    shorten_result,
+)
 from chassis.targets.syntax import MAX_NESTING, MAX_NODES, MAX_SOURCE_CHARS
 from chassis.targets.target import Target
 
@@ -251,3 +259,13 @@ def test_a_variable_of_a_macro_may_hide_the_call() -> None:
     target = Target("call.args.calls.exists(call, count(call.tool) > 0)")
     assert target.matches(ToolCallRequest("b", {"calls": [{"tool": "a"}]}), session)
     assert not target.matches(ToolCallRequest("a", {"calls": [{"tool": "b"}]}), session)
+
+
+def test_a_call_is_encoded_within_the_limits_of_the_contract() -> None:
+    longest = MAX_ARGUMENTS_CHARS - len('{"q": ""}')
+    assert encode_arguments({"q": "表"}) == '{"q": "表"}'
+    assert encode_arguments({}) == "{}"
+    assert len(encode_arguments({"q": "x" * longest})) == MAX_ARGUMENTS_CHARS
+    assert encode_arguments({"q": "x" * (longest + 1)}) == ""
+    assert shorten_result("x" * (MAX_RESULT_CHARS + 1)) == "x" * MAX_RESULT_CHARS
+    assert shorten_result({"q": "表"}) == '{"q": "表"}'

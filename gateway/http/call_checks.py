@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any, Protocol
 
 from starlette.requests import Request
 
 from chassis.errors import HanseiError
-from chassis.json_texts import format_as_text
 from chassis.logging import get_logger
+from chassis.targets.session import encode_arguments, shorten_result
 from gateway.http.calls import ContractCalls
 from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent
@@ -22,8 +21,6 @@ _DECISIONS = {
     guards.GUARD_DECISION_ASK: CallDecision.ASK,
     guards.GUARD_DECISION_DENY: CallDecision.DENY,
 }
-MAX_ARGUMENTS_CHARS = 100_000
-MAX_RESULT_CHARS = 400_000
 
 _log = get_logger(__name__)
 
@@ -88,11 +85,11 @@ class GuardedCalls:
 
 def _encode_call(event: HookEvent) -> guards.GuardedCall | None:
     """Return the call of an event; None if its arguments are too long to be checked."""
-    arguments = json.dumps(event.arguments, ensure_ascii=False)
-    if not event.tool or len(arguments) > MAX_ARGUMENTS_CHARS:
+    arguments = encode_arguments(event.arguments)
+    if not event.tool or not arguments:
         return None
     return guards.GuardedCall(tool=event.tool[:256], arguments=arguments)
 
 
 def _format_result(result: Any) -> str:
-    return format_as_text(result).encode("utf-8", "replace").decode("utf-8")[:MAX_RESULT_CHARS]
+    return shorten_result(result).encode("utf-8", "replace").decode("utf-8")

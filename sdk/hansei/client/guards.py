@@ -6,17 +6,21 @@ some advice at random and stores the firing; while it is unavailable, the local 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from chassis.json_texts import format_as_text
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.guard import CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
-from chassis.targets.session import SessionHistory, ToolCallRequest
+from chassis.targets.session import (
+    MAX_MESSAGE_CHARS,
+    SessionHistory,
+    ToolCallRequest,
+    encode_arguments,
+    shorten_result,
+)
 from chassis.targets.target import Target
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.outages import AWAY, warn
@@ -26,9 +30,6 @@ from hansei.evidence.v1 import guard_service_pb2 as pb
 Decision = Literal["allow", "advise", "ask", "deny"]
 REFRESH_SECONDS = 30.0
 """The age at which the guards of a dataset are read again."""
-MAX_ARGUMENTS_CHARS = 100_000
-MAX_RESULT_CHARS = 400_000
-MAX_TEXT_CHARS = 100_000
 _PAGE_SIZE = 1_000
 _DECISIONS: dict[int, Decision] = {
     pb.GUARD_DECISION_ADVISE: "advise",
@@ -76,7 +77,7 @@ class _LocalGuard:
         """Add a message of the user, or one of the instructions, that the agent read."""
         with self._lock:
             self._history.add_message(text, is_user=not is_instruction)
-            self._messages.append(pb.SessionMessage(text=text[:MAX_TEXT_CHARS], is_instruction=is_instruction))
+            self._messages.append(pb.SessionMessage(text=text[:MAX_MESSAGE_CHARS], is_instruction=is_instruction))
 
     def _needs_guards(self) -> bool:
         return self._clock() - self._read_at >= REFRESH_SECONDS
@@ -119,7 +120,7 @@ class _LocalGuard:
             "session_id": self.session_id,
             "messages": messages,
             "call": call,
-            "result": format_as_text(result)[:MAX_RESULT_CHARS],
+            "result": shorten_result(result),
             "failed": failed,
         }
 
@@ -277,8 +278,7 @@ def _compile(guard: pb.Guard) -> CallGuard | None:
 
 
 def _encode_call(call: ToolCallRequest) -> pb.GuardedCall:
-    arguments = json.dumps(call.args, ensure_ascii=False, default=str)
-    return pb.GuardedCall(tool=call.tool, arguments=arguments if len(arguments) <= MAX_ARGUMENTS_CHARS else "")
+    return pb.GuardedCall(tool=call.tool, arguments=encode_arguments(call.args))
 
 
 def _read_verdict(response: pb.CheckCallResponse) -> CallVerdict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
 from chassis.field_errors import describe_error
+from chassis.targets.session import encode_arguments
 from hansei.client.client import NEW_DATASET, AsyncClient
 from hansei.client.edits import DEFAULT_SECTION
 from hansei.client.pages import join_pages_async
@@ -225,7 +225,7 @@ class _PlaybookTools:
         """Check a tool call before you make it: a lesson may advise against it, or a person must decide."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
+            call = GuardedCall(tool=tool, arguments=encode_arguments(arguments or {}))
             return answers.build_check_answer(
                 await self._client.guards.check_call(dataset=name, session_id=session_id, call=call)
             )
@@ -242,7 +242,7 @@ class _PlaybookTools:
         """Report a tool call that you made, for the checks of later calls of the session."""
         with report_errors():
             name = await self._choose_dataset_name(dataset)
-            call = GuardedCall(tool=tool, arguments=json.dumps(arguments or {}, ensure_ascii=False))
+            call = GuardedCall(tool=tool, arguments=encode_arguments(arguments or {}))
             response = await self._client.guards.report_call(
                 dataset=name, session_id=session_id, call=call, result=result, failed=failed
             )

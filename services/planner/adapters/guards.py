@@ -17,6 +17,7 @@ from chassis.channels import Peers
 from chassis.errors import HanseiError, InvalidArgument, RequestIdReused, shorten
 from chassis.logging import get_logger
 from chassis.targets.guard import GuardMode
+from chassis.targets.session import MAX_MESSAGE_CHARS, encode_arguments
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1 import guard_service_pb2_grpc
 from services.planner.domain.results import ToolResult
@@ -27,9 +28,8 @@ PAUSE_SECONDS = 5.0
 UNCHECKED = "unchecked"
 _EXECUTIONS = 200
 _PENDING_REPORTS = 20
-_MAX_ARGUMENTS_CHARS = 100_000
 _MAX_RESULT_CHARS = 100_000
-_MAX_TEXT_CHARS = 100_000
+"""Less than the contract allows: pending reports are in memory."""
 _MODES = {
     pb.GUARD_DECISION_ADVISE: GuardMode.ADVISE,
     pb.GUARD_DECISION_ASK: GuardMode.ASK,
@@ -154,7 +154,7 @@ class EvidenceCallChecks:
                         request_id=_make_request_id(f"{call.execution_id}:{name}"),
                         dataset=call.prefix + self._dataset,
                         session_id=call.execution_id,
-                        messages=[pb.SessionMessage(text=text[:_MAX_TEXT_CHARS])],
+                        messages=[pb.SessionMessage(text=text[:MAX_MESSAGE_CHARS])],
                     )
                 )
 
@@ -174,9 +174,7 @@ def _make_request_id(name: str) -> str:
 
 
 def _encode_call(call: PlannedCall) -> pb.GuardedCall:
-    arguments = json.dumps(call.request.args, ensure_ascii=False, default=str)
-    is_short = len(arguments) <= _MAX_ARGUMENTS_CHARS
-    return pb.GuardedCall(tool=call.request.tool, arguments=arguments if is_short else "")
+    return pb.GuardedCall(tool=call.request.tool, arguments=encode_arguments(call.request.args))
 
 
 def _format_result(result: ToolResult) -> str:

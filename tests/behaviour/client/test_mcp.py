@@ -18,6 +18,7 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
 from chassis.quotations import QUOTATION_NOTICE
+from chassis.targets.session import MAX_ARGUMENTS_CHARS
 from hansei.client import Client
 from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_DENY, Delta, Target
@@ -176,6 +177,20 @@ async def test_a_call_is_checked_against_the_targets_of_lessons(
             "events": 1
         }
         assert await call(client, "check_call", **push) == {"decision": "allow", "lessons": []}
+
+
+async def test_a_call_with_too_long_arguments_is_checked_and_reported_without_them(
+    connect: Any, stack: Client, request: pytest.FixtureRequest
+) -> None:
+    dataset = name_of(request)
+    target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
+    delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
+    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason="agreed")
+    long = {"session_id": "task", "arguments": {"message": "x" * MAX_ARGUMENTS_CHARS}}
+    async with connect("--dataset", dataset) as client:
+        assert (await call(client, "check_call", tool="push", **long))["decision"] == "deny"
+        assert await call(client, "report_call", tool="pull", **long) == {"events": 1}
+        assert (await call(client, "check_call", tool="push", **long))["decision"] == "allow"
 
 
 async def test_a_recall_in_a_trial_is_reported_once(
