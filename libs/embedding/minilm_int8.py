@@ -6,7 +6,6 @@ The weights are quantised on this machine, once, and stored with their SHA-256.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from chassis.files import replace_file
 from chassis.logging import get_logger
 from libs.embedding.minilm import DIMENSION, THRESHOLDS, WEIGHTS_SHA256, load_word_pieces, pad, read_weights
 from libs.embedding.model import Float32s, Languages
@@ -80,19 +80,8 @@ def _load_quantised(folder: Path, file: Path) -> bytes:
 
     content = create_quantised_model(read_weights(folder))
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write_atomically(file, content)
-        _write_atomically(digest, hashlib.sha256(content).hexdigest().encode())
+        replace_file(file, content)
+        replace_file(digest, hashlib.sha256(content).hexdigest().encode())
     except OSError as error:
         log.warning("storing the quantised model failed", error=str(error))
     return content
-
-
-def _write_atomically(file: Path, content: bytes) -> None:
-    """Write the whole file or nothing."""
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from chassis.errors import BadSetting
+from chassis.files import replace_file
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
 from libs.prompts.language import Language
 from libs.prompts.settings import CONFIG_FILE, TABLE
@@ -75,7 +76,8 @@ def init_config(
         if path.exists() and not force:
             raise ConfigInitError(f"Error: {path} already exists. Use --force to overwrite.")
     for name, path in targets.items():
-        _write(path, _CONFIG if name == "config" else build_prompt_builder_toml(language))
+        text = _CONFIG if name == "config" else build_prompt_builder_toml(language)
+        replace_file(path, text.encode("utf-8"))
     return list(targets.values())
 
 
@@ -98,10 +100,3 @@ def _locate_output_files(
         )
     names = COMPONENTS if component is None else {component: COMPONENTS[component]}
     return {name: Path(root, path) for name, path in names.items()}
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(text, encoding="utf-8", newline="\n")
-    unfinished.replace(path)

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from chassis.files import replace_file
 from hansei.client.errors import InvalidArgument
 from hansei.client.exports.bullet_items import BulletItem, format_item, normalize_text, parse_items
-from hansei.client.exports.files import locate_file, write_file
+from hansei.client.exports.files import locate_file
 from hansei.client.exports.front_matter import find_end, quote
 from hansei.client.exports.hand_edits import find_deltas
 from hansei.client.exports.managed_block import ManagedBlock, find_block, format_block, replace_block
@@ -107,7 +108,7 @@ def test_skill_files_pass_the_validator_for_any_text(content: str, section: str)
     with tempfile.TemporaryDirectory() as folder:
         file = plan(playbook, ExportKind.SKILL)
         path = Path(folder) / file.path
-        write_file(path, "\n".join(build_lines(file, playbook.dataset)))
+        replace_file(path, "\n".join(build_lines(file, playbook.dataset)).encode())
         assert skills_ref.validate(path.parent) == []
         properties = skills_ref.read_properties(path.parent)
         assert properties.metadata == {"hansei-playbook": "Team---A_b", "hansei-revision": "7"}

@@ -8,8 +8,9 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from chassis.files import replace_file
 from hansei.client.errors import InvalidArgument
-from hansei.client.exports.files import locate_file, read_file, write_file
+from hansei.client.exports.files import locate_file, read_file
 from hansei.client.exports.front_matter import find_end, is_blank, replace_metadata
 from hansei.client.exports.hand_edits import find_deltas, make_request_id
 from hansei.client.exports.managed_block import ManagedBlock, find_block, format_block, replace_block
@@ -107,7 +108,7 @@ class TargetExport:
         new_text = line_end.join(self._build_lines(file, lines, block))
         if new_text == text:
             return self._build_file_outcome(file.path, FileState.CURRENT, len(file.items))
-        write_file(path, new_text)
+        replace_file(path, new_text.encode("utf-8"))
         notes = (f"edits that were decided or had no effect: {review.decided}",) if review.decided else ()
         return self._build_file_outcome(file.path, FileState.WRITTEN, len(file.items), notes)
 

@@ -1,10 +1,7 @@
-"""Read and replace the files of a project."""
+"""Find and read the files of a project."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path, PurePosixPath
 
 from hansei.client.errors import InvalidArgument, Violation
@@ -28,18 +25,3 @@ def read_file(path: Path) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error
-
-
-def write_file(path: Path, text: str) -> None:
-    """Replace a file in one step, with the permissions that it has."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8"))
-        os.chmod(temporary, path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise

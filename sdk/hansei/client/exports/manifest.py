@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from chassis.files import replace_file
 from hansei.client.errors import InvalidArgument, Violation
-from hansei.client.exports.files import write_file
 from hansei.client.exports.targets import ExportKind, ExportTarget
 
 MANIFEST = ".hansei/exports.json"
@@ -38,7 +38,8 @@ def record_target(project: Path, target: ExportTarget) -> None:
         {"to": entry.kind.value, "dataset": entry.dataset, "file": entry.file, "globs": list(entry.globs)}
         for entry in [*others, target]
     ]
-    write_file(project / MANIFEST, json.dumps({"version": VERSION, "targets": targets}, indent=2) + "\n")
+    text = json.dumps({"version": VERSION, "targets": targets}, indent=2) + "\n"
+    replace_file(project / MANIFEST, text.encode("utf-8"))
 
 
 def _get_key(target: ExportTarget) -> tuple[str, str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from chassis.files import replace_file
 
 Handlers = Mapping[str, dict[str, Any]]
 """The entry of each event, as the agent expects it in the list of the event."""
@@ -132,13 +133,8 @@ def _store(file: Path, before: str, settings: Mapping[str, Any]) -> SettingsChan
     if before and json.loads(before) == settings:
         return SettingsChange(file, is_changed=False)
     target = file.resolve()  # A link, as people have them for their settings, stays one.
-    target.parent.mkdir(parents=True, exist_ok=True)
     backup = _back_up(target)
-    new = target.with_name(f"{target.name}.{os.getpid()}.new")
-    new.write_text(text, encoding="utf-8")
-    if target.exists():
-        shutil.copymode(target, new)
-    new.replace(target)
+    replace_file(target, text.encode("utf-8"))
     return SettingsChange(file, is_changed=True, backup=backup)
 
 
