@@ -249,6 +249,6 @@ class BadSetting(ValueError):
 
 
 def shorten(value: object, limit: int = MAX_VALUE_CHARS) -> str:
-    """Return `value` for an error message: at most `limit` characters, the last one an ellipsis if it was longer."""
+    """Return `value` as a text of at most `limit` characters, the last one an ellipsis if it was longer."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

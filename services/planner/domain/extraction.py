@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chassis.errors import shorten
 from libs.embedding.terms import tokenize_mixed
 from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.generation import GeneratedAnswer, RetrievedBullet
@@ -72,12 +73,8 @@ def _split_sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
         for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
             text = part.strip()
             if text:
-                yield _Sentence(bullet.id, _truncate(text), frozenset(tokenize_mixed(text)))
+                yield _Sentence(bullet.id, shorten(text, MAX_SENTENCE_CHARS), frozenset(tokenize_mixed(text)))
         left -= len(bullet.content)
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_SENTENCE_CHARS else text[: MAX_SENTENCE_CHARS - 1] + "…"
 
 
 def _rank(query: frozenset[str], sentences: Sequence[_Sentence]) -> list[tuple[_Sentence, float]]:

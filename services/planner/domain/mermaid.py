@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from chassis.errors import shorten
 from services.planner.domain.plans import ExecutionPlan, StepStatus
 
 _LABEL_CHARS = 60
@@ -19,7 +20,7 @@ _COLOURS = {
 
 def _escape_label(text: str) -> str:
     """Return text as a mermaid label; every character with a meaning in mermaid is escaped."""
-    shortened = text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 1] + "…"
+    shortened = shorten(text, _LABEL_CHARS)
     return "".join(char if char.isalnum() or char in " -_.,…" else f"#{ord(char)};" for char in shortened)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from chassis.errors import shorten
+
 MAX_LINE_CHARS = 1000
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069`]")
@@ -13,8 +15,7 @@ _PLAIN_ID = re.compile(r"[^\s,\"'`\\【】{}\[\]]{1,128}")
 
 def escape_to_line(text: str) -> str:
     """Return the text on one line of at most `MAX_LINE_CHARS`; characters that break or reorder lines are escaped."""
-    line = _BREAKS.sub(_escape, text)
-    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
+    return shorten(_BREAKS.sub(_escape, text), MAX_LINE_CHARS)
 
 
 def encode_to_line(value: object) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from chassis.errors import shorten
 from hansei.client.errors import InvalidArgument, Violation
 from hansei.client.exports.bullet_items import BulletItem, format_item, format_section, is_writable, normalize_text
 from hansei.client.exports.front_matter import format_front_matter, quote
@@ -169,7 +170,7 @@ def _describe(dataset: str, sections: Iterable[str]) -> str:
     text = (
         f"Lessons from earlier work (playbook {dataset}): {names}. Use it before tasks of this kind and after errors."
     )
-    return text if len(text) <= MAX_DESCRIPTION_CHARS else text[: MAX_DESCRIPTION_CHARS - 1] + "…"
+    return shorten(text, MAX_DESCRIPTION_CHARS)
 
 
 def _plan_rules(target: ExportTarget, playbook: Playbook) -> ExportPlan:

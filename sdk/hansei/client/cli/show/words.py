@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from chassis.errors import shorten
 from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 
@@ -47,7 +48,7 @@ VOTE = {
 def put_on_one_line(text: str, limit: int = 0) -> str:
     """Return the text on one line, cut at `limit` characters unless it is 0."""
     line = " ".join(text.split())
-    return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
+    return shorten(line, limit) if limit else line
 
 
 def count_noun(number: int, noun: str) -> str:
