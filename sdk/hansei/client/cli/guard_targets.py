@@ -13,6 +13,7 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.guards import Dataset, app
+from hansei.client.cli.mined_guards import SECTION, build_delta
 from hansei.client.cli.options import Address, AsJson, Exit, connect, fail
 from hansei.client.cli.output import say
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
 
 __all__ = ["app"]
-
-SECTION = "guards"
 
 File = Annotated[
     Path | None,
@@ -128,6 +127,7 @@ def _store_targets(
 ) -> None:
     """Write the targets of a model to a file, print them, and add them to a dataset."""
     from hansei.client.edits import accept
+    from hansei.playbook.v1.playbook_pb2 import Source
 
     if out is not None:
         out.write_text(json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -135,18 +135,13 @@ def _store_targets(
     print_result(result, as_json, "guards.render_written_targets")
     if add_to and result["targets"]:
         deltas = [
-            build_delta(item["lesson"], item["target"], SECTION, item.get("trajectory_id", ""))
+            build_delta(
+                item["lesson"],
+                item["target"],
+                sources=[Source(trajectory_id=item["trajectory_id"])] if item.get("trajectory_id") else (),
+            )
             for item in result["targets"]
         ]
         with connect(addr, False) as client:
             response = client.playbooks.apply_deltas(dataset=add_to, deltas=deltas, reason=reason)
             say(f"added {len(deltas)} lessons to {add_to} at revision {accept(response, add_to).revision}")
-
-
-def build_delta(text: str, target: str, section: str, trajectory_id: str = "") -> Any:
-    """Return the delta that adds a lesson with a guard in SHADOW; `trajectory_id` is its source, if it has one."""
-    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Source, Target
-
-    aimed = Target(expression=target, mode=TARGET_MODE_SHADOW)
-    sources = [Source(trajectory_id=trajectory_id)] if trajectory_id else []
-    return Delta(type=DELTA_TYPE_ADD, section=section, content=text, target=aimed, sources=sources)

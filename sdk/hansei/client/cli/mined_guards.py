@@ -1,13 +1,15 @@
-"""Guards that are mined from the archive of a dataset, and backtests on it."""
+"""Guards that are mined from the archive of a dataset, backtests on it, and the addition of guards to a playbook."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hansei.client.pages import join_pages
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
+    from hansei.playbook.v1.playbook_pb2 import Delta, Source
 
 SECTION = "guards"
 MAX_SOURCES = 20
@@ -71,18 +73,19 @@ def add_guards(client: Client, dataset: str, report: dict[str, Any]) -> None:
 
 def _add_guard(client: Client, dataset: str, guard: dict[str, Any]) -> str:
     from hansei.client.edits import accept
-    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Source, Target
+    from hansei.playbook.v1.playbook_pb2 import Source
 
     failed = [firing for firing in guard["backtest"]["firings"] if not firing["is_success"]]
-    delta = Delta(
-        type=DELTA_TYPE_ADD,
-        section=SECTION,
-        content=guard["lesson"],
-        sources=[
-            Source(trajectory_id=firing["trajectory_id"], steps=[firing["step"]]) for firing in failed[:MAX_SOURCES]
-        ],
-        target=Target(expression=guard["target"], mode=TARGET_MODE_SHADOW),
-    )
+    sources = [Source(trajectory_id=firing["trajectory_id"], steps=[firing["step"]]) for firing in failed[:MAX_SOURCES]]
+    delta = build_delta(guard["lesson"], guard["target"], sources=sources)
     reason = f"mined from {dataset}, p {guard['p_value']:.1g}"
     response = client.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason=reason)
     return "".join(operation.bullet_id for operation in accept(response, dataset).operations)
+
+
+def build_delta(text: str, target: str, section: str = SECTION, sources: Sequence[Source] = ()) -> Delta:
+    """Return the delta that adds a lesson with a guard in SHADOW."""
+    from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, TARGET_MODE_SHADOW, Delta, Target
+
+    aimed = Target(expression=target, mode=TARGET_MODE_SHADOW)
+    return Delta(type=DELTA_TYPE_ADD, section=section, content=text, target=aimed, sources=sources)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -298,17 +294,15 @@ def _read_remaining_plan(plan: Plan, paused_step: int) -> Plan:
 
 def _edit_plan(plan: Plan) -> Plan:
     """Return the plan as the person saves it in an editor."""
+    import click
     from google.protobuf.json_format import MessageToJson
 
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "plan.json"
-        file.write_text(MessageToJson(plan, preserving_proto_field_name=True, ensure_ascii=False), encoding="utf-8")
-        try:
-            subprocess.run([*shlex.split(editor), str(file)], check=True)  # noqa: S603 - the editor of the person
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            fail(f"the editor {editor!r} failed, the question is still open: {error}")
-        return _parse_plan("the edited text", file.read_text(encoding="utf-8"))
+    present_text = MessageToJson(plan, preserving_proto_field_name=True, ensure_ascii=False)
+    try:
+        text = click.edit(present_text, extension=".json", require_save=False)
+    except (click.ClickException, ValueError) as error:
+        fail(f"the editor failed, the question is still open: {error}")
+    return _parse_plan("the edited text", text or "")
 
 
 def _parse_plan(source: str, text: str) -> Plan:
