@@ -20,7 +20,7 @@ from bench.guards.coding_agent import KINDS, TASKS_OF_A_KIND, build_trajectory
 from bench.report import HERE, machine
 from chassis.channels import Peers
 from chassis.errors import Unavailable
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallDecision
 from chassis.targets.target import Target
 from hansei.client import AsyncClient
 from hansei.playbook.v1 import playbook_pb2
@@ -72,7 +72,7 @@ async def follow_with_planner(checks: EvidenceCallChecks, dataset: str, trajecto
     for number, event in enumerate(trajectory.events):
         if isinstance(event, TrajectoryCall):
             call = PlannedCall(execution_id, f"{execution_id}:{number}:1", "", event.request, texts)
-            firings.append((await checks.check(call)).mode is GuardMode.DENY)
+            firings.append((await checks.check(call)).decision is CallDecision.DENY)
             result = event.result if isinstance(event.result, str) else json.dumps(event.result)
             await checks.report(call, ToolResult(success=not event.error, output=result, error=event.error or None))
         elif event.role == "user":

@@ -27,6 +27,26 @@ class GuardMode(IntEnum):
     """Refuse the call and give the text as the reason."""
 
 
+class CallDecision(IntEnum):
+    """The decision about a call: ALLOW, or the strictest mode of the guards that match. A higher one is stricter.
+
+    The numbers are those of the contract's `GuardDecision`; from ADVISE on they are also those of `GuardMode`.
+    """
+
+    ALLOW = 1
+    ADVISE = 2
+    """Allow the call and give the agent the text."""
+    ASK = 3
+    """Let a person decide."""
+    DENY = 4
+    """Refuse the call and give the text as the reason."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> CallDecision:
+        """Allow a call for a decision of a later version of the contract."""
+        return cls.ALLOW
+
+
 MAX_EXHAUSTIONS = 10
 """Evaluations that take all their steps, after which a guard is suspended."""
 _MIN_INDEXED = 16

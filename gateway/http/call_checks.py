@@ -9,18 +9,14 @@ from starlette.requests import Request
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.targets.guard import CallDecision
 from chassis.targets.session import encode_arguments, shorten_result
 from gateway.http.calls import ContractCalls
-from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
+from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent
 from hansei.evidence.v1 import guard_service_pb2 as guards
 
 _METHODS = guards.DESCRIPTOR.services_by_name["GuardService"].methods_by_name
-_DECISIONS = {
-    guards.GUARD_DECISION_ADVISE: CallDecision.ADVISE,
-    guards.GUARD_DECISION_ASK: CallDecision.ASK,
-    guards.GUARD_DECISION_DENY: CallDecision.DENY,
-}
 
 _log = get_logger(__name__)
 
@@ -60,7 +56,7 @@ class GuardedCalls:
             return HookVerdict()
         checked = guards.CheckCallResponse.FromString(response)
         texts = [match.text for match in checked.matches if not match.is_withheld]
-        decision = _DECISIONS.get(checked.decision, CallDecision.ALLOW)
+        decision = CallDecision(checked.decision)
         return HookVerdict(decision, "\n".join(texts) if decision is not CallDecision.ALLOW else "")
 
     async def report(self, request: Request, dataset: str, event: HookEvent) -> None:

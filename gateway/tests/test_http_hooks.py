@@ -9,7 +9,8 @@ import pytest
 from starlette.requests import Request
 
 from chassis.errors import Unavailable
-from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
+from chassis.targets.guard import CallDecision
+from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import HookEvent
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.evidence.v1 import evidence_service_pb2 as evidence

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
-
-class CallDecision(IntEnum):
-    """The reaction to a call; a higher one is stricter."""
-
-    ALLOW = 1
-    ADVISE = 2
-    """Allow the call and give the agent the text."""
-    ASK = 3
-    """Let a person decide."""
-    DENY = 4
+from chassis.targets.guard import CallDecision
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.orchestrator.hooks.checks import CallDecision, HookVerdict
+from chassis.targets.guard import CallDecision
+from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent, Moment
 
 Reply = Mapping[str, Any]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from chassis.targets.errors import InvalidTarget
-from chassis.targets.guard import CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
+from chassis.targets.guard import CallDecision, CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
 from chassis.targets.session import (
     MAX_MESSAGE_CHARS,
     SessionHistory,
@@ -31,11 +31,6 @@ Decision = Literal["allow", "advise", "ask", "deny"]
 REFRESH_SECONDS = 30.0
 """The age at which the guards of a dataset are read again."""
 _PAGE_SIZE = 1_000
-_DECISIONS: dict[int, Decision] = {
-    pb.GUARD_DECISION_ADVISE: "advise",
-    pb.GUARD_DECISION_ASK: "ask",
-    pb.GUARD_DECISION_DENY: "deny",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,16 +277,16 @@ def _encode_call(call: ToolCallRequest) -> pb.GuardedCall:
 
 
 def _read_verdict(response: pb.CheckCallResponse) -> CallVerdict:
-    decision = _DECISIONS.get(response.decision, "allow")
-    shown = [match for match in response.matches if match.text]
-    return CallVerdict(decision, tuple(match.text for match in shown), tuple(match.bullet_id for match in shown))
+    return _build_verdict(CallDecision(response.decision), [match for match in response.matches if match.text])
 
 
 def _decide(matches: GuardMatches) -> CallVerdict:
     """Return the local decision: that of the strictest guard."""
     active = [guard for guard in matches.matches if guard.mode > GuardMode.SHADOW]
-    if not active:
-        return _ALLOWED
-    names: dict[GuardMode, Decision] = {GuardMode.ADVISE: "advise", GuardMode.ASK: "ask", GuardMode.DENY: "deny"}
-    mode = max(guard.mode for guard in active)
-    return CallVerdict(names[mode], tuple(guard.text for guard in active), tuple(guard.bullet_id for guard in active))
+    strictest = max((guard.mode for guard in active), default=CallDecision.ALLOW)
+    return _build_verdict(CallDecision(strictest), active)
+
+
+def _build_verdict(decision: CallDecision, lessons: Sequence[pb.GuardMatch | CallGuard]) -> CallVerdict:
+    name = cast("Decision", decision.name.lower())
+    return CallVerdict(name, tuple(lesson.text for lesson in lessons), tuple(lesson.bullet_id for lesson in lessons))

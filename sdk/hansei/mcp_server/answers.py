@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from chassis.quotations import QUOTATION_NOTICE, mark_quotations
+from chassis.targets.guard import CallDecision
 from hansei.client.matches import describe_no_match
 from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
-from hansei.evidence.v1.guard_service_pb2 import CheckCallResponse, GuardDecision
+from hansei.evidence.v1.guard_service_pb2 import CheckCallResponse
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Bullet
 from hansei.playbook.v1.playbook_service_pb2 import ApplyDeltasResponse
@@ -90,7 +91,7 @@ class ReportedCallAnswer(BaseModel):
 
 def build_check_answer(response: CheckCallResponse) -> CheckAnswer:
     """Return the answer of check_call."""
-    decision = GuardDecision.Name(response.decision).removeprefix("GUARD_DECISION_").lower()
+    decision = CallDecision(response.decision).name.lower()
     return CheckAnswer(decision=decision, lessons=[match.text for match in response.matches if match.text])
 
 

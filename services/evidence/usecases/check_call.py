@@ -11,7 +11,7 @@ from cachetools import LRUCache
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from chassis.targets.guard import CallGuard, GuardMode, find_matches
+from chassis.targets.guard import CallDecision, CallGuard, GuardMode, find_matches
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from libs.storage.idempotency import IdempotencyKey
 from services.evidence.domain.guard_modes import limit_mode, needs_backtest
@@ -26,9 +26,9 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """The decision about a call; `mode` is the strictest mode in effect, None if nothing stands against the call."""
+    """The decision about a call, and the guards that match it."""
 
-    mode: GuardMode | None = None
+    decision: CallDecision = CallDecision.ALLOW
     matches: tuple[DecidedMatch, ...] = ()
     revision: int = 0
     note: str = ""
@@ -63,7 +63,7 @@ class CheckCall:
         except HanseiError as error:
             _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
             checked = CheckedCall(note=f"{UNAVAILABLE} ({error})")
-        decision = "unchecked" if checked.note else checked.mode.name.lower() if checked.mode else "allow"
+        decision = "unchecked" if checked.note else checked.decision.name.lower()
         self._count_check(decision, len(checked.matches), checked.failures)
         return checked
 
@@ -105,7 +105,7 @@ class CheckCall:
         in_effect.sort(key=lambda guard: -guard.mode)
         matches = decide_matches(await self._store.get_assignment_key(dataset), session_id, in_effect)
         await self._store.store_firings(dataset, session_id, session.events, call.key, matches)
-        return CheckedCall(_choose_mode(matches), tuple(matches), guards.revision, failures=failures)
+        return CheckedCall(_decide(matches), tuple(matches), guards.revision, failures=failures)
 
     async def _load(self, dataset: str, session_id: str, min_events: int) -> _CachedSession:
         """Return the session with the events that any replica stored, or with those that the caller knows of."""
@@ -133,6 +133,6 @@ async def limit_modes(
     return [limit_mode(guard, pinned, allowed) for guard in guards]
 
 
-def _choose_mode(matches: Sequence[DecidedMatch]) -> GuardMode | None:
+def _decide(matches: Sequence[DecidedMatch]) -> CallDecision:
     modes = [match.guard.mode for match in matches if not match.is_withheld and match.guard.mode > GuardMode.SHADOW]
-    return max(modes, default=None)
+    return CallDecision(max(modes, default=CallDecision.ALLOW))

@@ -16,12 +16,12 @@ from cachetools import LRUCache
 from chassis.channels import Peers
 from chassis.errors import HanseiError, InvalidArgument, RequestIdReused, shorten
 from chassis.logging import get_logger
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallDecision
 from chassis.targets.session import MAX_MESSAGE_CHARS, encode_arguments
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1 import guard_service_pb2_grpc
 from services.planner.domain.results import ToolResult
-from services.planner.usecases.ports import LessonDecision, PlannedCall
+from services.planner.usecases.ports import LessonVerdict, PlannedCall
 
 PAUSE_SECONDS = 5.0
 """The time after a failed check during which calls are made unchecked, so that an outage delays one call, not each."""
@@ -30,11 +30,6 @@ _EXECUTIONS = 200
 _PENDING_REPORTS = 20
 _MAX_RESULT_CHARS = 100_000
 """Less than the contract allows: pending reports are in memory."""
-_MODES = {
-    pb.GUARD_DECISION_ADVISE: GuardMode.ADVISE,
-    pb.GUARD_DECISION_ASK: GuardMode.ASK,
-    pb.GUARD_DECISION_DENY: GuardMode.DENY,
-}
 
 _log = get_logger(__name__)
 
@@ -77,20 +72,19 @@ class EvidenceCallChecks:
         """Return whether calls are made unchecked for now, because a check or a report failed."""
         return self._clock() < self._available_at
 
-    async def check(self, call: PlannedCall) -> LessonDecision:
+    async def check(self, call: PlannedCall) -> LessonVerdict:
         """Return the decision about a call. Raises nothing."""
         execution = self._executions.setdefault(call.execution_id, _GuardedExecution())
         self._add_texts(execution, call)
-        decision: LessonDecision | None = None
+        verdict: LessonVerdict | None = None
         if not self.is_paused:
             try:
                 async with asyncio.timeout(self._seconds):
-                    decision = await self._check(execution, call)
+                    verdict = await self._check(execution, call)
             except (HanseiError, TimeoutError) as error:
                 self._note_failure("tool call was not checked; it is made all the same", error)
-        mode = UNCHECKED if decision is None else decision.mode.name.lower() if decision.mode else "allow"
-        self._count(mode)
-        return decision or LessonDecision()
+        self._count(UNCHECKED if verdict is None else verdict.decision.name.lower())
+        return verdict or LessonVerdict()
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         """Add a call to its session. Raises nothing; what cannot be reported now precedes the next check."""
@@ -114,7 +108,7 @@ class EvidenceCallChecks:
             except (HanseiError, TimeoutError) as error:
                 self._note_failure("tool call was not reported to its guards", error)
 
-    async def _check(self, execution: _GuardedExecution, call: PlannedCall) -> LessonDecision | None:
+    async def _check(self, execution: _GuardedExecution, call: PlannedCall) -> LessonVerdict | None:
         if execution.has_playbook:
             await self._send_pending(execution)
         request = pb.CheckCallRequest(
@@ -132,7 +126,7 @@ class EvidenceCallChecks:
             execution.has_playbook = False
             execution.pending.clear()
         lessons = tuple(match.text for match in response.matches if match.text)
-        return LessonDecision(_MODES.get(response.decision), lessons)
+        return LessonVerdict(CallDecision(response.decision), lessons)
 
     async def _send_pending(self, execution: _GuardedExecution) -> None:
         async with execution.lock:  # Reports keep the order of the calls.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from chassis.channels import Peers
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallDecision
 from chassis.targets.session import ToolCallRequest
 from services.planner.adapters.guards import PAUSE_SECONDS, EvidenceCallChecks
 from services.planner.domain.results import ToolResult
@@ -13,7 +13,7 @@ from services.planner.domain.tools import ToolInput
 from services.planner.tests.parts import ScriptedModel, ScriptedTool
 from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.legacy_agent import LegacyAgentTool
-from services.planner.usecases.ports import LessonDecision, PlannedCall
+from services.planner.usecases.ports import LessonVerdict, PlannedCall
 from services.planner.usecases.tools import ToolRegistry
 
 LESSON = "Look the order up first."
@@ -23,15 +23,15 @@ ANSWER = '{"answer": "Blue."}'
 
 @dataclass
 class OneGuard:
-    """A guard in one mode against `rag_search`."""
+    """A guard with one decision against `rag_search`."""
 
-    mode: GuardMode
+    decision: CallDecision
     checked: list[PlannedCall] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
 
-    async def check(self, call: PlannedCall) -> LessonDecision:
+    async def check(self, call: PlannedCall) -> LessonVerdict:
         self.checked.append(call)
-        return LessonDecision(self.mode, (LESSON,)) if call.request.tool == "rag_search" else LessonDecision()
+        return LessonVerdict(self.decision, (LESSON,)) if call.request.tool == "rag_search" else LessonVerdict()
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         self.reported.append(call.request.key)
@@ -44,7 +44,7 @@ def make_agent(guard: OneGuard, *replies: str) -> tuple[LegacyAgentTool, Scripte
 
 
 async def test_an_agent_gets_advice_before_the_call_and_may_repeat_it() -> None:
-    guard = OneGuard(GuardMode.ADVISE)
+    guard = OneGuard(CallDecision.ADVISE)
     agent, tool, model = make_agent(guard, CHOICE, CHOICE, ANSWER)
     result = await agent.run(ToolInput("colour?", key="e:1:1", execution_id="e"))
     assert tool.queries == ["shoes"]
@@ -55,14 +55,14 @@ async def test_an_agent_gets_advice_before_the_call_and_may_repeat_it() -> None:
 
 
 async def test_an_agent_reads_why_its_call_was_refused() -> None:
-    agent, tool, model = make_agent(OneGuard(GuardMode.DENY), CHOICE, ANSWER)
+    agent, tool, model = make_agent(OneGuard(CallDecision.DENY), CHOICE, ANSWER)
     result = await agent.run(ToolInput("colour?"))
     assert (tool.queries, result.output) == ([], "Blue.")
     assert LESSON in model.prompts[1][1]
 
 
 async def test_a_held_call_of_an_agent_is_made_after_its_approval() -> None:
-    guard = OneGuard(GuardMode.ASK)
+    guard = OneGuard(CallDecision.ASK)
     agent, tool, _ = make_agent(guard, CHOICE, CHOICE, ANSWER)
     result = await agent.run(ToolInput("colour?"))
     assert result.held_call is not None
@@ -72,7 +72,7 @@ async def test_a_held_call_of_an_agent_is_made_after_its_approval() -> None:
 
 
 async def test_a_call_of_a_plan_is_made_with_the_advice_as_context() -> None:
-    guard, tool = OneGuard(GuardMode.ADVISE), ScriptedTool(name="rag_search")
+    guard, tool = OneGuard(CallDecision.ADVISE), ScriptedTool(name="rag_search")
     result = await GuardedToolCalls(guard).run(tool, ToolInput("shoes", collection="shop"))
     assert [text for _, text in tool.calls[0].context] == [LESSON]
     assert [LESSON in text for text in result.advice] == [True]
@@ -86,7 +86,7 @@ async def test_after_a_failed_check_calls_are_unchecked_for_a_while() -> None:
     checks = EvidenceCallChecks(peers, "planner", 0.5, counted.append, lambda: seconds[0])
     call = PlannedCall("e", "e:1:1", "", ToolCallRequest("rag_search", {}), (("query", "Which?"),))
     for _ in range(3):
-        assert await checks.check(call) == LessonDecision()
+        assert await checks.check(call) == LessonVerdict()
     assert checks.is_paused
     seconds[0] += PAUSE_SECONDS
     assert not checks.is_paused

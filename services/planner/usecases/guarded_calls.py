@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallDecision
 from chassis.targets.session import ToolCallRequest
 from services.planner.domain.results import HeldCall, ToolResult, build_failed_result
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
-from services.planner.usecases.ports import CallChecks, LessonDecision, PlannedCall, Tool
+from services.planner.usecases.ports import CallChecks, LessonVerdict, PlannedCall, Tool
 
 
 class UncheckedCalls:
     """Allows every call."""
 
-    async def check(self, call: PlannedCall) -> LessonDecision:
+    async def check(self, call: PlannedCall) -> LessonVerdict:
         """Return that nothing stands against the call."""
-        return LessonDecision()
+        return LessonVerdict()
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:
         """Do nothing."""
@@ -42,21 +42,21 @@ class GuardedToolCalls:
             return await call_tool(tool, tool_input)
         request = ToolCallRequest(tool.name, _build_arguments(tool, tool_input))
         call = PlannedCall(tool_input.execution_id, tool_input.key, tool_input.prefix, request, tool_input.texts)
-        decision = await self.checks.check(call)
+        verdict = await self.checks.check(call)
         texts = TEXTS[tool_input.language]
-        if decision.mode is GuardMode.DENY:
-            return build_failed_result(texts.refused.format(tool=tool.name, lesson=decision.lesson))
-        if decision.mode is GuardMode.ASK and request.key not in tool_input.approved_calls:
-            held_call = HeldCall(tool=tool.name, call_key=request.key, lesson=decision.lesson)
-            return build_failed_result(decision.lesson).model_copy(update={"held_call": held_call})
+        if verdict.decision is CallDecision.DENY:
+            return build_failed_result(texts.refused.format(tool=tool.name, lesson=verdict.lesson))
+        if verdict.decision is CallDecision.ASK and request.key not in tool_input.approved_calls:
+            held_call = HeldCall(tool=tool.name, call_key=request.key, lesson=verdict.lesson)
+            return build_failed_result(verdict.lesson).model_copy(update={"held_call": held_call})
         advice: tuple[str, ...] = ()
-        if decision.mode is GuardMode.ADVISE and (advised is None or request.key not in advised):
-            advice = (texts.advice.format(tool=tool.name, lesson=decision.lesson),)
+        if verdict.decision is CallDecision.ADVISE and (advised is None or request.key not in advised):
+            advice = (texts.advice.format(tool=tool.name, lesson=verdict.lesson),)
             if advised is not None:
                 advised.add(request.key)
-                message = texts.advised_first.format(lesson=decision.lesson)
+                message = texts.advised_first.format(lesson=verdict.lesson)
                 return build_failed_result(message).model_copy(update={"advice": advice})
-            tool_input = replace(tool_input, context=(*tool_input.context, (texts.lesson, decision.lesson)))
+            tool_input = replace(tool_input, context=(*tool_input.context, (texts.lesson, verdict.lesson)))
         result = await call_tool(tool, tool_input, max_output_chars=self.max_output_chars)
         await self.checks.report(call, result)
         return result.model_copy(update={"advice": (*advice, *result.advice)}) if advice else result

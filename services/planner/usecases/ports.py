@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallDecision
 from chassis.targets.session import ToolCallRequest
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
@@ -276,10 +276,10 @@ class PlannedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class LessonDecision:
-    """The decision of guards about a call. `mode` is None if nothing stands against it."""
+class LessonVerdict:
+    """The decision of guards about a call, and the texts of their lessons."""
 
-    mode: GuardMode | None = None
+    decision: CallDecision = CallDecision.ALLOW
     lessons: tuple[str, ...] = ()
 
     @property
@@ -291,7 +291,7 @@ class LessonDecision:
 class CallChecks(Protocol):
     """The guards of tool calls."""
 
-    async def check(self, call: PlannedCall) -> LessonDecision:
+    async def check(self, call: PlannedCall) -> LessonVerdict:
         """Return the decision about a call. Raises nothing; while guards are unavailable every call is allowed."""
 
     async def report(self, call: PlannedCall, result: ToolResult) -> None:

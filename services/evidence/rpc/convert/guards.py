@@ -24,13 +24,6 @@ from services.evidence.usecases.check_call import CheckedCall
 from services.evidence.usecases.guard_ports import FiringCounts
 from services.evidence.usecases.guard_trial_ports import NumberedDecision
 
-_DECISIONS = {
-    None: pb.GUARD_DECISION_ALLOW,
-    GuardMode.ADVISE: pb.GUARD_DECISION_ADVISE,
-    GuardMode.ASK: pb.GUARD_DECISION_ASK,
-    GuardMode.DENY: pb.GUARD_DECISION_DENY,
-}
-
 
 def decode_call(message: pb.GuardedCall, field: str = "call") -> ToolCallRequest:
     """Return the call of a message. Raises InvalidCallArguments."""
@@ -62,7 +55,7 @@ def decode_guard_trajectory(message: pb.GuardTrajectory, field: str) -> GuardTra
 def encode_checked_call(checked: CheckedCall) -> pb.CheckCallResponse:
     """Return the message of a decision."""
     return pb.CheckCallResponse(
-        decision=_DECISIONS[checked.mode],
+        decision=pb.GuardDecision.Value(f"GUARD_DECISION_{checked.decision.name}"),
         matches=[_encode_match(match) for match in checked.matches],
         revision=checked.revision,
         note=checked.note,
