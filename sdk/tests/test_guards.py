@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from hansei.client.errors import Unavailable
-from hansei.client.guards import REFRESH_SECONDS, SessionGuard
+from hansei.client.guards import REFRESH_SECONDS, AsyncSessionGuard, SessionGuard
 from hansei.client.langchain_guard import build_guard_hook
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
@@ -44,6 +44,9 @@ class RecordingService:
     def report_call(self, **fields: Any) -> pb.ReportCallResponse:
         self._record("report", fields)
         return pb.ReportCallResponse()
+
+    def report_session(self, **fields: Any) -> None:
+        self._record("outcome", fields)
 
     def _record(self, method: str, fields: dict[str, Any]) -> None:
         if self.error:
@@ -99,6 +102,39 @@ def test_a_match_is_decided_locally_while_the_server_is_away(service: RecordingS
     guard.refresh()
     service.error = Unavailable("away")
     assert guard.check("git_commit").decision == "deny"
+
+
+class AsyncService:
+    """A recording service whose methods are coroutine functions."""
+
+    def __init__(self, service: RecordingService) -> None:
+        self._service = service
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(**fields: Any) -> Any:
+            return getattr(self._service, name)(**fields)
+
+        return call
+
+
+async def test_both_guards_make_the_same_calls_and_decisions_also_in_an_outage(service: RecordingService) -> None:
+    other = RecordingService()
+    blocking, asynchronous = build_guard(service), AsyncSessionGuard(AsyncService(other), "d", "s", lambda: 0.0)  # type: ignore[arg-type]
+    for guard in (blocking, asynchronous):
+        guard.add_message("Please commit.")
+    assert await asynchronous.check("git_commit") == blocking.check("git_commit")
+    for guard in (blocking, asynchronous):
+        guard.add_message("Now.")
+    blocking.report("git_push", {"force": True}, {"done": 1}, failed=True)
+    await asynchronous.report("git_push", {"force": True}, {"done": 1}, failed=True)
+    blocking.report_outcome(True)
+    await asynchronous.report_outcome(True)
+    assert service.methods == ["list", "report", "check", "report", "outcome"]
+    assert other.calls == service.calls
+    service.error = other.error = Unavailable("away")
+    assert await asynchronous.check("git_commit") == blocking.check("git_commit")
+    await asynchronous.report_outcome(True)
+    assert blocking.check("git_commit").decision == "deny"
 
 
 def _request(tool: str = "git_commit") -> Any:

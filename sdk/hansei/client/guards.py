@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -24,6 +25,7 @@ from chassis.targets.session import (
 from chassis.targets.target import Target
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.outages import AWAY, warn
+from hansei.client.pages import join_pages, join_pages_async
 from hansei.client.services.evidence import GuardServiceClient
 from hansei.evidence.v1 import guard_service_pb2 as pb
 
@@ -31,6 +33,10 @@ Decision = Literal["allow", "advise", "ask", "deny"]
 REFRESH_SECONDS = 30.0
 """The age at which the guards of a dataset are read again."""
 _PAGE_SIZE = 1_000
+_GUARDS_NOT_READ = "reading the guards failed"
+_NOT_CHECKED = "hansei is unavailable; the guard decides without the server"
+_CALL_NOT_REPORTED = "call of a guarded session was not reported"
+_OUTCOME_NOT_REPORTED = "outcome of a guarded session was not reported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class _LocalGuard:
     def _needs_guards(self) -> bool:
         return self._clock() - self._read_at >= REFRESH_SECONDS
 
-    def _set_guards(self, guards: list[pb.Guard]) -> None:
+    def _set_guards(self, guards: Iterable[pb.Guard]) -> None:
         compiled: dict[tuple[str, str, int, str], CallGuard] = {}
         for guard in guards:
             key = (guard.bullet_id, guard.target.expression, guard.target.mode, guard.text)
@@ -86,38 +92,41 @@ class _LocalGuard:
                 compiled[key] = found
         with self._lock:
             self._compiled, self._index, self._has_guards = compiled, GuardIndex(compiled.values()), True
-            self._read_at = self._clock()
 
-    def _note_outage(self, error: Exception) -> None:
-        warn("reading the guards failed", dataset=self.dataset, error=error)
-        self._read_at = self._clock()
+    @property
+    def _session_fields(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "session_id": self.session_id}
 
-    def _match(self, call: ToolCallRequest) -> GuardMatches:
+    @contextmanager
+    def _warn_of_outage(self, event: str) -> Iterator[None]:
+        """Suppress an error of an outage, and log it."""
+        try:
+            yield
+        except AWAY as error:
+            warn(event, dataset=self.dataset, error=error)
+
+    def _match(self, tool: str, arguments: Mapping[str, Any] | None) -> tuple[ToolCallRequest, GuardMatches]:
+        call = ToolCallRequest(tool, dict(arguments or {}))
         with self._lock:
             if not self._has_guards:
                 self.unchecked += 1
-            return find_matches(self._index, call, self._history)
+            return call, find_matches(self._index, call, self._history)
 
     def _take_messages(self) -> list[pb.SessionMessage]:
         with self._lock:
             messages, self._messages = self._messages, []
             return messages
 
-    def _add_call(self, call: ToolCallRequest, result: Any, failed: bool) -> None:
+    def _build_check(self, call: ToolCallRequest) -> dict[str, Any]:
+        return {**self._session_fields, "call": _encode_call(call), "min_events": self._events}
+
+    def _add_call(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, failed: bool) -> dict[str, Any]:
+        """Add a call to the session, and return its report with the messages before it."""
+        call = ToolCallRequest(tool, dict(arguments or {}))
         with self._lock:
             self._history.add_call(call, result, is_success=not failed)
-
-    def _build_report(
-        self, messages: list[pb.SessionMessage], call: pb.GuardedCall, result: Any, failed: bool
-    ) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "session_id": self.session_id,
-            "messages": messages,
-            "call": call,
-            "result": shorten_result(result),
-            "failed": failed,
-        }
+        report = {"call": _encode_call(call), "result": shorten_result(result), "failed": failed}
+        return {**self._session_fields, "messages": self._take_messages(), **report}
 
 
 class SessionGuard(_LocalGuard):
@@ -137,58 +146,32 @@ class SessionGuard(_LocalGuard):
         """Return the verdict about a call. While hansei is unavailable, every call is allowed."""
         if self._needs_guards():
             self.refresh()
-        call = ToolCallRequest(tool, dict(arguments or {}))
-        matches = self._match(call)
+        call, matches = self._match(tool, arguments)
         if not matches.matches:
             return _ALLOWED
-        try:
-            self._send_messages()
-            return _read_verdict(
-                self._service.check_call(
-                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call), min_events=self._events
-                )
-            )
-        except AWAY as error:
-            warn("hansei is unavailable; the guard decides without the server", dataset=self.dataset, error=error)
-            return _decide(matches)
+        with self._warn_of_outage(_NOT_CHECKED):
+            if messages := self._take_messages():
+                self._events = self._service.report_call(**self._session_fields, messages=messages).events
+            return _read_verdict(self._service.check_call(**self._build_check(call)))
+        return _decide(matches)
 
     def report(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False) -> None:
         """Add a call that was made, with its result, for the checks of later calls."""
-        call = ToolCallRequest(tool, dict(arguments or {}))
-        self._add_call(call, result, failed)
-        messages = self._take_messages()
-        try:
-            response = self._service.report_call(**self._build_report(messages, _encode_call(call), result, failed))
-            self._events = response.events
-        except AWAY as error:
-            warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
+        report = self._add_call(tool, arguments, result, failed)
+        with self._warn_of_outage(_CALL_NOT_REPORTED):
+            self._events = self._service.report_call(**report).events
 
     def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended, by more than the agent's own word: modes of guards follow from it. Once counts."""
-        try:
-            self._service.report_session(dataset=self.dataset, session_id=self.session_id, succeeded=succeeded)
-        except AWAY as error:
-            warn("outcome of a guarded session was not reported", dataset=self.dataset, error=error)
+        with self._warn_of_outage(_OUTCOME_NOT_REPORTED):
+            self._service.report_session(**self._session_fields, succeeded=succeeded)
 
     def refresh(self) -> None:
         """Read the guards of the dataset now."""
-        guards: list[pb.Guard] = []
-        token = ""
-        try:
-            while True:
-                page = self._service.list_all(dataset=self.dataset, page_size=_PAGE_SIZE, page_token=token)
-                guards.extend(page.guards)
-                token = page.next_page_token
-                if not token:
-                    return self._set_guards(guards)
-        except AWAY as error:
-            self._note_outage(error)
-
-    def _send_messages(self) -> None:
-        messages = self._take_messages()
-        if messages:
-            response = self._service.report_call(dataset=self.dataset, session_id=self.session_id, messages=messages)
-            self._events = response.events
+        with self._warn_of_outage(_GUARDS_NOT_READ):
+            read = join_pages(self._service.list_all, dataset=self.dataset, page_size=_PAGE_SIZE)
+            self._set_guards(read.guards)
+        self._read_at = self._clock()
 
 
 class AsyncSessionGuard(_LocalGuard):
@@ -208,59 +191,34 @@ class AsyncSessionGuard(_LocalGuard):
         """Return the verdict about a call; see `SessionGuard.check`."""
         if self._needs_guards():
             await self.refresh()
-        call = ToolCallRequest(tool, dict(arguments or {}))
-        matches = self._match(call)
+        call, matches = self._match(tool, arguments)
         if not matches.matches:
             return _ALLOWED
-        try:
-            messages = self._take_messages()
-            if messages:
-                response = await self._service.report_call(
-                    dataset=self.dataset, session_id=self.session_id, messages=messages
-                )
-                self._events = response.events
-            return _read_verdict(
-                await self._service.check_call(
-                    dataset=self.dataset, session_id=self.session_id, call=_encode_call(call), min_events=self._events
-                )
-            )
-        except AWAY as error:
-            warn("hansei is unavailable; the guard decides without the server", dataset=self.dataset, error=error)
-            return _decide(matches)
+        with self._warn_of_outage(_NOT_CHECKED):
+            if messages := self._take_messages():
+                self._events = (await self._service.report_call(**self._session_fields, messages=messages)).events
+            return _read_verdict(await self._service.check_call(**self._build_check(call)))
+        return _decide(matches)
 
     async def report(
         self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False
     ) -> None:
         """Add a call that was made, with its result; see `SessionGuard.report`."""
-        call = ToolCallRequest(tool, dict(arguments or {}))
-        self._add_call(call, result, failed)
-        messages = self._take_messages()
-        try:
-            report = self._build_report(messages, _encode_call(call), result, failed)
+        report = self._add_call(tool, arguments, result, failed)
+        with self._warn_of_outage(_CALL_NOT_REPORTED):
             self._events = (await self._service.report_call(**report)).events
-        except AWAY as error:
-            warn("call of a guarded session was not reported", dataset=self.dataset, error=error)
 
     async def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended; see `SessionGuard.report_outcome`."""
-        try:
-            await self._service.report_session(dataset=self.dataset, session_id=self.session_id, succeeded=succeeded)
-        except AWAY as error:
-            warn("outcome of a guarded session was not reported", dataset=self.dataset, error=error)
+        with self._warn_of_outage(_OUTCOME_NOT_REPORTED):
+            await self._service.report_session(**self._session_fields, succeeded=succeeded)
 
     async def refresh(self) -> None:
         """Read the guards of the dataset now."""
-        guards: list[pb.Guard] = []
-        token = ""
-        try:
-            while True:
-                page = await self._service.list_all(dataset=self.dataset, page_size=_PAGE_SIZE, page_token=token)
-                guards.extend(page.guards)
-                token = page.next_page_token
-                if not token:
-                    return self._set_guards(guards)
-        except AWAY as error:
-            self._note_outage(error)
+        with self._warn_of_outage(_GUARDS_NOT_READ):
+            read = await join_pages_async(self._service.list_all, dataset=self.dataset, page_size=_PAGE_SIZE)
+            self._set_guards(read.guards)
+        self._read_at = self._clock()
 
 
 def _compile(guard: pb.Guard) -> CallGuard | None:
