@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from hansei.client.errors import Unavailable
-from hansei.client.guards import REFRESH_SECONDS, AsyncSessionGuard, SessionGuard
+from hansei.client.guards import MAX_REPORTED_MESSAGES, REFRESH_SECONDS, AsyncSessionGuard, SessionGuard
 from hansei.client.langchain_guard import build_guard_hook
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
@@ -115,6 +115,20 @@ class AsyncService:
             return getattr(self._service, name)(**fields)
 
         return call
+
+
+async def test_many_messages_are_reported_in_parts(service: RecordingService) -> None:
+    other = RecordingService()
+    blocking, asynchronous = build_guard(service), AsyncSessionGuard(AsyncService(other), "d", "s", lambda: 0.0)  # type: ignore[arg-type]
+    for guard in (blocking, asynchronous):
+        for number in range(MAX_REPORTED_MESSAGES + 1):
+            guard.add_message(f"message {number}")
+    blocking.report("git_push", {}, "done")
+    await asynchronous.report("git_push", {}, "done")
+    assert other.calls == service.calls
+    reports = [fields for method, fields in service.calls if method == "report"]
+    assert [len(fields["messages"]) for fields in reports] == [MAX_REPORTED_MESSAGES, 1]
+    assert ["call" in fields for fields in reports] == [False, True]
 
 
 async def test_both_guards_make_the_same_calls_and_decisions_also_in_an_outage(service: RecordingService) -> None:

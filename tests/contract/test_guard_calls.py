@@ -9,6 +9,7 @@ from buf.validate import validate_pb2
 
 from chassis.targets.guard import CallDecision, GuardMode
 from chassis.targets.session import MAX_ARGUMENTS_CHARS, MAX_MESSAGE_CHARS, MAX_RESULT_CHARS
+from hansei.client.guards import MAX_REPORTED_MESSAGES
 from hansei.evidence.v1 import guard_service_pb2 as pb
 
 
@@ -24,6 +25,11 @@ from hansei.evidence.v1 import guard_service_pb2 as pb
 def test_texts_are_cut_at_the_limits_of_the_contract(message: Any, field: str, limit: int) -> None:
     options = message.DESCRIPTOR.fields_by_name[field].GetOptions()
     assert options.Extensions[validate_pb2.field].string.max_len == limit
+
+
+def test_a_report_has_at_most_the_messages_of_the_contract() -> None:
+    options = pb.ReportCallRequest.DESCRIPTOR.fields_by_name["messages"].GetOptions()
+    assert options.Extensions[validate_pb2.field].repeated.max_items == MAX_REPORTED_MESSAGES
 
 
 def test_decisions_have_the_numbers_of_the_contract_and_of_the_modes() -> None:

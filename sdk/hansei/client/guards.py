@@ -32,6 +32,8 @@ from hansei.evidence.v1 import guard_service_pb2 as pb
 Decision = Literal["allow", "advise", "ask", "deny"]
 REFRESH_SECONDS = 30.0
 """The age at which the guards of a dataset are read again."""
+MAX_REPORTED_MESSAGES = 100
+"""Messages of one report that the contract allows; more are reported in parts."""
 _PAGE_SIZE = 1_000
 _GUARDS_NOT_READ = "reading the guards failed"
 _NOT_CHECKED = "hansei is unavailable; the guard decides without the server"
@@ -112,21 +114,26 @@ class _LocalGuard:
                 self.unchecked += 1
             return call, find_matches(self._index, call, self._history)
 
-    def _take_messages(self) -> list[pb.SessionMessage]:
+    def _take_reports(self) -> list[dict[str, Any]]:
+        """Take the messages of the session, and return the reports with them."""
         with self._lock:
             messages, self._messages = self._messages, []
-            return messages
+        starts = range(0, len(messages), MAX_REPORTED_MESSAGES)
+        parts = (messages[start : start + MAX_REPORTED_MESSAGES] for start in starts)
+        return [{**self._session_fields, "messages": part} for part in parts]
 
     def _build_check(self, call: ToolCallRequest) -> dict[str, Any]:
         return {**self._session_fields, "call": _encode_call(call), "min_events": self._events}
 
-    def _add_call(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, failed: bool) -> dict[str, Any]:
-        """Add a call to the session, and return its report with the messages before it."""
+    def _add_call(
+        self, tool: str, arguments: Mapping[str, Any] | None, result: Any, failed: bool
+    ) -> list[dict[str, Any]]:
+        """Add a call to the session, and return the reports with the messages before it and, last, the call."""
         call = ToolCallRequest(tool, dict(arguments or {}))
         with self._lock:
             self._history.add_call(call, result, is_success=not failed)
-        report = {"call": _encode_call(call), "result": shorten_result(result), "failed": failed}
-        return {**self._session_fields, "messages": self._take_messages(), **report}
+        *earlier, last = self._take_reports() or [self._session_fields]
+        return [*earlier, {**last, "call": _encode_call(call), "result": shorten_result(result), "failed": failed}]
 
 
 class SessionGuard(_LocalGuard):
@@ -150,16 +157,17 @@ class SessionGuard(_LocalGuard):
         if not matches.matches:
             return _ALLOWED
         with self._warn_of_outage(_NOT_CHECKED):
-            if messages := self._take_messages():
-                self._events = self._service.report_call(**self._session_fields, messages=messages).events
+            for report in self._take_reports():
+                self._events = self._service.report_call(**report).events
             return _read_verdict(self._service.check_call(**self._build_check(call)))
         return _decide(matches)
 
     def report(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False) -> None:
         """Add a call that was made, with its result, for the checks of later calls."""
-        report = self._add_call(tool, arguments, result, failed)
+        reports = self._add_call(tool, arguments, result, failed)
         with self._warn_of_outage(_CALL_NOT_REPORTED):
-            self._events = self._service.report_call(**report).events
+            for report in reports:
+                self._events = self._service.report_call(**report).events
 
     def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended, by more than the agent's own word: modes of guards follow from it. Once counts."""
@@ -195,8 +203,8 @@ class AsyncSessionGuard(_LocalGuard):
         if not matches.matches:
             return _ALLOWED
         with self._warn_of_outage(_NOT_CHECKED):
-            if messages := self._take_messages():
-                self._events = (await self._service.report_call(**self._session_fields, messages=messages)).events
+            for report in self._take_reports():
+                self._events = (await self._service.report_call(**report)).events
             return _read_verdict(await self._service.check_call(**self._build_check(call)))
         return _decide(matches)
 
@@ -204,9 +212,10 @@ class AsyncSessionGuard(_LocalGuard):
         self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False
     ) -> None:
         """Add a call that was made, with its result; see `SessionGuard.report`."""
-        report = self._add_call(tool, arguments, result, failed)
+        reports = self._add_call(tool, arguments, result, failed)
         with self._warn_of_outage(_CALL_NOT_REPORTED):
-            self._events = (await self._service.report_call(**report)).events
+            for report in reports:
+                self._events = (await self._service.report_call(**report)).events
 
     async def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended; see `SessionGuard.report_outcome`."""
