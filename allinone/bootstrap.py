@@ -33,7 +33,7 @@ class StackSettings(chassis.ServiceSettings):
     )
     """Streaming calls of one gRPC service open at once: as many as the service with the most allows alone."""
 
-    def peer_addresses(self) -> Mapping[str, str]:
+    def list_peer_addresses(self) -> Mapping[str, str]:
         """Return the address of each service, from `HANSEI_<NAME>_ADDR`; the default is this process."""
         return {name: os.environ.get(f"HANSEI_{name.upper()}_ADDR") or OWN for name in BOOTSTRAPS}
 

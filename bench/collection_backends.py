@@ -53,7 +53,7 @@ async def search(
 ) -> tuple[Found, float]:
     """Return the chunks that each query finds, and the median of the times in ms; the first query is not timed."""
     peers = chassis.Peers({"search": server.address})
-    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
+    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.get_channel("search"))
     found: Found = []
     times: list[float] = []
     for query in [queries[0], *queries]:

@@ -118,7 +118,7 @@ async def load(
 ) -> None:
     """Load the documents through the contract, as any client would."""
     peers = chassis.Peers({"search": server.address})
-    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
+    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.get_channel("search"))
     await stub.CreateCollection(pb.CreateCollectionRequest(name=NAME, backend=backend))
     async for progress in stub.LoadDocuments(corpus.documents(documents)):
         if progress.failed:
@@ -132,7 +132,7 @@ async def ask(server: SearchServer, queries: list[collection_pb2.CollectionQuery
     Wait for preselection if the collection is large enough for it.
     """
     peers = chassis.Peers({"search": server.address})
-    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
+    stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.get_channel("search"))
 
     async def answer(query: collection_pb2.CollectionQuery) -> pb.SearchCollectionResponse:
         request = pb.SearchCollectionRequest(collection=NAME, query=query)

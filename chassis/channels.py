@@ -85,7 +85,7 @@ class Peers:
     def from_settings(cls, settings: ServiceSettings, own: OwnServer, certificates: Certificates | None) -> Peers:
         """Return the peers at the addresses of the settings."""
         return cls(
-            settings.peer_addresses(),
+            settings.list_peer_addresses(),
             own=own,
             max_message_bytes=settings.max_message_bytes,
             certificates=certificates,
@@ -98,7 +98,7 @@ class Peers:
         """Return the address of this process with its real port; empty if it does not serve."""
         return "" if self._own is None else self._own.address
 
-    def channel(self, peer: str) -> PeerChannel:
+    def get_channel(self, peer: str) -> PeerChannel:
         """Return the channel to a peer, for generated stubs; it connects on first use. Needs a running loop.
 
         Raises `FailedPrecondition` if the peer has no address.
@@ -167,13 +167,13 @@ class Connection:
     ) -> None:
         self._dial = dial
         self._certificates = certificates
-        self._bundle = certificates.current() if certificates else None
+        self._bundle = certificates.get_current() if certificates else None
         self._delayed_closes: set[asyncio.Task[None]] = set()
         self.channel = dial(self._bundle)
 
-    def current_channel(self) -> grpc.aio.Channel:
+    def get_channel(self) -> grpc.aio.Channel:
         """Return the channel for new calls. Calls in progress on a replaced channel get a minute."""
-        if self._certificates is not None and (bundle := self._certificates.current()) is not self._bundle:
+        if self._certificates is not None and (bundle := self._certificates.get_current()) is not self._bundle:
             closing = asyncio.ensure_future(self.channel.close(_RENEWAL_GRACE_SECONDS))
             self._delayed_closes.add(closing)
             closing.add_done_callback(self._delayed_closes.discard)
@@ -201,7 +201,7 @@ class _Method:
         self._call = bind(self._channel)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        channel = self._connection.current_channel()
+        channel = self._connection.get_channel()
         if channel is not self._channel:
             self._channel, self._call = channel, self._bind(channel)
         return self._call(*args, **kwargs)

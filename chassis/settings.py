@@ -179,7 +179,7 @@ class SettingsFile:
             raise BadSetting(f"{path}: {table or 'the file'} must be a mapping")
         return cls(path, content or {})
 
-    def readings(self, settings: type[Settings]) -> Iterator[tuple[FieldPath, Reading]]:
+    def list_readings(self, settings: type[Settings]) -> Iterator[tuple[FieldPath, Reading]]:
         """Yield the values of a settings class. Raises BadSetting for a section that is no mapping."""
         for path, _ in list_leaf_fields(settings):
             section = self.values
@@ -305,7 +305,7 @@ class ServiceSettings(Settings):
         """Return the names in `tls_callers`."""
         return _split_list(self.tls_callers)
 
-    def peer_addresses(self) -> Mapping[str, str]:
+    def list_peer_addresses(self) -> Mapping[str, str]:
         """Return the address of each peer, from every non-empty field `<peer>_addr`."""
         fields = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {
@@ -321,7 +321,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 def read_settings(settings: type[T], file: SettingsFile | None = None, **overrides: Any) -> T:
     """Return the settings. Raises BadSetting with a line for each bad one: the variable or file and key, the rule."""
-    readings = dict(file.readings(settings)) if file else {}
+    readings = dict(file.list_readings(settings)) if file else {}
     readings |= _read_variables(settings)
     try:
         return settings(**(_nest(readings) | overrides))
@@ -377,7 +377,7 @@ class SettingRow:
     doc: str
     secret: bool = False
 
-    def current_value(self) -> tuple[str, str]:
+    def read_value(self) -> tuple[str, str]:
         """Return the setting as it stands in the environment and its variable, or the default and `default`."""
         variable = next((name for name in self.variables if os.environ.get(name)), None)
         if variable:

@@ -75,7 +75,7 @@ class Certificates:
         files = settings.tls_certificate, settings.tls_key, settings.tls_authorities
         return cls(*files) if any(files) else None
 
-    def current(self, *, now: bool = False) -> Bundle:
+    def get_current(self, *, now: bool = False) -> Bundle:
         """Return the contents of the files, which are checked every five seconds, or `now`."""
         with self._lock:
             moment = time.monotonic()
@@ -135,9 +135,9 @@ class Certificates:
 
         With `require_client_certificate`, callers must present a certificate that the authorities signed.
         """
-        used_bundle = self.current(now=True)
+        used_bundle = self.get_current(now=True)
 
-        def renewed_configuration() -> Any:
+        def renew_configuration() -> Any:
             """Return the new configuration for a handshake; None, which keeps the current one, without a renewal.
 
             gRPC replaces its configuration without a lock: with a new one for each handshake, it crashed about once in
@@ -145,7 +145,7 @@ class Certificates:
             """
             nonlocal used_bundle
             with self._handshake_lock:
-                bundle = self.current(now=True)
+                bundle = self.get_current(now=True)
                 if bundle is used_bundle:
                     return None
                 used_bundle = bundle
@@ -153,19 +153,19 @@ class Certificates:
 
         return grpc.dynamic_ssl_server_credentials(
             _build_configuration(used_bundle, require_client_certificate),
-            renewed_configuration,
+            renew_configuration,
             require_client_authentication=require_client_certificate,
         )
 
     def for_http(self) -> ssl.SSLContext:
         """Return the context for Python's own servers, which requests no client certificates."""
-        context = self.current().for_http
+        context = self.get_current().for_http
         context.sni_callback = self._renew_context
         return context
 
     def _renew_context(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         """Set the current certificate for the connection of a handshake."""
-        connection.context = self.current(now=True).for_http
+        connection.context = self.get_current(now=True).for_http
 
     def watch_expiry(self) -> None:
         """Report the remaining validity of the certificate as a metric."""
@@ -177,7 +177,7 @@ class Certificates:
         )
 
     def _observe_remaining(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation((self.current().expires - datetime.now(UTC)).total_seconds())
+        yield Observation((self.get_current().expires - datetime.now(UTC)).total_seconds())
 
 
 def _build_configuration(bundle: Bundle, require_client_certificate: bool) -> Any:

@@ -69,7 +69,7 @@ STATEMENT_SECONDS = 30.0
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
     """Return the gateway of a process of its own, with pass-through to the services behind it. Raises BadSetting."""
-    return create_front(settings, peers, passthrough.build_registrations(peers.channel, load_contract()))
+    return create_front(settings, peers, passthrough.build_registrations(peers.get_channel, load_contract()))
 
 
 def create_front(
@@ -83,7 +83,7 @@ def create_front(
     HTTP calls the servicers of `local_services`, which run in the same process. Raises BadSetting.
     """
     database = _create_database(settings.gateway_database_url)
-    outbox = build_outbox(settings, database, settings.bulk_executor, ArchiveServiceStub(peers.channel("evidence")))
+    outbox = build_outbox(settings, database, settings.bulk_executor, ArchiveServiceStub(peers.get_channel("evidence")))
     learning = _create_learning(peers, outbox if settings.archive_trajectories else None)
     bulk = build_bulk(settings, database, learning)
     own = create_chains(peers, create_prompts(settings), learning) | {
@@ -100,8 +100,8 @@ def create_front(
         settings,
         database,
         caller=current_principal.get,
-        reader=ReflectorServiceStub(peers.channel("reflector")),
-        outcomes=EvidenceServiceStub(peers.channel("evidence")),
+        reader=ReflectorServiceStub(peers.get_channel("reflector")),
+        outcomes=EvidenceServiceStub(peers.get_channel("evidence")),
         submit=bulk.learning.submit,
         add_owner=partial(access.repository.add_owner, ResourceKind.JOB.value),
     )
@@ -181,8 +181,8 @@ def create_chains(peers: Peers, prompts: UserPromptBuilder, learning: Learning) 
 def _create_rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     return Rounds(
         workflow=_create_workflow(peers),
-        evaluator=EvaluatorServiceStub(peers.channel("validator")),
-        leaderboard=LeaderboardServiceStub(peers.channel("validator")),
+        evaluator=EvaluatorServiceStub(peers.get_channel("validator")),
+        leaderboard=LeaderboardServiceStub(peers.get_channel("validator")),
         prompts=prompts,
         now=lambda: datetime.now(UTC),
         new_id=lambda: str(uuid.uuid4()),
@@ -191,18 +191,18 @@ def _create_rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
 
 def _create_learning(peers: Peers, archive: TrajectoryArchive | None) -> Learning:
     return Learning(
-        curator=CuratorServiceStub(peers.channel("curator")),
-        reflector=ReflectorServiceStub(peers.channel("reflector")),
+        curator=CuratorServiceStub(peers.get_channel("curator")),
+        reflector=ReflectorServiceStub(peers.get_channel("reflector")),
         archive=archive,
     )
 
 
 def _create_workflow(peers: Peers) -> ReflectionWorkflow:
     return ReflectionWorkflow(
-        playbooks=PlaybookServiceStub(peers.channel("curator")),
-        search=SearchServiceStub(peers.channel("search")),
-        recall=EvidenceServiceStub(peers.channel("evidence")),
-        generator=GeneratorServiceStub(peers.channel("planner")),
+        playbooks=PlaybookServiceStub(peers.get_channel("curator")),
+        search=SearchServiceStub(peers.get_channel("search")),
+        recall=EvidenceServiceStub(peers.get_channel("evidence")),
+        generator=GeneratorServiceStub(peers.get_channel("planner")),
     )
 
 
@@ -216,8 +216,8 @@ def _create_http(
     contract, progress, wait = load_contract(), CallsInProgress(), settings.overload_retry_seconds
     app = create_app(
         contract,
-        ContractMethods(peers.channel, contract, own),
-        PeersHealth(peers.channel, contract).states,
+        ContractMethods(peers.get_channel, contract, own),
+        PeersHealth(peers.get_channel, contract).list_states,
         admission=Admission("HTTP requests", settings.max_concurrent_calls, wait),
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
         progress=progress,

@@ -39,7 +39,7 @@ class Contract:
         """Return the names of the services behind the gateway."""
         return [name for name in self.services if name != GATEWAY]
 
-    def methods(self) -> Iterator[MethodDescriptor]:
+    def list_methods(self) -> Iterator[MethodDescriptor]:
         """Yield every method that clients can call at the gateway."""
         for services in self.services.values():
             for service in services:

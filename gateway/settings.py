@@ -56,14 +56,14 @@ class GatewaySettings(AccessSettings, BulkSettings, OtlpSettings, OutboxSettings
 
     _check_http_address = field_validator("http_address")(check_address)
 
-    def peer_addresses(self) -> Mapping[str, str]:
+    def list_peer_addresses(self) -> Mapping[str, str]:
         """Return the addresses of all services; one without a setting here is read from `[HANSEI_]<NAME>_ADDR`."""
         variables = {name: f"{name.upper()}_ADDR" for name in load_contract().peers}
         others = {
             name: os.environ.get(f"HANSEI_{variable}") or os.environ.get(variable)
             for name, variable in variables.items()
         }
-        return {name: address for name, address in others.items() if address} | dict(super().peer_addresses())
+        return {name: address for name, address in others.items() if address} | dict(super().list_peer_addresses())
 
     @model_validator(mode="before")
     @classmethod

@@ -179,7 +179,7 @@ def _run_on_cores(pids: Sequence[int]) -> Iterator[None]:
 
 async def _compare(addresses: list[str], pids: list[int]) -> dict[str, Any]:
     peers = Peers({"search": f"ipv4:{','.join(addresses)}"}, routed=True)
-    stub: Any = search_service_pb2_grpc.SearchServiceStub(peers.channel("search"))
+    stub: Any = search_service_pb2_grpc.SearchServiceStub(peers.get_channel("search"))
 
     async def search(dataset: str, query: str) -> Any:
         return await stub.Search(_build_request(dataset, query), timeout=60)

@@ -280,7 +280,7 @@ async def measure(server: PostgresServer, revisions: int, datasets: int) -> dict
     with tempfile.TemporaryDirectory() as folder, _serve(Path(folder), urls) as addresses:
         peers = Peers(addresses)
         writers = [
-            Writer(playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel(name)), datasets, Random(1))
+            Writer(playbook_service_pb2_grpc.PlaybookServiceStub(peers.get_channel(name)), datasets, Random(1))
             for name in urls
         ]
         copies = {name: Copies(url, datasets) for name, url in urls.items()}

@@ -179,8 +179,8 @@ async def _measure(processes: int, datasets: int, bullets: int) -> dict[str, Any
 
 def _connect(curator: str, addresses: Iterable[str], datasets: int) -> tuple[Peers, Traffic]:
     peers = Peers({"curator": curator, "search": f"ipv4:{','.join(addresses)}"}, routed=True)
-    search = search_service_pb2_grpc.SearchServiceStub(peers.channel("search"))
-    playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    search = search_service_pb2_grpc.SearchServiceStub(peers.get_channel("search"))
+    playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(peers.get_channel("curator"))
     return peers, Traffic(search, playbooks, datasets, dict.fromkeys(range(datasets), 1))
 
 
@@ -303,8 +303,8 @@ def _read_kilobytes(file: str, field: str) -> int:
 async def _measure_routing(target: str) -> dict[str, float]:
     """Return the microseconds of processor time that the choice of a replica takes, for messages and for bytes."""
     peers = Peers({"search": target}, routed=True)
-    search_service_pb2_grpc.SearchServiceStub(peers.channel("search"))
-    replicas: Replicas = peers.channel("search").replicas  # type: ignore[assignment]
+    search_service_pb2_grpc.SearchServiceStub(peers.get_channel("search"))
+    replicas: Replicas = peers.get_channel("search").replicas  # type: ignore[assignment]
     read_key = build_key_reader(PATH, "dataset")
     query = search_pb2.SearchQuery(query_text=" ".join(WORDS[:8]), top_k=5)
     requests = [search_service_pb2.SearchRequest(dataset=f"d{number}", query=query) for number in range(1000)]

@@ -17,7 +17,11 @@ def wording_rows() -> list[dict[str, Any]]:
     lines = [line.split("\t") for line in LABELLED.read_text(encoding="utf-8").splitlines()]
     ways: dict[str, PhraseFinders] = {"literal": LITERAL, "linguistic": LinguisticFinders(SudachiTokenizer())}
     return [
-        {"wording": name, "kind": kind, **_outcome(words.finder(phrases), [line for line in lines if line[0] == kind])}
+        {
+            "wording": name,
+            "kind": kind,
+            **_outcome(words.get_finder(phrases), [line for line in lines if line[0] == kind]),
+        }
         for name, words in ways.items()
         for kind, phrases in PHRASES.items()
     ]

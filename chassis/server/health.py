@@ -31,7 +31,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._changed = asyncio.Event()
         self._ended = False
 
-    def status(self, name: str) -> int:
+    def get_status(self, name: str) -> int:
         """Return the status of a service, of `LIVENESS`, or of `OVERALL`: SERVING when every service is."""
         if name == OVERALL:
             is_ready = self._services <= self._ready

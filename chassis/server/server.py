@@ -73,7 +73,7 @@ class Server:
 
     def describe_own(self, address: str) -> OwnServer:
         """Return this server for the channels of its own process, which reach it at an address."""
-        names = () if self._certificates is None else self._certificates.current().names
+        names = () if self._certificates is None else self._certificates.get_current().names
         return OwnServer(address, self._settings.max_message_bytes, names, self._handlers)
 
     def bind_for_probes(self, address: str) -> None:
@@ -157,7 +157,7 @@ def _read_callers(settings: ServiceSettings, certificates: Certificates | None) 
             "HANSEI_TLS_CALLERS: callers are identified by their certificates, so HANSEI_TLS_CERTIFICATE, "
             "HANSEI_TLS_KEY and HANSEI_TLS_AUTHORITIES must be set"
         )
-    return Callers([*settings.allowed_callers, *certificates.current().names])
+    return Callers([*settings.allowed_callers, *certificates.get_current().names])
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]

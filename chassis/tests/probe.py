@@ -143,7 +143,7 @@ def service(probe: Probe, **more: Any) -> Service:
 
 
 def stub(peers: Peers, peer: str = "probe") -> Any:
-    return rpc.ProbeServiceStub(peers.channel(peer))
+    return rpc.ProbeServiceStub(peers.get_channel(peer))
 
 
 class ProbeSettings(ServiceSettings):
@@ -153,7 +153,7 @@ class ProbeSettings(ServiceSettings):
 
 def build(settings: ProbeSettings, peers: Peers) -> Service:
     probe = Probe()
-    own_peers = Peers(settings.peer_addresses(), policies=policies())
+    own_peers = Peers(settings.list_peer_addresses(), policies=policies())
     if settings.next_addr:
         probe.next_hop = stub(own_peers, "next")
     return service(probe, close=own_peers.close)

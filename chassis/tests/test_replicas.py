@@ -51,7 +51,7 @@ async def test_a_stub_for_each_call_uses_the_same_bound_methods(start_probe: Ser
     stack.push_async_callback(peers.close)
     for dataset in DATASETS:
         await stub(peers).Echo(pb.EchoRequest(dataset=dataset))
-    found = peers.channel("probe").replicas
+    found = peers.get_channel("probe").replicas
     assert found is not None
     assert [len(replica.methods) for replica in found.choose(DATASETS[0])] == [1, 1]
 
@@ -64,7 +64,7 @@ async def test_a_serialized_request_is_routed_like_its_message(
     once = [probe.probe.calls for probe in probes]
     peers = Peers({"probe": join(probes)}, policies=policies(), routed=True)
     stack.push_async_callback(peers.close)
-    forward = peers.channel("probe").unary_unary(f"/{SERVICE}/Echo")
+    forward = peers.get_channel("probe").unary_unary(f"/{SERVICE}/Echo")
 
     for dataset in DATASETS:
         await forward(pb.EchoRequest(text="x" * 200, dataset=dataset).SerializeToString())
@@ -151,13 +151,13 @@ async def test_services_route_to_a_peer_with_several_replicas(stack: AsyncExitSt
     peers = Peers.from_settings(Caller(), OwnServer("127.0.0.1:3"), None)
     stack.push_async_callback(peers.close)
     for peer in ("search", "curator", "planner"):
-        peers.channel(peer).unary_unary("/hansei.search.v1.SearchService/Embed")
-        assert peers.channel(peer).replicas is None  # no method is routed: nothing is resolved
-        peers.channel(peer).unary_unary("/hansei.search.v1.SearchService/Search")
-    found = peers.channel("search").replicas
+        peers.get_channel(peer).unary_unary("/hansei.search.v1.SearchService/Embed")
+        assert peers.get_channel(peer).replicas is None  # no method is routed: nothing is resolved
+        peers.get_channel(peer).unary_unary("/hansei.search.v1.SearchService/Search")
+    found = peers.get_channel("search").replicas
     assert found is not None
     assert found.names == ["127.0.0.1:1", "127.0.0.1:2"]
-    assert [peers.channel(peer).replicas for peer in ("curator", "planner")] == [None, None]
+    assert [peers.get_channel(peer).replicas for peer in ("curator", "planner")] == [None, None]
 
 
 class ScriptedConnection(Connection):

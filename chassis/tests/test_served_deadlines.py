@@ -186,4 +186,4 @@ async def test_a_peer_that_dies_during_a_call_is_unavailable(connect_probe: Conn
 
 async def test_a_peer_without_an_address_is_named() -> None:
     with pytest.raises(errors.FailedPrecondition, match="CURATOR_ADDR is not set"):
-        Peers({}, policies={}).channel("curator")
+        Peers({}, policies={}).get_channel("curator")

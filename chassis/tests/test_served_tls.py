@@ -84,7 +84,7 @@ async def test_replicas_have_the_certificate_of_the_name_behind_which_they_are(
     # Nothing has this address: only replicas can answer.
     peers = Peers({"probe": f"probe:{free_port()}"}, policies=policies(), certificates=certificates, routed=True)
     stack.push_async_callback(peers.close)
-    caller_stub, found = stub(peers), peers.channel("probe").replicas
+    caller_stub, found = stub(peers), peers.get_channel("probe").replicas
     await wait_until(lambda: found is not None and len(found.names) == 2)
     for number in range(20):
         assert (await caller_stub.Echo(pb.EchoRequest(text="hello", dataset=f"d{number}"))).text == "hello"
@@ -215,7 +215,7 @@ async def test_plaintext_beyond_this_machine_needs_the_setting(stack: AsyncExitS
         async with serve(service(Probe()), settings=ServiceSettings(health_address="0.0.0.0:0")):
             raise AssertionError("served")
     with pytest.raises(BadSetting, match=r"PROBE_ADDR: 'probe\.hansei\.svc:1' is beyond this machine"):
-        Peers({"probe": "probe.hansei.svc:1"}, policies=policies(), plaintext=()).channel("probe")
+        Peers({"probe": "probe.hansei.svc:1"}, policies=policies(), plaintext=()).get_channel("probe")
     meant = ServiceSettings(plaintext="grpc", lame_duck_seconds=0)
     await stack.enter_async_context(serve(service(Probe()), "0.0.0.0:0", settings=meant))
 

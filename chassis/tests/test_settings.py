@@ -160,7 +160,7 @@ def test_a_settings_error_is_written_to_stderr_unchanged(capsys: pytest.CaptureF
 
 
 def test_peers_are_the_services_whose_address_is_set() -> None:
-    assert load(ShopSettings, search_addr="s:1").peer_addresses() == {"search": "s:1"}
+    assert load(ShopSettings, search_addr="s:1").list_peer_addresses() == {"search": "s:1"}
 
 
 def test_every_setting_of_a_service_is_documented_with_its_variables() -> None:
@@ -221,5 +221,5 @@ def test_a_setting_shows_which_variable_it_comes_from(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SEARCH_ALPHA", "0.7")
     monkeypatch.setenv("HANSEI_SEARCH_ALPHA", "")
 
-    assert rows["search_alpha"].current_value() == ("0.7", "SEARCH_ALPHA")
-    assert rows["drain_grace_seconds"].current_value() == ("20.0", "default")
+    assert rows["search_alpha"].read_value() == ("0.7", "SEARCH_ALPHA")
+    assert rows["drain_grace_seconds"].read_value() == ("20.0", "default")

@@ -59,12 +59,12 @@ def test_unusable_files_are_named(tmp_path: Path, file: str, content: bytes | st
 def test_a_renewed_certificate_is_used_after_the_next_check(tmp_path: Path) -> None:
     authority = Authority()
     certificates = certificates_in(tmp_path, authority, "curator", "curator.hansei.svc")
-    first = certificates.current(now=True)
+    first = certificates.get_current(now=True)
     assert first.names == ("curator", "curator.hansei.svc")
-    assert certificates.current(now=True) is first
+    assert certificates.get_current(now=True) is first
     authority.issue(tmp_path, "renewed", valid=timedelta(days=30))
-    assert certificates.current() is first  # the files are checked only once every few seconds
-    renewed = certificates.current(now=True)
+    assert certificates.get_current() is first  # the files are checked only once every few seconds
+    renewed = certificates.get_current(now=True)
     assert renewed.names == ("renewed",)
     assert renewed.expires - first.expires > timedelta(days=28)
 
@@ -74,11 +74,11 @@ def test_files_that_do_not_match_yet_are_ignored(tmp_path: Path) -> None:
     certificates = certificates_in(tmp_path, authority, "old")
     authority.issue(tmp_path / "new", "new")
     (tmp_path / "tls.crt").write_bytes((tmp_path / "new" / "tls.crt").read_bytes())
-    assert certificates.current(now=True).names == ("old",)
+    assert certificates.get_current(now=True).names == ("old",)
     (tmp_path / "tls.key").unlink()
-    assert certificates.current(now=True).names == ("old",)
+    assert certificates.get_current(now=True).names == ("old",)
     (tmp_path / "tls.key").write_bytes((tmp_path / "new" / "tls.key").read_bytes())
-    assert certificates.current(now=True).names == ("new",)
+    assert certificates.get_current(now=True).names == ("new",)
 
 
 def test_the_remaining_time_of_a_certificate_is_measured(tmp_path: Path) -> None:

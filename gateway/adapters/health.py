@@ -29,7 +29,7 @@ class PeersHealth:
         self._channel_of = channel_of
         self._contract = contract
 
-    async def states(self) -> list[ServiceHealth]:
+    async def list_states(self) -> list[ServiceHealth]:
         """Return the health of each service behind the gateway; queries run in parallel."""
         return list(await asyncio.gather(*(self._fetch_state(peer) for peer in self._contract.peers)))
 

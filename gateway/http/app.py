@@ -104,9 +104,9 @@ def create_app(
         """Query the standard health service of each service behind the gateway."""
         return {"services": await health()}
 
-    bindings, authentication = list_bindings(contract.methods()), Authentication(guard)
+    bindings, authentication = list_bindings(contract.list_methods()), Authentication(guard)
     calls = ContractCalls(contract, methods, authentication)
-    app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
+    app.router.routes.extend(ContractRoutes(calls, streams, progress).build_routes(bindings))
     app.include_router(
         gateway_facts.build_routes(lambda: gateway_facts.describe_gateway(shows_paths=not authentication.is_required))
     )
@@ -145,8 +145,8 @@ def _build_openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) 
     if app.openapi_schema is None:
         contract = ContractDocument(bindings, load_comments())
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
-        document["paths"] |= contract.paths()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(contract.schemas())
+        document["paths"] |= contract.build_paths()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(contract.build_schemas())
         document["components"]["securitySchemes"] = {"token": TOKEN_SCHEME}
         document["security"] = [{"token": []}] if secured else [{}, {"token": []}]
         document["paths"][HEALTH]["get"]["security"] = []

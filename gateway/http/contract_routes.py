@@ -42,7 +42,7 @@ class ContractRoutes:
         self._streams = streams
         self._progress = progress
 
-    def routes(self, bindings: Sequence[Binding]) -> list[Route]:
+    def build_routes(self, bindings: Sequence[Binding]) -> list[Route]:
         """Return the routes, in the order of the bindings."""
         self._encoder = JsonEncoder(binding.method.output_type for binding in bindings)
         return [Route(binding.route, self._build_handler(binding), methods=[binding.verb]) for binding in bindings]

@@ -76,14 +76,14 @@ class ContractDocument:
         self._bindings = bindings
         self._comments = comments
 
-    def paths(self) -> dict[str, dict[str, Any]]:
+    def build_paths(self) -> dict[str, dict[str, Any]]:
         """Return the operations by path and verb."""
         paths: dict[str, dict[str, Any]] = {}
         for binding in self._bindings:
             paths.setdefault(binding.path, {})[binding.verb.lower()] = self._describe_operation(binding)
         return paths
 
-    def schemas(self) -> dict[str, dict[str, Any]]:
+    def build_schemas(self) -> dict[str, dict[str, Any]]:
         """Return the schemas of the messages of the operations, with the messages of their fields."""
         schemas = {"Problem": PROBLEM_SCHEMA}
         pending = [binding.method.output_type for binding in self._bindings]

@@ -137,23 +137,23 @@ class Rounds:
             raise ExecutionExists(plan.execution_id)
         self._running.add(plan.execution_id)
         try:
-            if await self.ranking(plan.execution_id):
+            if await self.read_ranking(plan.execution_id):
                 raise ExecutionExists(plan.execution_id)
             seconds = _compute_team_seconds(plan)
             async with asyncio.TaskGroup() as group:  # a team raises nothing, so it cannot cancel the others (G-69)
                 teams = [group.create_task(_TeamRun(self, plan, team, deliver).run(seconds)) for team in plan.teams]
-            return _build_result([task.result() for task in teams], await self.ranking(plan.execution_id))
+            return _build_result([task.result() for task in teams], await self.read_ranking(plan.execution_id))
         finally:
             self._running.discard(plan.execution_id)
 
-    async def ranking(self, execution_id: str) -> Sequence[board.RankingRow]:
+    async def read_ranking(self, execution_id: str) -> Sequence[board.RankingRow]:
         """Return the teams of an execution, best first."""
         return (await self.leaderboard.GetRanking(board.GetRankingRequest(execution_id=execution_id))).rows
 
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, object]]:
         """Return the ranking in the form of the prompt builder (B-17)."""
         fields = ("team_id", "team_name", "max_score", "total_rounds")
-        return [{name: getattr(row, name) for name in fields} for row in await self.ranking(execution_id)]
+        return [{name: getattr(row, name) for name in fields} for row in await self.read_ranking(execution_id)]
 
 
 def _compute_team_seconds(plan: rounds.RunRoundsRequest) -> float:

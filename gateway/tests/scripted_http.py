@@ -51,7 +51,7 @@ VALUES = {
 
 
 CONTRACT = load_contract()
-BINDINGS = list_bindings(CONTRACT.methods())
+BINDINGS = list_bindings(CONTRACT.list_methods())
 FOUND = search.SearchResponse(
     results=[
         search_pb2.SearchResult(bullet=playbook_pb2.Bullet(id=name, content=f"日本語 {name}"), combined_score=0.5)
@@ -113,7 +113,7 @@ class Peers:
         if method.containing_service.name == "GatewayService":
             servicer = GatewayServicer(Learning(self, self), ReflectionWorkflow(self, self, self, self))
             return ContractMethods(
-                self.channel, CONTRACT, {method.containing_service.full_name: servicer}
+                self.get_channel, CONTRACT, {method.containing_service.full_name: servicer}
             ).get_function(method)
         scripted = self.answers.get(method.name, [GetMessageClass(method.output_type)()])
         if method.name == "Search" and not self.answers:
@@ -137,10 +137,10 @@ class Peers:
             return all_of
         return many if method.server_streaming else respond
 
-    def channel(self, peer: str) -> Any:
+    def get_channel(self, peer: str) -> Any:
         raise AssertionError(f"{peer} is scripted")
 
-    async def states(self) -> list[ServiceHealth]:
+    async def list_states(self) -> list[ServiceHealth]:
         return [ServiceHealth("curator", "SERVING"), ServiceHealth("search", "UNREACHABLE", "search does not answer")]
 
 
@@ -183,7 +183,7 @@ async def client_of(
     app = create_app(
         contract,
         peers,
-        peers.states,
+        peers.list_states,
         admission=Admission("HTTP requests", limit, 1.5),
         streams=Admission("HTTP streams", limit, 1.5),
         progress=options.pop("progress", None) or CallsInProgress(),

@@ -28,7 +28,7 @@ class FailingPeers(Peers):
 
         return many if method.server_streaming else respond
 
-    async def states(self) -> list[ServiceHealth]:
+    async def list_states(self) -> list[ServiceHealth]:
         raise RuntimeError(SECRET)
 
 

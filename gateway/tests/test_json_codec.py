@@ -38,7 +38,7 @@ def reachable_messages(messages: Iterable[Descriptor]) -> dict[str, Descriptor]:
 MESSAGES = {
     name: message
     for name, message in reachable_messages(
-        kind for method in load_contract().methods() for kind in (method.input_type, method.output_type)
+        kind for method in load_contract().list_methods() for kind in (method.input_type, method.output_type)
     ).items()
     if not message.GetOptions().map_entry
 }

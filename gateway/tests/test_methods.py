@@ -45,4 +45,4 @@ async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse
     ],
 )
 def test_the_gateway_serves_the_methods_of_the_specification(method: str) -> None:  # G-66
-    assert f"hansei.{method}" in {served.full_name for served in load_contract().methods()}
+    assert f"hansei.{method}" in {served.full_name for served in load_contract().list_methods()}

@@ -130,13 +130,13 @@ async def front(contract: Contract) -> AsyncIterator[GreeterGateway]:
     peers = Peers({"greeter": f"127.0.0.1:{port}"}, policies=contract.policies)
     app = create_app(
         contract,
-        ContractMethods(peers.channel, contract, {}),
-        PeersHealth(peers.channel, contract).states,
+        ContractMethods(peers.get_channel, contract, {}),
+        PeersHealth(peers.get_channel, contract).list_states,
         admission=Admission("HTTP requests", 10, 1),
         streams=Admission("HTTP streams", 10, 1),
         progress=CallsInProgress(),
     )
-    service = Service("gateway", passthrough.build_registrations(peers.channel, contract))
+    service = Service("gateway", passthrough.build_registrations(peers.get_channel, contract))
     transport = httpx.ASGITransport(app)
     try:
         async with (
@@ -246,4 +246,4 @@ def test_a_rule_that_cannot_be_served_is_refused(tmp_path: Path, rule: str, mess
     before, _, rest = PROTO.partition('      get: "/v1/people/{person.name}/greeting"')
     text = before + rule + rest[rest.index("    };") :]
     with pytest.raises(ValueError, match=message):
-        list_bindings(contract_of(tmp_path, text).methods())
+        list_bindings(contract_of(tmp_path, text).list_methods())

@@ -102,7 +102,7 @@ class IdempotencyTable:
         self._older = delete(self.table).where(self.table.c.stored_at < bindparam("limit"))
         self._inserts: dict[str, Any] = {}
 
-    def stored_response(self, connection: Connection, key: IdempotencyKey | None) -> bytes | None:
+    def find_response(self, connection: Connection, key: IdempotencyKey | None) -> bytes | None:
         """Return the stored response of a request; None for one that is not done, or has no key.
 
         Raises RequestIdReused when the id was used with another method or payload.
@@ -145,7 +145,7 @@ class IdempotencyTable:
         payload: bytes = b"",
     ) -> bytes:
         """Return the stored response of a request that is done, else the response of `work`, which is then stored."""
-        stored = self.stored_response(connection, key)
+        stored = self.find_response(connection, key)
         if stored is not None:
             return stored
         response = work()

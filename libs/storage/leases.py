@@ -77,7 +77,9 @@ class Leases:
         """Return the condition under which the holder of a lease may write."""
         return and_(self._name == lease.name, self._columns.owner == lease.owner, self._columns.fence == lease.fence)
 
-    def states(self, connection: Connection, *conditions: ColumnElement[bool], limit: int = 1000) -> list[LeaseState]:
+    def list_states(
+        self, connection: Connection, *conditions: ColumnElement[bool], limit: int = 1000
+    ) -> list[LeaseState]:
         """Return the leases of these rows: the free ones first, then those not renewed for longest."""
         columns = self._columns
         query = select(self._name, columns.owner, columns.fence, columns.heartbeat).where(*conditions)

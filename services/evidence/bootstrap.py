@@ -54,15 +54,15 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     """Return the evidence service; it calls search and the curator. Raises `BadSetting`."""
     with report_setting(_SETTING):
         store = EvidenceRepository(settings.evidence_database_url)
-    playbooks = GrpcPlaybooks(peers.channel("curator"))
+    playbooks = GrpcPlaybooks(peers.get_channel("curator"))
     publisher = DecisionPublisher(store, playbooks)
-    recall = Recall(GrpcBulletSearch(peers.channel("search")), store)
+    recall = Recall(GrpcBulletSearch(peers.get_channel("search")), store)
     archive = _create_archive(settings, store.database)
     servicer = EvidenceServicer(
         recall, store, publisher, archive.add, count_serving=metrics.count_serving, count_report=metrics.count_report
     )
     report_servings = ReportServings(store, count_report=metrics.count_report)
-    guards, guard_store = GuardsFeed(peers.channel("curator")), GuardRepository(store.database)
+    guards, guard_store = GuardsFeed(peers.get_channel("curator")), GuardRepository(store.database)
     check_call = CheckCall(guards, guard_store, metrics.count_check)
     erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call)
     guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_archived_trajectory)

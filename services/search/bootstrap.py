@@ -96,7 +96,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     snapshots = _create_snapshots(settings, "", made_with, parse_bullet)
 
     def create_follower(dataset: str, embedder: TextEmbedder, snapshots: Snapshots[IndexedBullet]) -> PlaybookFollower:
-        feed = CuratorFeed(peers.channel("curator"), embedder.model.model_id)
+        feed = CuratorFeed(peers.get_channel("curator"), embedder.model.model_id)
         return PlaybookFollower(dataset, feed, embedder, index_factory, snapshots, scoring_pool)
 
     async def connect_former_model(model_id: str) -> TextEmbedder | None:
@@ -221,7 +221,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
             "first searches": warm_up,
             "cut-over of collections": ReembedCollections(store, collections, embedder).__call__,
             "deleted playbooks": DropDeletedPlaybooks(
-                CuratorFeed(peers.channel("curator"), model.model_id),
+                CuratorFeed(peers.get_channel("curator"), model.model_id),
                 snapshots,
                 scoring_pool,
                 settings.search_snapshot_seconds,

@@ -20,7 +20,7 @@ def test_installed_policies_equal_those_beside_the_contracts() -> None:
 async def test_generated_stubs_take_a_channel_to_a_peer() -> None:
     peers = Peers({"curator": "127.0.0.1:1"})
 
-    stub = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    stub = playbook_service_pb2_grpc.PlaybookServiceStub(peers.get_channel("curator"))
 
     assert callable(stub.GetPlaybook)
     await peers.close()

@@ -24,7 +24,7 @@ async def test_the_service_of_the_readme_answers_and_leaves(tmp_path: Path) -> N
     async with probe_process("echo", tmp_path, HANSEI_LAME_DUCK_SECONDS="0") as process:
         address = (await process.read_until("server started"))["address"]
         peers = Peers({"echo": address}, policies={PATH: MethodPolicy(30, "read", True)})
-        echo = peers.channel("echo").unary_unary(PATH, StringValue.SerializeToString, StringValue.FromString)
+        echo = peers.get_channel("echo").unary_unary(PATH, StringValue.SerializeToString, StringValue.FromString)
 
         assert (await echo(StringValue(value="反省"))).value == "反省"
         with pytest.raises(InvalidArgument, match="value must not be empty") as refused:

@@ -72,7 +72,7 @@ class Load:
     """Callers that make calls of every service, one after the other; a call that fails ends the test."""
 
     def __init__(self, peers: Peers, dataset: str, token: str) -> None:
-        channel: Any = peers.channel("gateway")
+        channel: Any = peers.get_channel("gateway")
         self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
         self._reflector: Any = reflector_service_pb2_grpc.ReflectorServiceStub(channel)

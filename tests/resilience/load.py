@@ -75,7 +75,7 @@ class Load:
         self, address: str, dataset: str, call_seconds: float = CALL_SECONDS, *, sessions: bool = False
     ) -> None:
         self._peers = Peers({"gateway": address})
-        channel: Any = self._peers.channel("gateway")
+        channel: Any = self._peers.get_channel("gateway")
         self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         self._search: Any = search_service_pb2_grpc.SearchServiceStub(channel)
         self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)

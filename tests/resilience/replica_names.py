@@ -69,7 +69,7 @@ async def _run() -> None:
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: NameServer(pods), ("127.0.0.1", 53))
         peers = Peers({"probe": f"{HOST}:{port}"}, policies=policies(), routed=True)
         stack.push_async_callback(peers.close)
-        caller, found = stub(peers), peers.channel("probe").replicas
+        caller, found = stub(peers), peers.get_channel("probe").replicas
         assert found is not None
 
         async def ask_each_dataset() -> dict[str, str]:

@@ -45,7 +45,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
 
 async def collections_of(process: ProbeProcess) -> tuple[chassis.Peers, Any]:
     peers = chassis.Peers({"search": (await process.read_until("server started"))["address"]})
-    return peers, collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
+    return peers, collection_service_pb2_grpc.CollectionServiceStub(peers.get_channel("search"))
 
 
 async def killed_while_loading(settings: dict[str, str]) -> int:

@@ -51,7 +51,7 @@ async def curator_and_search(
 
     async with chassis.serve(build_services) as running:
         client = chassis.Peers({"hansei": running.address})
-        yield client.channel("hansei")
+        yield client.get_channel("hansei")
         for peers in (client, *opened):
             await peers.close()
 

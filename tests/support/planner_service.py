@@ -85,7 +85,7 @@ async def running(folder: Path, tools: Tools | None = None, **more: Any) -> Asyn
             "planner_guards_dataset": "off",
         }
         settings = PlannerSettings(**fields | more)
-        peers = Peers(settings.peer_addresses())
+        peers = Peers(settings.list_peer_addresses())
         async with (
             chassis.serve(build(settings, peers)) as planner,
             grpc.aio.insecure_channel(planner.address) as channel,

@@ -34,7 +34,7 @@ async def curator(folder: Path, max_message_bytes: int = 16 * 1024 * 1024) -> As
     )
     async with chassis.serve(build(settings, chassis.Peers({})), settings=settings) as running:
         clients = chassis.Peers({"curator": running.address}, max_message_bytes=max_message_bytes)
-        yield playbook_grpc.PlaybookServiceStub(clients.channel("curator"))
+        yield playbook_grpc.PlaybookServiceStub(clients.get_channel("curator"))
         await clients.close()
 
 

@@ -36,5 +36,5 @@ def guard_methods(
 
     Raises KeyError for a method without a policy.
     """
-    policies = {method: contract.get_policy(method) for method in contract.methods()} | dict(others)
+    policies = {method: contract.get_policy(method) for method in contract.list_methods()} | dict(others)
     return {get_path(method): GuardedMethod(get_path(method), method, policy) for method, policy in policies.items()}

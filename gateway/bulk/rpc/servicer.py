@@ -67,7 +67,7 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         """Return a page of the dead letters of a job."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         (after,) = decode_page_token(request, int) or (-1,)
-        letters = await self._jobs.dead_letters(request.job_id, after, size + 1)
+        letters = await self._jobs.list_dead_letters(request.job_id, after, size + 1)
         token = encode_page_token(request, letters[size - 1].index) if len(letters) > size else ""
         messages = [encode(letter, bulk_pb2.DeadLetter) for letter in letters[:size]]
         return service.ListDeadLettersResponse(dead_letters=messages, next_page_token=token)

@@ -98,7 +98,7 @@ class BulkSystem:
     async def learn(self, key: str, book: ScriptedLearner, policy: RetryPolicy = AT_ONCE) -> BatchLearner:
         """Learn all batches of a job, one after the other."""
         learner = BatchLearner(book, self.batches, policy, jitter=lambda: 0.0)
-        for batch in await self.batches.batches(key):
+        for batch in await self.batches.list_batches(key):
             await learner.run(batch)
         return learner
 

@@ -124,7 +124,7 @@ async def test_batches_that_were_never_queued_are_claimed_by_one_replica(system:
     assert await system.batches.list_overdue_jobs() == [(key, 0)]
     assert [await system.batches.start_generation(key, 0) for _ in range(3)] == [True, False, False]
     assert await system.batches.list_overdue_jobs() == []
-    assert (await system.batches.batches(key))[0].batch_id.startswith(f"{key}/1/")
+    assert (await system.batches.list_batches(key))[0].batch_id.startswith(f"{key}/1/")
 
 
 @pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
@@ -132,10 +132,10 @@ async def test_a_live_replica_changes_its_heartbeat_during_clock_jumps(system: B
     first, two = system.replica("one"), system.replica("two")
     await first.renew()
     await two.renew()
-    before = {state.name: state for state in await first.states()}
+    before = {state.name: state for state in await first.list_states()}
     system.clock.now += moved
     await two.renew()
-    after = {state.name: state for state in await first.states()}
+    after = {state.name: state for state in await first.list_states()}
     assert after["one"] == before["one"]
     assert after["two"] != before["two"]
 
@@ -144,16 +144,16 @@ async def test_the_row_of_a_replica_that_left_is_deleted_unless_it_returned(syst
     first, other = system.replica("one"), system.replica("other")
     await first.renew()
     await first.release()
-    (left,) = await other.states()
+    (left,) = await other.list_states()
     assert left.owner is None
     await first.renew()
     await other.delete(left)  # it is available again
-    (back,) = await other.states()
+    (back,) = await other.list_states()
     assert back.owner == "one"
     await other.delete(back)
-    assert await other.states() == []
+    assert await other.list_states() == []
     await first.renew()  # its lease was deleted while it worked
-    assert [state.owner for state in await other.states()] == ["one"]
+    assert [state.owner for state in await other.list_states()] == ["one"]
 
 
 async def test_work_postponed_by_a_fast_clock_is_still_done(system: BulkSystem) -> None:
@@ -172,12 +172,14 @@ async def test_jobs_are_deleted_after_their_retention(system: BulkSystem) -> Non
     _, running = await system.submit(1)
     await system.jobs.begin("cut off", NewJob(job_id, "d", None))
     system.clock.now += timedelta(hours=2)
-    assert await system.jobs.expired_keys(timedelta(hours=5), timedelta(hours=3)) == []
-    assert sorted(await system.jobs.expired_keys(timedelta(hours=3), timedelta(hours=1))) == sorted([key, "cut off"])
+    assert await system.jobs.list_expired_keys(timedelta(hours=5), timedelta(hours=3)) == []
+    assert sorted(await system.jobs.list_expired_keys(timedelta(hours=3), timedelta(hours=1))) == sorted(
+        [key, "cut off"]
+    )
     await system.jobs.discard(key)
     with pytest.raises(JobNotFound):
         await system.jobs.find(job_id)
-    assert await system.batches.batches(running)
+    assert await system.batches.list_batches(running)
 
 
 @given(count=st.integers(1, 3000), spread=st.integers(1, 64))
@@ -189,7 +191,7 @@ def test_batches_cover_a_job_and_small_jobs_are_spread(count: int, spread: int) 
 
 
 async def test_totals_are_the_sums_of_the_jobs(system: BulkSystem) -> None:
-    assert await system.jobs.totals() == JobTotals(
+    assert await system.jobs.count_totals() == JobTotals(
         dict.fromkeys(["running", "completed", "incomplete", "cancelled"], 0),
         dict.fromkeys(["waiting", "learned", "dead", "dropped"], 0),
     )
@@ -201,7 +203,7 @@ async def test_totals_are_the_sums_of_the_jobs(system: BulkSystem) -> None:
     await system.submit(5)
     await system.jobs.begin("still arriving", NewJob(left, "d", None))
 
-    assert await system.jobs.totals() == JobTotals(
+    assert await system.jobs.count_totals() == JobTotals(
         {"running": 1, "completed": 1, "incomplete": 2, "cancelled": 1},
         {"waiting": 5, "learned": 5, "dead": 4, "dropped": 4},
     )

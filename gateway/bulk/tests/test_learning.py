@@ -72,7 +72,7 @@ async def test_a_trajectory_is_a_dead_letter_with_a_reason_after_the_last_attemp
 
     job = await system.jobs.find(job_id)
     assert (job.state, job.learned, job.dead) == (JobState.INCOMPLETE, 1, 1)
-    (letter,) = await system.jobs.dead_letters(job_id, -1, 10)
+    (letter,) = await system.jobs.list_dead_letters(job_id, -1, 10)
     assert (letter.index, letter.attempts, letter.code, letter.reason, letter.message) == (
         0,
         3,
@@ -86,7 +86,7 @@ async def test_a_trajectory_is_a_dead_letter_with_a_reason_after_the_last_attemp
 async def test_an_outage_uses_up_no_attempt_for_a_while(system: BulkSystem, outage_seconds: float, dead: int) -> None:
     job_id, key = await system.submit(1)
     book, seconds = ScriptedLearner([Unavailable("the reflector is away", reason="PEER_UNAVAILABLE")] * 50), count()
-    (batch,) = await system.batches.batches(key)
+    (batch,) = await system.batches.list_batches(key)
     learner = BatchLearner(
         book, system.batches, AT_ONCE, outage_seconds=outage_seconds, monotonic=lambda: next(seconds) / 2
     )
@@ -100,9 +100,9 @@ async def test_other_failures_count_during_an_outage(system: BulkSystem) -> None
     job_id, key = await system.submit(1)
     away, busy = Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)
     book = ScriptedLearner([away, busy, away, away, busy, away, busy])
-    (batch,) = await system.batches.batches(key)
+    (batch,) = await system.batches.list_batches(key)
     await BatchLearner(book, system.batches, AT_ONCE, outage_seconds=60.0).run(batch)
-    (letter,) = await system.jobs.dead_letters(job_id, -1, 10)
+    (letter,) = await system.jobs.list_dead_letters(job_id, -1, 10)
     assert (letter.attempts, letter.code, len(book.requests)) == (3, "RESOURCE_EXHAUSTED", 7)
 
 
@@ -112,7 +112,7 @@ async def test_permanent_failures_are_not_retried(system: BulkSystem) -> None:
 
     await system.learn(key, book)
 
-    letters = await system.jobs.dead_letters(job_id, -1, 10)
+    letters = await system.jobs.list_dead_letters(job_id, -1, 10)
     assert [(letter.code, letter.attempts) for letter in letters] == [("INVALID_ARGUMENT", 1), ("INTERNAL", 1)]
     assert "secret" not in letters[1].message
 
@@ -137,19 +137,19 @@ def test_an_outcome_shows_the_applied_edits() -> None:
 
 async def test_a_trajectory_that_kills_its_process_becomes_a_dead_letter(system: BulkSystem) -> None:
     job_id, key = await system.submit(1000 // 8)
-    (batch, *_) = await system.batches.batches(key)
+    (batch, *_) = await system.batches.list_batches(key)
     for _ in range(MAX_STARTS):
         assert (await system.batches.start_batch(batch))[0] == 0
 
     assert (await system.batches.start_batch(batch))[0] == 1
 
-    (letter,) = await system.jobs.dead_letters(job_id, -1, 10)
+    (letter,) = await system.jobs.list_dead_letters(job_id, -1, 10)
     assert (letter.index, letter.reason) == (0, "LEARNING_NEVER_ENDED")
 
 
 async def test_a_stopped_learner_finishes_its_trajectory_and_leaves_the_others(system: BulkSystem) -> None:
     job_id, key = await system.submit(1)
-    (batch,) = await system.batches.batches(key)
+    (batch,) = await system.batches.list_batches(key)
     wide = Batch(batch.batch_id, key, "d", 0, 9)
     book = ScriptedLearner()
     learner = BatchLearner(book, system.batches, AT_ONCE)
@@ -162,7 +162,7 @@ async def test_a_stopped_learner_finishes_its_trajectory_and_leaves_the_others(s
     assert (await system.jobs.find(job_id)).learned == 1
     other_id, other = await system.submit(1)
     with pytest.raises(asyncio.CancelledError):
-        await learner.run((await system.batches.batches(other))[0])
+        await learner.run((await system.batches.list_batches(other))[0])
     assert (await system.jobs.find(other_id)).state == JobState.RUNNING
 
 
@@ -179,9 +179,9 @@ async def test_attempts_are_measured_by_result(system: BulkSystem) -> None:
     book.before = later
     record_attempt, clock = metrics.record_attempt, lambda: seconds
     learner = BatchLearner(book, system.batches, AT_ONCE, record_attempt=record_attempt, monotonic=clock)
-    for batch in await system.batches.batches(key):
+    for batch in await system.batches.list_batches(key):
         await learner.run(batch)
-    metrics.record_totals(await system.jobs.totals())
+    metrics.record_totals(await system.jobs.count_totals())
 
     data: Any = reader.get_metrics_data()
     points = {point.name: point.data.data_points for point in data.resource_metrics[0].scope_metrics[0].metrics}
@@ -208,7 +208,7 @@ async def test_a_learner_waits_for_its_database(system: BulkSystem, monkeypatch:
             raise failures.pop()
         return await write(work, key)
 
-    batches = await system.batches.batches(key)
+    batches = await system.batches.list_batches(key)
     monkeypatch.setattr(system.database, "write", unsteady)
     await BatchLearner(ScriptedLearner(), system.batches, AT_ONCE).run(batches[0])
     assert failures == []
@@ -235,7 +235,7 @@ async def test_counts_always_add_up_and_nothing_is_committed_twice(
         await system.learn(key, book)
     job = await system.jobs.find(job_id)
     assert (job.waiting, job.learned + job.dead, job.dropped) == (0, count, 0)
-    assert len(await system.jobs.dead_letters(job_id, -1, 500)) == job.dead
+    assert len(await system.jobs.list_dead_letters(job_id, -1, 500)) == job.dead
     assert {request.request_id for request in book.requests} == {
         learn_request_id(job_id, position) for position in range(count)
     }

@@ -131,7 +131,7 @@ class BulkLearning:
             await self._take_over_dead_replicas()
             await self._requeue_lost_batches()
         await self._delete_expired()
-        self._record_totals(await self._jobs.totals())
+        self._record_totals(await self._jobs.count_totals())
 
     async def _ensure_queue(self) -> None:
         async with self._opening:
@@ -144,10 +144,10 @@ class BulkLearning:
             await self._queue.open()
 
     async def _enqueue(self, key: str) -> None:
-        await self._queue.put(await self._batches.batches(key))
+        await self._queue.put(await self._batches.list_batches(key))
 
     async def _take_over_dead_replicas(self) -> None:
-        for state in self._monitor.find_free_leases(await self._replicas.states()):
+        for state in self._monitor.find_free_leases(await self._replicas.list_states()):
             count = await self._queue.take_over(state.name)
             await self._replicas.delete(state)
             log.warning("took over the batches of a dead replica", batches=count, replica=state.name)
@@ -160,7 +160,7 @@ class BulkLearning:
                 await self._enqueue(key)
 
     async def _delete_expired(self) -> None:
-        for key in await self._jobs.expired_keys(self._policy.retention, ABANDONED_AFTER):
+        for key in await self._jobs.list_expired_keys(self._policy.retention, ABANDONED_AFTER):
             if self._queue.is_open:
                 await self._queue.delete(f"{key}/")
             await self._jobs.discard(key)

@@ -58,13 +58,13 @@ class JobStore(SubmissionStore, Protocol):
     async def list_jobs(self, dataset: str | None, before: tuple[datetime, str] | None, limit: int) -> list[Job]:
         """Return at most `limit` jobs, newest first, those before a time and key."""
 
-    async def dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
+    async def list_dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` dead letters of a job, those at positions above `after`. Raises JobNotFound."""
 
-    async def expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
+    async def list_expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
         """Return keys of jobs that ended before `retention`, and of submissions that did not arrive whole."""
 
-    async def totals(self) -> JobTotals:
+    async def count_totals(self) -> JobTotals:
         """Return the totals of all stored jobs."""
 
 
@@ -92,7 +92,7 @@ class ProgressStore(Protocol):
 class BatchStore(ProgressStore, Protocol):
     """Stores the batches of jobs."""
 
-    async def batches(self, key: str) -> list[Batch]:
+    async def list_batches(self, key: str) -> list[Batch]:
         """Return the waiting trajectories of a job as batches of its present generation."""
 
     async def list_overdue_jobs(self) -> list[tuple[str, int]]:
@@ -114,7 +114,7 @@ class ReplicaStore(Protocol):
     async def release(self) -> None:
         """Give the lease back: other replicas may take the work over at once."""
 
-    async def states(self) -> list[LeaseState]:
+    async def list_states(self) -> list[LeaseState]:
         """Return the leases of all replicas."""
 
     async def delete(self, state: LeaseState) -> None:

@@ -70,7 +70,7 @@ class TraceLearning:
                 while await self.learn_next():
                     pass
                 await self._store.delete_expired()
-                due = await self._store.next_due()
+                due = await self._store.find_next_due()
                 seconds = SWEEP_SECONDS if due is None else (due - self._now()).total_seconds()
             except HanseiError as error:
                 log.warning("learning of traces failed; trying again later", error=str(error))

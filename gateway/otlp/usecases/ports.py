@@ -30,7 +30,7 @@ class TraceStore(Protocol):
     async def postpone(self, trace: StoredTrace, seconds: float) -> None:
         """Make a claimed trace due again later."""
 
-    async def next_due(self) -> datetime | None:
+    async def find_next_due(self) -> datetime | None:
         """Return the time at which the next trace is due; None if none waits."""
 
     async def delete_expired(self) -> int:

@@ -63,7 +63,7 @@ async def test_a_result_is_stored_as_json_and_decoded_for_each_call(
 
     assert await requests.write_once(database, KEY, NOW, add) == decoded
     assert await requests.write_once(database, KEY, NOW, add, "a") == decoded
-    assert await database.read(lambda connection: requests.stored_response(connection, KEY)) == stored
+    assert await database.read(lambda connection: requests.find_response(connection, KEY)) == stored
     assert await database.read(item_names) == ["a"]
 
 

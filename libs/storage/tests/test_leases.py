@@ -30,7 +30,7 @@ async def a_free_row(database: Database, name: str = "w") -> LeaseState:
 
 
 async def state_of(database: Database, name: str = "w") -> LeaseState:
-    return (await database.read(lambda connection: leases.states(connection, worker.c.name == name)))[0]
+    return (await database.read(lambda connection: leases.list_states(connection, worker.c.name == name)))[0]
 
 
 async def acquire(database: Database, seen: LeaseState, owner: str) -> Lease | None:
@@ -115,7 +115,7 @@ async def test_states_come_free_ones_first_then_those_not_renewed_for_longest(da
     for name, now in (("b", NOW + timedelta(seconds=1)), ("c", NOW), ("d", NOW + timedelta(seconds=2))):
         await database.write(partial(leases.take_by_force, name=name, owner="one", now=now))
     await a_free_row(database, "e")
-    states = await database.read(lambda connection: leases.states(connection, limit=3))
+    states = await database.read(lambda connection: leases.list_states(connection, limit=3))
     assert [state.name for state in states] == ["e", "c", "b"]
 
 

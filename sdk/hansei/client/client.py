@@ -296,7 +296,7 @@ class AsyncClient(AllServices[AsyncMode]):
         self._peers = Peers(
             {name: address}, policies=policies, credential=_format_authorization(token), tls=build_credentials(tls)
         )
-        super().__init__(address, self._peers.channel(name))
+        super().__init__(address, self._peers.get_channel(name))
         self._fallback = SearchFallback()
 
     @classmethod

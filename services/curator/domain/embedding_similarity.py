@@ -44,7 +44,7 @@ class TextMatrix:
         """Return True for each row whose text negates, else False; shape (len,)."""
         return self._negations[: len(self.rows)]
 
-    def subject_number(self, subject: Subject) -> int:
+    def get_subject_number(self, subject: Subject) -> int:
         """Return the number of a subject; the first call assigns it."""
         return self._subjects.setdefault(subject, len(self._subjects))
 
@@ -59,7 +59,7 @@ class TextMatrix:
         self._vectors[start:end] = vectors
         for row, text in enumerate(texts, start):
             subject = find_subject(text)
-            self._subject_numbers[row] = NO_SUBJECT if subject is None else self.subject_number(subject)
+            self._subject_numbers[row] = NO_SUBJECT if subject is None else self.get_subject_number(subject)
             self._negations[row] = negates(text)
         self.rows.update((text, row) for row, text in enumerate(texts, start))
 
@@ -126,7 +126,7 @@ class EmbeddingSimilarity(Similarity):
         scores = np.clip(cosines, 0.0, 1.0)
         subject = find_subject(content)
         if subject is not None:
-            number = self._matrix.subject_number(subject)
+            number = self._matrix.get_subject_number(subject)
             if subject.name:
                 scores[(self._subjects == number) & (scores >= thresholds.same_subject)] = 1.0
         negated = self._negations != negates(content)

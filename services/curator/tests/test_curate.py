@@ -239,13 +239,13 @@ async def test_a_repeated_request_calls_no_model_and_changes_nothing(store: SqlP
 
 async def test_a_prepared_request_is_looked_up_again_only_if_the_dataset_has_changed(store: SqlPlaybookStore) -> None:
     looked_up: list[IdempotencyKey] = []
-    stored_response = store.stored_response
+    stored_response = store.find_response
 
     async def count_reads(key: IdempotencyKey) -> bytes | None:
         looked_up.append(key)
         return await stored_response(key)
 
-    store.stored_response = count_reads  # type: ignore[method-assign]
+    store.find_response = count_reads  # type: ignore[method-assign]
     curator = ScriptedCurator(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
     first = await agent.run_once(reflection(), "d", KEY, encode, prepared_revision=0)

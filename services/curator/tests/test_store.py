@@ -210,13 +210,13 @@ async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore
 
     first = await store.write("d", run_once(key, add_bullet, b"payload"))
     second = await store.write("d", run_once(key, add_bullet))
-    assert (first, second, await store.stored_response(key)) == (b"answer 1", b"answer 1", b"answer 1")
+    assert (first, second, await store.find_response(key)) == (b"answer 1", b"answer 1", b"answer 1")
     assert await store.find_request("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
     assert len(await bullets(store)) == 1
     with pytest.raises(RequestIdReused):
         await store.write("d", run_once(IdempotencyKey("id-1", "ApplyDeltas", b"other"), add_bullet))
     with pytest.raises(RequestIdReused):
-        await store.stored_response(IdempotencyKey("id-1", "Curate", b"digest"))
+        await store.find_response(IdempotencyKey("id-1", "Curate", b"digest"))
 
 
 async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlaybookStore) -> None:
@@ -229,7 +229,7 @@ async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlay
     with pytest.raises(RuntimeError, match="no"):
         await store.write("d", run_once(key, add_and_fail))
     assert (await store.load("d")).revision == 0
-    assert await store.stored_response(key) is None
+    assert await store.find_response(key) is None
 
 
 async def test_many_writers_lose_nothing(store: SqlPlaybookStore, revisions_seen: list[Revision]) -> None:  # C-23
@@ -289,7 +289,7 @@ async def test_stored_responses_are_deleted_after_their_retention(store: SqlPlay
     await store.write("d", run_once(key, lambda transaction: b"answer"))
     assert await store.delete_responses(timedelta(days=1)) == 0
     assert await store.delete_responses(timedelta(seconds=-1)) == 1
-    assert await store.stored_response(key) is None
+    assert await store.find_response(key) is None
 
 
 async def test_migrations_make_the_schema_the_code_uses(store: SqlPlaybookStore) -> None:

@@ -70,7 +70,7 @@ def run_once(
     """Return `work` for one execution: a repeated request gets the stored response and changes nothing."""
 
     def run_unless_stored(dataset: DatasetTransaction) -> bytes:
-        stored = dataset.stored_response(key)
+        stored = dataset.find_response(key)
         if stored is not None:
             return stored
         response = work(dataset)

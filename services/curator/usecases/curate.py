@@ -236,7 +236,7 @@ class CuratorAgent:
         if not self._uses_model or key is None:
             return
         try:
-            stored = await self._store.stored_response(key)
+            stored = await self._store.find_response(key)
         except AlreadyExists:
             raise
         except HanseiError:

@@ -101,7 +101,7 @@ class DatasetTransaction(DatasetView, Protocol):
     def list_bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
 
-    def stored_response(self, key: IdempotencyKey) -> bytes | None:
+    def find_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
 
     def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
@@ -158,7 +158,7 @@ class PlaybookStore(Protocol):
     async def write(self, dataset: str, work: Callable[[DatasetTransaction], T]) -> T:
         """Run `work` in a transaction on `dataset`; roll back when it raises."""
 
-    async def stored_response(self, key: IdempotencyKey) -> bytes | None:
+    async def find_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
 
     async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:

@@ -46,7 +46,7 @@ class BulletState(Enum):
     HARMFUL = "harmful"
     NO_EFFECT = "no effect"
 
-    def serving_probability(self, policy: TrialPolicy) -> float:
+    def compute_serving_probability(self, policy: TrialPolicy) -> float:
         """Return the probability with which a session is served a bullet in this state."""
         match self:
             case BulletState.TRIAL:
@@ -155,7 +155,7 @@ class DatasetTrials:
 
     def expose(self, session_id: str, bullet: EnrolledBullet) -> Exposure:
         """Return the assignment of a bullet to a session that is served the playbook."""
-        probability = bullet.state.serving_probability(self.policy)
+        probability = bullet.state.compute_serving_probability(self.policy)
         drawn = draw(self.key, f"{self.generation}:{session_id}", f"{bullet.bullet_id}:{bullet.text_version}")
         return Exposure(bullet.trial_id, drawn < probability, probability)
 
@@ -193,7 +193,7 @@ class DatasetTrials:
         trials = bullet_trials(exposure.trial_id for exposure in exposures)
         for exposure in exposures:
             trial = trials.get(exposure.trial_id)
-            if trial is None or abs(trial.state.serving_probability(self.policy) - exposure.probability) > 1e-6:
+            if trial is None or abs(trial.state.compute_serving_probability(self.policy) - exposure.probability) > 1e-6:
                 continue
             if trial.state is BulletState.TRIAL:
                 trial.statistics = update(trial.statistics, float(exposure.is_served), exposure.probability, outcome)
@@ -252,7 +252,7 @@ class DatasetTrials:
         margin, error = self.policy.margin, self.policy.false_discovery_rate
         if abs(estimate_effect(trial.statistics)) > margin:
             return False
-        return is_within(trial.statistics, trial.state.serving_probability(self.policy), margin, error)
+        return is_within(trial.statistics, trial.state.compute_serving_probability(self.policy), margin, error)
 
     def _change(
         self, trial: BulletTrial, after: BulletState, now: datetime, decisions: list[BulletDecision]

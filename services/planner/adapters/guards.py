@@ -159,7 +159,7 @@ class EvidenceCallChecks:
 
     @property
     def _stub(self) -> Any:
-        return guard_service_pb2_grpc.GuardServiceStub(self._peers.channel("evidence"))
+        return guard_service_pb2_grpc.GuardServiceStub(self._peers.get_channel("evidence"))
 
 
 def _make_request_id(name: str) -> str:

@@ -53,7 +53,7 @@ class KnowledgeSearch:
         return [hit for hit in hits if hit.score >= score_threshold]
 
     async def _list_datasets(self, prefix: str) -> list[str]:
-        playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(self._peers.channel("curator"))
+        playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(self._peers.get_channel("curator"))
         request = playbook_service_pb2.ListDatasetsRequest(page_size=_PAGE_SIZE, prefix=prefix)
         pages = iterate_pages(playbooks.ListDatasets, request)
         return [dataset.name async for page in pages for dataset in page.datasets]
@@ -78,7 +78,7 @@ class KnowledgeSearch:
         ]
 
     async def _search_bullets(self, query: str, dataset: str, limit: int) -> list[Hit]:
-        stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.channel("search"))
+        stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.get_channel("search"))
         # Without a `min_confidence` of its own, the default filter of search applies: 0.3 of the smoothed votes (P-27).
         bullet_query = search_pb2.SearchQuery(query_text=query, top_k=limit)
         request = search_service_pb2.SearchRequest(dataset=dataset, query=bullet_query, allow_missing=True)
@@ -91,7 +91,7 @@ class KnowledgeSearch:
 
     @property
     def _collections(self) -> Any:
-        return collection_service_pb2_grpc.CollectionServiceStub(self._peers.channel("search"))
+        return collection_service_pb2_grpc.CollectionServiceStub(self._peers.get_channel("search"))
 
 
 class SearchEmbedder:
@@ -104,7 +104,7 @@ class SearchEmbedder:
         """Return the vectors of the texts, shape (n, d), float32. Raises HanseiError."""
         import numpy as np  # takes long to import, and is rarely needed
 
-        stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.channel("search"))
+        stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.get_channel("search"))
         reply = await stub.Embed(
             search_service_pb2.EmbedRequest(texts=texts, purpose=search_service_pb2.EMBED_PURPOSE_DOCUMENT)
         )

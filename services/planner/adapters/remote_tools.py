@@ -63,7 +63,7 @@ async def register_remote_tools(peers: Peers, addresses: Sequence[str], registry
     """Register the tools of each service once it responds. Return when all have responded."""
     async with asyncio.TaskGroup() as group:
         for address in addresses:
-            group.create_task(_register(peers.channel(address), address, registry))
+            group.create_task(_register(peers.get_channel(address), address, registry))
 
 
 async def _register(channel: Any, address: str, registry: ToolRegistry) -> None:

@@ -98,7 +98,7 @@ class SnapshotFiles(Generic[StoredItemT]):
             **pack_bytes([item.serialized_form for item in snapshot.retired], "retired"),
         }
         if index is not None:
-            arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.serialized_items(), "items")
+            arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.list_serialized_items(), "items")
             arrays |= _pack_names(index.terms, "terms") | _pack_names(index.facets, "facets") | dict(index.arrays)
         try:
             write_arrays(self._locate_path(name), header, arrays)

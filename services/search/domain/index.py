@@ -267,8 +267,8 @@ class HybridIndex(Generic[ItemT]):
             columns["confidence"].rows,
             columns["smoothed_confidence"].rows,
             columns["lengths"].rows,
-            self._words.view(),
-            self._facets.view(),
+            self._words.create_view(),
+            self._facets.create_view(),
             self._neighbours,
             self._rules,
         )

@@ -81,7 +81,7 @@ class Items(Generic[ItemT]):
         """Return a copy of these rows; None selects all."""
         return Items(self._values if rows is None else [self._values[row] for row in rows], self._parse)
 
-    def serialized_items(self) -> list[bytes]:
+    def list_serialized_items(self) -> list[bytes]:
         """Return every item, serialized; all must be `StoredItem`s."""
         return [value if type(value) is SerializedItem else value.serialized_form for value in self._values]
 

@@ -79,7 +79,7 @@ class Postings:
         self._capacities = np.empty(0, np.int64)
         self._used = 0
 
-    def view(self) -> PostingsView:
+    def create_view(self) -> PostingsView:
         """Return the lists as they are now."""
         return PostingsView(self._ids, self._rows, self._counts, self._regions, self._sentences)
 

@@ -75,7 +75,7 @@ class LinguisticFinders:
             phrases: LinguisticRules(tokenize, rules) for phrases, rules in _RULES.items()
         }
 
-    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+    def get_finder(self, phrases: Sequence[str]) -> PhraseFinder:
         """Return the finder of these phrases."""
         key = tuple(phrases)
         if key not in self._finders:
@@ -92,7 +92,7 @@ class JapaneseVocabulary:
         self._loading = asyncio.Lock()
         self._linguistic: LinguisticFinders | None = None
 
-    async def words(self, wording: Wording) -> PhraseFinders:
+    async def list_words(self, wording: Wording) -> PhraseFinders:
         """Return the finders of a wording mode."""
         if wording is Wording.LITERAL:
             return LITERAL

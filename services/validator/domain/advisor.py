@@ -28,7 +28,7 @@ def validate_advisor_report(
     _check_fields(report, findings)
     _check_target(report, ids, findings)
     _check_options(report, waive_count=not ids and _is_blank_string(report.get("target_node_id")), findings=findings)
-    _check_words(report, words.finder(ADVISOR_WORDS), findings)
+    _check_words(report, words.get_finder(ADVISOR_WORDS), findings)
     _advise(report, findings)
     return findings.result()
 

@@ -89,7 +89,7 @@ def _check_count(check: Count, checked: RuleInput) -> Iterator[RuleViolation]:
 
 
 def _check_forbidden_words(check: ForbiddenWords, checked: RuleInput) -> Iterator[RuleViolation]:
-    finder = checked.words.finder(check.phrases)
+    finder = checked.words.get_finder(check.phrases)
     listed = ", ".join(shorten(phrase, 20) for phrase in check.phrases[:3])
     for path in check.paths:
         for pointer, value in find_matches(checked.report, path):

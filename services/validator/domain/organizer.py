@@ -27,7 +27,7 @@ def validate_organizer_report(
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
         return findings.result()
     ids = [node_id for node_id in valid_node_ids or () if isinstance(node_id, str)]
-    checks = _Checks(findings, ids, frozenset(ids), words.finder(ORGANIZER_PHRASES))
+    checks = _Checks(findings, ids, frozenset(ids), words.get_finder(ORGANIZER_PHRASES))
     for key in ARRAYS:
         if not isinstance(report.get(key), list):
             findings.error("ORGANIZER_ARRAY_REQUIRED", f"/{key}", "is required (array)")

@@ -26,7 +26,7 @@ class PhraseFinder(Protocol):
 class PhraseFinders(Protocol):
     """A source of finders for any phrases."""
 
-    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+    def get_finder(self, phrases: Sequence[str]) -> PhraseFinder:
         """Return the finder of these phrases."""
         ...
 
@@ -48,7 +48,7 @@ class LiteralPhrases:
 class LiteralFinders:
     """Finders of plain substrings: the mode of the specification and the default."""
 
-    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+    def get_finder(self, phrases: Sequence[str]) -> PhraseFinder:
         """Return the finder of these phrases."""
         return LiteralPhrases(phrases)
 

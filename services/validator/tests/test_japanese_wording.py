@@ -27,7 +27,7 @@ LINGUISTIC = LinguisticFinders(TOKENIZER)
 
 
 def is_found(kind: str, text: str, words: PhraseFinders = LINGUISTIC) -> bool:
-    return words.finder(PHRASES[kind]).occurs_in(text)
+    return words.get_finder(PHRASES[kind]).occurs_in(text)
 
 
 @pytest.mark.parametrize("text", ["調べきれない点", "べき乗で増える"])
@@ -87,11 +87,11 @@ def test_the_samples_of_the_specification_pass_linguistically_too() -> None:  # 
 
 
 def test_phrases_of_other_kinds_are_found_as_whole_words() -> None:
-    finder = LINGUISTIC.finder(("絶対", "引っ越す"))
+    finder = LINGUISTIC.get_finder(("絶対", "引っ越す"))
     assert finder.occurs_in("絶対に必要")
     assert finder.occurs_in("来月引越します")
     assert not finder.occurs_in("引き続き検討")
-    assert LINGUISTIC.finder(("絶対", "引っ越す")) is finder
+    assert LINGUISTIC.get_finder(("絶対", "引っ越す")) is finder
 
 
 def test_only_grammar_is_folded_to_hiragana() -> None:

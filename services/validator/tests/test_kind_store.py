@@ -56,9 +56,9 @@ def test_definitions_survive_as_text() -> None:
 async def test_a_registered_kind_checks_reports(kinds: Kinds) -> None:
     registered = await kinds.register(request(), DEFINITION)
     assert registered.definition == DEFINITION
-    kind = await kinds.kind("risk-review")
+    kind = await kinds.get_kind("risk-review")
     assert kind.validate(GOOD, ["n1"], LITERAL).ok
-    assert await kinds.kind("organizer") is ORGANIZER
+    assert await kinds.get_kind("organizer") is ORGANIZER
 
 
 async def test_a_kind_is_compiled_once(database: ValidatorDatabase) -> None:
@@ -66,7 +66,7 @@ async def test_a_kind_is_compiled_once(database: ValidatorDatabase) -> None:
     kinds = Kinds(SqlKindStore(database), compiler)
     await kinds.register(request(), DEFINITION)
     for _ in range(3):
-        await kinds.kind("risk-review")
+        await kinds.get_kind("risk-review")
     assert compiler.compiled == ["risk-review"]
 
 
@@ -89,11 +89,11 @@ async def test_a_kind_that_does_not_compile_is_not_stored(kinds: Kinds) -> None:
 
 async def test_an_unknown_type_names_those_that_exist(kinds: Kinds) -> None:  # G-28
     with pytest.raises(ReportTypeUnknown) as raised:
-        await kinds.kind("x")
+        await kinds.get_kind("x")
     assert str(raised.value) == "type must be 'organizer' or 'advisor'"
     await kinds.register(request(), DEFINITION)
     with pytest.raises(ReportTypeUnknown) as raised:
-        await kinds.kind("x")
+        await kinds.get_kind("x")
     assert str(raised.value) == "type must be 'organizer' or 'advisor' or 'risk-review'"
 
 

@@ -66,7 +66,7 @@ def store(database: ValidatorDatabase) -> LeaderBoardStore:
 
 async def test_an_entry_is_written_and_read(store: LeaderBoardStore) -> None:  # V-67, V-69
     written = await store.upsert(request(), submission())
-    (read,) = await store.entries("e1", None, 10)
+    (read,) = await store.list_entries("e1", None, 10)
     assert read == written
     assert read.submission == submission()
     assert (read.submission.submission_format, read.submission.final_submission) == ("md", False)
@@ -87,7 +87,7 @@ async def test_writing_an_existing_round_updates_it(store: LeaderBoardStore) -> 
     second = await store.upsert(request(), changed)
     assert (second.id, second.created_at) == (first.id, first.created_at)
     assert second.updated_at > first.updated_at
-    assert await store.entries("e1", None, 10) == [second]
+    assert await store.list_entries("e1", None, 10) == [second]
     other = await store.upsert(request(), submission(round_number=2))
     assert other.id != first.id
 
@@ -96,7 +96,7 @@ async def test_a_repeated_request_answers_again_and_changes_nothing(store: Leade
     first = await store.upsert(request("a"), submission(score=70))
     await store.upsert(request("b"), submission(score=90))
     assert await store.upsert(request("a"), submission(score=70)) == first
-    (entry,) = await store.entries("e1", None, 10)
+    (entry,) = await store.list_entries("e1", None, 10)
     assert entry.submission.score == 90
     with pytest.raises(RequestIdReused):
         await store.upsert(IdempotencyKey("a", "Test", b"other"), submission(score=1))
@@ -106,11 +106,11 @@ async def test_judgements_are_kept_under_the_same_key(store: LeaderBoardStore) -
     await store.upsert(request(), submission())
     key = submission().key
     await store.record_judgement(request(), key, JudgementRecord())
-    (entry,) = await store.entries("e1", None, 10)
+    (entry,) = await store.list_entries("e1", None, 10)
     assert entry.judgement == JudgementRecord(None, None, None)
     judgement = JudgementRecord(should_continue=True, reasoning="伸びている", confidence_score=0.7)
     await store.record_judgement(request(), key, judgement)
-    (entry,) = await store.entries("e1", None, 10)
+    (entry,) = await store.list_entries("e1", None, 10)
     assert entry.judgement == judgement
 
 
@@ -131,23 +131,23 @@ async def test_teams_are_ranked_by_their_best_submission(store: LeaderBoardStore
 async def test_a_team_is_named_as_in_its_last_round(store: LeaderBoardStore) -> None:
     await store.upsert(request(), submission("t1", 2, name="new"))
     await store.upsert(request(), submission("t1", 1, name="old"))
-    (team,) = await store.team_scores("e1")
+    (team,) = await store.list_team_scores("e1")
     assert team.team_name == "new"
 
 
 async def test_the_best_submission_of_an_execution_is_returned(store: LeaderBoardStore) -> None:  # V-71, G-61
     leaderboard = Leaderboard(store)
     with pytest.raises(SubmissionNotFound):
-        await leaderboard.best_submission("e1")
+        await leaderboard.find_best_submission("e1")
     for round_number, score in ((1, 80.0), (2, 85.0), (3, 85.0), (4, 70.0)):
         await store.upsert(request(), submission("t1", round_number, score))
     await store.upsert(request(), submission("t0", 1, 84.0))
-    best = await leaderboard.best_submission("e1")
+    best = await leaderboard.find_best_submission("e1")
     assert (best.submission.key.team_id, best.submission.key.round_number) == ("t1", 3)
-    assert (await leaderboard.best_submission("e1", "t0")).submission.score == 84.0
+    assert (await leaderboard.find_best_submission("e1", "t0")).submission.score == 84.0
     with pytest.raises(SubmissionNotFound):
-        await leaderboard.best_submission("e1", "nobody")
-    rows = await leaderboard.ranking("e1", Order.SHRUNKEN)
+        await leaderboard.find_best_submission("e1", "nobody")
+    rows = await leaderboard.compute_ranking("e1", Order.SHRUNKEN)
     assert all(row.shrunken_score is not None for row in rows)
 
 
@@ -157,7 +157,7 @@ async def test_entries_are_paged_by_team_and_round(store: LeaderBoardStore) -> N
             await store.upsert(request(), submission(team, round_number))
     positions: list[tuple[str, int]] = []
     after = None
-    while page := await store.entries("e1", after, 2):
+    while page := await store.list_entries("e1", after, 2):
         positions += [(entry.submission.key.team_id, entry.submission.key.round_number) for entry in page]
         after = positions[-1]
     assert positions == [("t1", 1), ("t1", 2), ("t1", 10), ("t2", 1), ("t2", 2), ("t2", 10)]
@@ -168,7 +168,7 @@ async def test_entries_survive_a_restart(tmp_path: Path) -> None:  # V-73
         database = ValidatorDatabase(str(tmp_path / "leaderboard.db"))
         await database.open()
         store = LeaderBoardStore(database)
-        assert len(await store.entries("e1", None, 10)) == expected
+        assert len(await store.list_entries("e1", None, 10)) == expected
         await store.upsert(request(), submission())
         await database.close()
 
@@ -213,7 +213,7 @@ async def test_failed_writes_are_retried(tmp_path: Path) -> None:  # V-72
     store, pauses, database, holder = await lock_database(tmp_path, unlock_after=2)
     await store.upsert(request(), submission())
     assert pauses.seconds == [1.0, 2.0]
-    assert len(await store.entries("e1", None, 10)) == 1
+    assert len(await store.list_entries("e1", None, 10)) == 1
     await database.close()
     holder.close()
 
@@ -224,7 +224,7 @@ async def test_writes_that_keep_failing_are_raised(tmp_path: Path) -> None:  # V
         await store.upsert(request(), submission())
     assert pauses.seconds == [1.0, 2.0, 4.0]
     holder.rollback()
-    assert await store.entries("e1", None, 10) == []
+    assert await store.list_entries("e1", None, 10) == []
     await database.close()
     holder.close()
 

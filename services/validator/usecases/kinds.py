@@ -27,7 +27,7 @@ class Kinds:
         self._compile = compiled
         self._compiled: dict[KindDefinition, ReportKind] = {}
 
-    async def kind(self, name: str) -> ReportKind:
+    async def get_kind(self, name: str) -> ReportKind:
         """Return the kind of this name. Raises ReportTypeUnknown."""
         if name in BUILT_IN_KINDS:
             return BUILT_IN_KINDS[name]

@@ -32,22 +32,22 @@ class Leaderboard:
     async def upsert(self, request: IdempotencyKey, submission: Submission) -> tuple[LeaderBoardEntry, int]:
         """Write the entry of a round; return it with the number of the team's best round by now (G-61)."""
         entry = await self.store.upsert(request, submission)
-        best = await self.best_submission(submission.key.execution_id, submission.key.team_id)
+        best = await self.find_best_submission(submission.key.execution_id, submission.key.team_id)
         return entry, best.submission.key.round_number
 
-    async def ranking(self, execution_id: str, order: Order = Order.MAX_SCORE) -> list[RankingRow]:
+    async def compute_ranking(self, execution_id: str, order: Order = Order.MAX_SCORE) -> list[RankingRow]:
         """Return the teams, best first; none for an unknown execution (V-70)."""
-        teams = await self.store.team_scores(execution_id)
+        teams = await self.store.list_team_scores(execution_id)
         return rank_by_max_score(teams) if order is Order.MAX_SCORE else rank_by_shrunken_score(teams)
 
-    async def best_submission(self, execution_id: str, team_id: str | None = None) -> LeaderBoardEntry:
+    async def find_best_submission(self, execution_id: str, team_id: str | None = None) -> LeaderBoardEntry:
         """Return the best entry of a team, by default of the best team (V-71). Raises SubmissionNotFound."""
         if team_id is None:
-            rows = await self.ranking(execution_id)
+            rows = await self.compute_ranking(execution_id)
             if not rows:
                 raise SubmissionNotFound(f"execution '{execution_id}' has no entries")
             team_id = rows[0].team_id
-        entry = await self.store.best_entry(execution_id, team_id)
+        entry = await self.store.find_best_entry(execution_id, team_id)
         if entry is None:
             raise SubmissionNotFound(f"team '{team_id}' has no entries in execution '{execution_id}'")
         return entry

@@ -36,19 +36,21 @@ class LeaderboardStore(Protocol):
         """Write the judgement of a round."""
         ...
 
-    async def team_scores(self, execution_id: str) -> list[TeamScores]:
+    async def list_team_scores(self, execution_id: str) -> list[TeamScores]:
         """Return all scores of an execution by team."""
         ...
 
-    async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
+    async def find_best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
         """Return the entry of a team with the highest score; of equal ones the later round."""
         ...
 
-    async def summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
+    async def list_summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
         """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
         ...
 
-    async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:
+    async def list_entries(
+        self, execution_id: str, after: tuple[str, int] | None, limit: int
+    ) -> list[LeaderBoardEntry]:
         """Return entries by team and round, those after a (team, round) pair."""
         ...
 
@@ -56,7 +58,7 @@ class LeaderboardStore(Protocol):
 class Vocabulary(Protocol):
     """Finds words, by wording mode."""
 
-    async def words(self, wording: Wording) -> PhraseFinders:
+    async def list_words(self, wording: Wording) -> PhraseFinders:
         """Return the words of a wording mode; load its dictionary on first use."""
         ...
 

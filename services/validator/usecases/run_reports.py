@@ -79,7 +79,7 @@ class RunReports:
             brief,
             self._model,
             options,
-            words=await self._vocabulary.words(options.wording),
+            words=await self._vocabulary.list_words(options.wording),
             observer=self._observer,
             language=self._language,
         )
@@ -93,14 +93,14 @@ class RunReports:
         """
         if name in BUILT_IN_KINDS:
             raise KindBuiltIn(name)
-        kind = await self._kinds.kind(name)
+        kind = await self._kinds.get_kind(name)
         try:
             inputs = parse_json(inputs_json)
         except ReportNotJson:
             inputs = None
         if not isinstance(inputs, dict):
             raise InputsNotObject("inputs_json must be the JSON text of an object")
-        words = await self._vocabulary.words(options.wording)
+        words = await self._vocabulary.list_words(options.wording)
         return await run_inputs_report(
             kind, inputs, valid_node_ids, self._model, options, words, self._observer, self._language
         )

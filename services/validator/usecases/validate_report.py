@@ -29,8 +29,8 @@ class ValidateReport:
         self, type_name: str, report_json: str, valid_node_ids: Sequence[str], wording: Wording
     ) -> ValidationResult:
         """Return all findings on a report. Raises ReportTypeUnknown, ReportNotJson."""
-        kind = await self._kinds.kind(type_name)
-        words = await self._vocabulary.words(wording)
+        kind = await self._kinds.get_kind(type_name)
+        words = await self._vocabulary.list_words(wording)
         if kind.takes_long or wording is Wording.LINGUISTIC or len(report_json) > INLINE_CHARS:
             return await asyncio.to_thread(_validate_text, kind, report_json, valid_node_ids, words)
         return _validate_text(kind, report_json, valid_node_ids, words)

@@ -40,7 +40,7 @@ async def curator(folder: Path, **settings: Any) -> AsyncIterator[Clients]:
     settings = {"playbook_data_dir": str(folder), "llm_retries": 0, "embedding_provider": "hashing", **settings}
     async with chassis.serve(build(CuratorSettings(**settings), chassis.Peers({}))) as running:
         peers = chassis.Peers({"curator": running.address})
-        channel = peers.channel("curator")
+        channel = peers.get_channel("curator")
         yield curator_grpc.CuratorServiceStub(channel), playbook_grpc.PlaybookServiceStub(channel)
         await peers.close()
 

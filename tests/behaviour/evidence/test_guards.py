@@ -49,8 +49,8 @@ async def serve_evidence(folder: Path, curator: str) -> AsyncIterator[Any]:
     peers = chassis.Peers({"search": "127.0.0.1:9", "curator": curator})
     async with chassis.serve(build(settings, peers)) as running:
         clients = chassis.Peers({"evidence": running.address})
-        stub: Any = guard_service_pb2_grpc.GuardServiceStub(clients.channel("evidence"))
-        stub.archive = archive_service_pb2_grpc.ArchiveServiceStub(clients.channel("evidence"))
+        stub: Any = guard_service_pb2_grpc.GuardServiceStub(clients.get_channel("evidence"))
+        stub.archive = archive_service_pb2_grpc.ArchiveServiceStub(clients.get_channel("evidence"))
         yield stub
         await clients.close()
     await peers.close()
@@ -65,7 +65,7 @@ async def curator(tmp_path: Path) -> AsyncIterator[str]:
 @pytest.fixture
 async def playbooks(curator: str) -> AsyncIterator[Any]:
     peers = chassis.Peers({"curator": curator})
-    yield playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    yield playbook_service_pb2_grpc.PlaybookServiceStub(peers.get_channel("curator"))
     await peers.close()
 
 

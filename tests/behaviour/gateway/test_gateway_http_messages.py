@@ -32,7 +32,7 @@ STREAM_SECONDS = 1
 MOST_BODIES = 60
 """Maximum number of bodies for a method, evenly spread over all."""
 PARALLEL = 4
-BINDINGS = list_bindings(load_contract().methods())
+BINDINGS = list_bindings(load_contract().list_methods())
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ async def add_guard(peers: chassis.Peers, dataset: str, mode: str, target: str) 
     delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="tools", content=LESSON)
     delta.target.expression, delta.target.pinned = target, True
     delta.target.mode = playbook_pb2.TargetMode.Value(f"TARGET_MODE_{mode}")
-    stub: Any = playbook_service_pb2_grpc.PlaybookServiceStub(peers.channel("curator"))
+    stub: Any = playbook_service_pb2_grpc.PlaybookServiceStub(peers.get_channel("curator"))
     await stub.ApplyDeltas(
         playbook_service_pb2.ApplyDeltasRequest(
             request_id=str(uuid4()), dataset=dataset, deltas=[delta], reason="The mode is tested."

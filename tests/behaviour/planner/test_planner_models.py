@@ -59,7 +59,7 @@ async def planner_with(
         **changes,
     }
     settings = PlannerSettings.model_validate(fields)
-    peers = Peers(settings.peer_addresses())
+    peers = Peers(settings.list_peer_addresses())
     async with serve(build(settings, peers)) as running, grpc.aio.insecure_channel(running.address) as channel:
         yield rpc.PlannerServiceStub(channel)
     await peers.close()

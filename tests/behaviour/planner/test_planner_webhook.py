@@ -129,4 +129,4 @@ def test_a_webhook_that_would_not_be_safe_is_refused(tmp_path: Path, changes: di
     }
     settings = PlannerSettings(**fields | changes)
     with pytest.raises(BadSetting, match=message):
-        build(settings, Peers(settings.peer_addresses()))
+        build(settings, Peers(settings.list_peer_addresses()))

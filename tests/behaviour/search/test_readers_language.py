@@ -65,7 +65,7 @@ async def serve(folder: Path, engine: str) -> AsyncIterator[Stubs]:
     async with chassis.serve(create_services) as served:
         client = chassis.Peers({"search": served.address}, policies=without_retries())
         try:
-            channel = client.channel("search")
+            channel = client.get_channel("search")
             yield Stubs(SearchServiceStub(channel), CollectionServiceStub(channel), playbook)
         finally:
             await client.close()

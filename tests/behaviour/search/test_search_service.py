@@ -89,7 +89,7 @@ def searching(request: pytest.FixtureRequest, models: Models, tmp_path: Path) ->
         async with chassis.serve(services) as served:
             client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
-                yield search_service_pb2_grpc.SearchServiceStub(client.channel("search")), playbook
+                yield search_service_pb2_grpc.SearchServiceStub(client.get_channel("search")), playbook
             finally:
                 await client.close()
 

@@ -42,11 +42,11 @@ def submission(team: str, number: int, score: float) -> Submission:
 async def test_replicas_read_the_writes_of_each_other(replicas: list[LeaderBoardStore]) -> None:  # V-68, V-70
     first, second = replicas
     written = await first.upsert(request(), submission("t1", 1, 80))
-    assert await second.entries("e1", None, 10) == [written]
+    assert await second.list_entries("e1", None, 10) == [written]
     await second.record_judgement(request(), written.submission.key, JudgementRecord(should_continue=True))
     updated = await second.upsert(request(), submission("t1", 1, 90))
     assert (updated.id, updated.created_at) == (written.id, written.created_at)
-    (entry,) = await first.entries("e1", None, 10)
+    (entry,) = await first.list_entries("e1", None, 10)
     assert (entry.submission.score, entry.judgement) == (90, JudgementRecord(should_continue=True))
     assert [row["max_score"] for row in await first.get_leader_board_ranking("e1")] == [90]
 
@@ -61,7 +61,7 @@ async def test_executions_are_listed_by_their_newest_entries(replicas: list[Lead
     ):
         key = RoundKey(execution, team, number)
         await store.upsert(request(), Submission(key, f"{team} of round {number}", "案", score))
-    found = await store.summaries("", None, 10)
+    found = await store.list_summaries("", None, 10)
     assert [(summary.execution_id, summary.teams, summary.entries, summary.last_round) for summary in found] == [
         ("a-1", 2, 2, 2),
         ("b-1", 1, 1, 1),
@@ -69,16 +69,16 @@ async def test_executions_are_listed_by_their_newest_entries(replicas: list[Lead
     ]
     assert (found[0].best_team_id, found[0].best_team_name, found[0].max_score) == ("t1", "t1 of round 2", 80)
     assert found[0].created_at <= found[1].created_at <= found[0].updated_at
-    assert await store.summaries("a-", None, 10) == [found[0], found[2]]
-    assert await store.summaries("", found[0].last_id, 1) == [found[1]]
-    assert await store.summaries("c-", None, 10) == []
+    assert await store.list_summaries("a-", None, 10) == [found[0], found[2]]
+    assert await store.list_summaries("", found[0].last_id, 1) == [found[1]]
+    assert await store.list_summaries("c-", None, 10) == []
 
 
 async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoardStore]) -> None:  # V-68
     writes = [replicas[turn % 2].upsert(request(), submission("t1", 1, float(turn))) for turn in range(40)]
     entries = await asyncio.gather(*writes)
     assert len({entry.id for entry in entries}) == 1
-    (stored,) = await replicas[0].entries("e1", None, 10)
+    (stored,) = await replicas[0].list_entries("e1", None, 10)
     assert stored.id == entries[0].id
 
 
@@ -114,7 +114,7 @@ async def test_a_failed_write_is_retried_until_the_server_restarts(lone_postgres
     lone_postgres.stop()
     await store.upsert(request(), submission("t1", 2, 85))
     assert pauses == [1.0, 2.0]
-    assert len(await store.entries("e1", None, 10)) == 2
+    assert len(await store.list_entries("e1", None, 10)) == 2
 
     lone_postgres.stop()
     pauses.extend([0.0, 0.0])  # so that it does not reconnect by itself
@@ -123,5 +123,5 @@ async def test_a_failed_write_is_retried_until_the_server_restarts(lone_postgres
     assert "hansei@" in str(raised.value)
     assert pauses[-3:] == [1.0, 2.0, 4.0]
     lone_postgres.start()
-    assert len(await store.entries("e1", None, 10)) == 2
+    assert len(await store.list_entries("e1", None, 10)) == 2
     await database.close()

@@ -42,7 +42,7 @@ async def validator_in(folder: Path, **settings: Any) -> AsyncIterator[Any]:
     chosen = ValidatorSettings(validator_database_url=str(folder / "leaderboard.db"), **settings)
     async with serve(build(chosen, Peers({}))) as running:
         peers = Peers({"validator": running.address})
-        channel = peers.channel("validator")
+        channel = peers.get_channel("validator")
         yield SimpleNamespace(
             evaluator=evaluator_service_pb2_grpc.EvaluatorServiceStub(channel),
             leaderboard=leaderboard_service_pb2_grpc.LeaderboardServiceStub(channel),

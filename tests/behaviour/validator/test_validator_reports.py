@@ -43,7 +43,7 @@ async def validator_in(folder: Path, **chosen: Any) -> AsyncIterator[Any]:
     settings = ValidatorSettings(validator_database_url=str(folder / "leaderboard.db"), **chosen)
     async with serve(build(settings, Peers({}))) as running:
         peers = Peers({"validator": running.address})
-        yield rpc.ValidatorServiceStub(peers.channel("validator"))
+        yield rpc.ValidatorServiceStub(peers.get_channel("validator"))
         await peers.close()
 
 

@@ -41,7 +41,7 @@ class BatchRepository:
         self._concurrency = concurrency
         self._clock = clock
 
-    async def batches(self, key: str) -> list[Batch]:
+    async def list_batches(self, key: str) -> list[Batch]:
         """Return the waiting trajectories of a job as batches of its present generation."""
 
         def select_batches(connection: Connection) -> list[Batch]:
@@ -201,9 +201,9 @@ class ReplicaLeases:
         if lease is not None:
             await self._database.write(lambda connection: self._leases.release(connection, lease), self._executor)
 
-    async def states(self) -> list[LeaseState]:
+    async def list_states(self) -> list[LeaseState]:
         """Return the leases of all replicas."""
-        return await self._database.read(self._leases.states)
+        return await self._database.read(self._leases.list_states)
 
     async def delete(self, state: LeaseState) -> None:
         """Delete the lease of a replica whose work was taken over, unless it was renewed."""

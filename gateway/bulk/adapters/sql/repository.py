@@ -82,7 +82,7 @@ class JobRepository:
 
     async def check_accepted(self, request: IdempotencyKey) -> None:
         """Raise RequestIdReused if the accepted request of this id had another content."""
-        await self._database.read(lambda connection: requests.stored_response(connection, request))
+        await self._database.read(lambda connection: requests.find_response(connection, request))
 
     async def discard(self, key: str) -> None:
         """Delete a submission or a job with its trajectories."""
@@ -163,7 +163,7 @@ class JobRepository:
 
         return await self._database.write(change_job, key)
 
-    async def dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
+    async def list_dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` dead letters of a job, those at positions above `after`. Raises JobNotFound."""
 
         def select_dead_letters(connection: Connection) -> list[DeadLetter]:
@@ -174,14 +174,14 @@ class JobRepository:
 
         return await self._database.read(select_dead_letters)
 
-    async def expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
+    async def list_expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
         """Return keys of jobs that ended before `retention`, and of submissions that did not arrive whole."""
         now = self._clock()
         is_abandoned = and_(job.c.accepted_at.is_(None), job.c.created_at < now - abandoned)
         query = select(job.c.key).where(or_(job.c.ended_at < now - retention, is_abandoned)).limit(_EXPIRED_AT_ONCE)
         return await self._database.read(lambda connection: list(connection.scalars(query)))
 
-    async def totals(self) -> JobTotals:
+    async def count_totals(self) -> JobTotals:
         """Return the totals of all stored jobs."""
         sums = [func.sum(job.c[name]).label(name) for name in _TOTALS]
         query = select(job.c.cancelled, func.count().label("jobs"), *sums).where(job.c.accepted_at.is_not(None))

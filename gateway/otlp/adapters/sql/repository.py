@@ -124,7 +124,7 @@ class TraceRepository:
         due_at = self._clock() + timedelta(seconds=seconds)
         await self._database.write(lambda connection: queries.update_trace(connection, trace.key, due_at=due_at), _KEY)
 
-    async def next_due(self) -> datetime | None:
+    async def find_next_due(self) -> datetime | None:
         """Return the time at which the next trace is due; None if none waits."""
         return await self._database.read(queries.select_next_due)
 

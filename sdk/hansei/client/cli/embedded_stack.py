@@ -84,7 +84,7 @@ def _has_data() -> bool:
     from hansei.client.local import set_environment
 
     with set_environment({DATA_DIRECTORY_VARIABLE: str(find_data_directory())}):
-        values = [row.current_value()[0] for row in _collect_data_rows()]
+        values = [row.read_value()[0] for row in _collect_data_rows()]
     is_served = bool(os.environ.get("HANSEI_CURATOR_DATABASE_URL")) or any("://" in value for value in values)
     return is_served or any(Path(value).exists() for value in values)
 

@@ -80,9 +80,9 @@ class SqlDatasetTransaction(LockedDataset):
         super().__init__(connection, dataset, now, policy)
         self.revisions: list[Revision] = []
 
-    def stored_response(self, key: IdempotencyKey) -> bytes | None:
+    def find_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
-        return schema.requests.stored_response(self._connection, key)
+        return schema.requests.find_response(self._connection, key)
 
     def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
         """Store response and payload of a request. Raises RequestDone, RequestIdReused."""

@@ -92,9 +92,9 @@ class SqlPlaybookStore:
             result, _ = await self.database.write(run_in_transaction, dataset, self._publish)
         return result
 
-    async def stored_response(self, key: IdempotencyKey) -> bytes | None:
+    async def find_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
-        return await self._read(schema.requests.stored_response, key)
+        return await self._read(schema.requests.find_response, key)
 
     async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
         """Return the payload and the response of a request that is done, else None."""

@@ -50,7 +50,7 @@ class PlaybookFiles:
         origin = build_origin(RevisionKind.IMPORT, head)
 
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
-        stored = await self._store.stored_response(key)
+        stored = await self._store.find_response(key)
         if stored is not None:
             return stored
         head_before = await self._store.load_head(head.dataset)

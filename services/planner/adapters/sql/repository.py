@@ -63,7 +63,7 @@ class SqlExecutionStore:
         execution_id = started.plan.plan_id or ""
 
         def insert_execution(connection: Connection) -> Lease | None:
-            if schema.requests.stored_response(connection, key) is not None:
+            if schema.requests.find_response(connection, key) is not None:
                 return None
             if queries.lock_execution(connection, execution_id) is not None:
                 raise PlanAlreadyExecuted(execution_id)
@@ -128,7 +128,7 @@ class SqlExecutionStore:
             row = queries.lock_execution(connection, execution_id)
             if row is None:
                 raise ExecutionNotFound(execution_id)
-            stored = schema.requests.stored_response(connection, key)
+            stored = schema.requests.find_response(connection, key)
             if stored is not None:
                 return int(stored), None
             recorded = queries.read_events(connection, execution_id, 0)
@@ -233,13 +233,15 @@ class SqlExecutionStore:
 
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions, the free ones first, then those not renewed for longest."""
-        return await self.database.read(lambda connection: schema.leases.states(connection, _is_running, limit=limit))
+        return await self.database.read(
+            lambda connection: schema.leases.list_states(connection, _is_running, limit=limit)
+        )
 
     async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
         """Add a record, and label the audit of its step; False for a replay."""
 
         def add_once(connection: Connection) -> bool:
-            if schema.requests.stored_response(connection, key) is not None:
+            if schema.requests.find_response(connection, key) is not None:
                 return False
             queries.add_feedback(connection, record, now)
             schema.requests.store_response(connection, key, b"", now)

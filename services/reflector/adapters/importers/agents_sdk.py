@@ -31,7 +31,7 @@ _TRACE, _SPAN = "trace", "trace.span"
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is neither a trace nor a span."""
     if record.value.get("object") not in (_TRACE, _SPAN):
-        raise record.error("object", f"must be {_TRACE} or {_SPAN}")
+        raise record.build_error("object", f"must be {_TRACE} or {_SPAN}")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -40,10 +40,10 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     without_contents: dict[str, Record] = {}
     for record in records:
         check_format(record)
-        if record.text("object") == _SPAN:
+        if record.get_text("object") == _SPAN:
             span = _read_span(record)
             traces.setdefault(span.trace, []).append(span)
-            if (record.child("span_data") or record).text("type") == "response":
+            if (record.get_child("span_data") or record).get_text("type") == "response":
                 without_contents.setdefault(span.trace, record)
     for trace, spans in traces.items():
         if any(otel.has_messages(span) for span in spans):
@@ -56,35 +56,35 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
 def _raise_errors(spans: Sequence[Span]) -> list[Span]:
     """Return the spans with the error of an agent at the roots too: the SDK leaves it at the agent."""
     error = next(
-        (span.error for span in spans if span.text("gen_ai.operation.name") == "invoke_agent" and span.error), None
+        (span.error for span in spans if span.get_text("gen_ai.operation.name") == "invoke_agent" and span.error), None
     )
     return [replace(span, error=error) if error and not span.parent else span for span in spans]
 
 
 def _read_span(record: Record) -> Span:
-    error = record.child("error")
+    error = record.get_child("error")
     return Span(
         location=record.location,
         trace=require_text(record, "trace_id", "must name the trace"),
         id=require_text(record, "id", "must name the span"),
-        parent=record.text("parent_id"),
+        parent=record.get_text("parent_id"),
         start=read_nanoseconds(record, "started_at"),
         attributes=_read_attributes(record),
-        error=(error.text("message") or "failed") if error else None,
+        error=(error.get_text("message") or "failed") if error else None,
     )
 
 
 def _read_attributes(record: Record) -> dict[str, Value]:
-    data = record.child("span_data")
+    data = record.get_child("span_data")
     if data is None:
-        raise record.error("span_data", "must be an object")
-    kind = data.text("type")
+        raise record.build_error("span_data", "must be an object")
+    kind = data.get_text("type")
     if kind in ("generation", "response"):
         call = build_model_call(
-            read_messages(data.value.get("input"), data.field_path("input"), "user"),
-            read_messages(data.value.get("output"), data.field_path("output"), "assistant"),
+            read_messages(data.value.get("input"), data.build_path("input"), "user"),
+            read_messages(data.value.get("output"), data.build_path("output"), "assistant"),
         )
-        return {**call, **encode_usage(read_usage(data.child("usage")))}
+        return {**call, **encode_usage(read_usage(data.get_child("usage")))}
     if kind == "function":
-        return build_tool_call(data.text("name"), "", data.value.get("input"), data.value.get("output"))
-    return build_agent(data.text("name"), [], []) if kind == "agent" else {}
+        return build_tool_call(data.get_text("name"), "", data.value.get("input"), data.value.get("output"))
+    return build_agent(data.get_text("name"), [], []) if kind == "agent" else {}

@@ -29,32 +29,32 @@ def check_format(record: Record) -> None:
     is_anthropic = record.has("system") or any(_is_anthropic_block(block) for block in blocks)
     if not is_anthropic or "role" not in messages[0].value:
         rule = "must have a block `tool_use`, `tool_result` or `thinking`, or `system` beside them"
-        raise MalformedTrajectory(record.field_path("messages"), messages[0].value, rule)
+        raise MalformedTrajectory(record.build_path("messages"), messages[0].value, rule)
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message, block and field."""
     collector = StepCollector(record.location)
     if record.has("system"):
-        collector.add(record.field_path("system"), "system", join_content(record, "system"))
-    messages = record.records("messages")
+        collector.add(record.build_path("system"), "system", join_content(record, "system"))
+    messages = record.list_records("messages")
     for message in messages:
         add_message(collector, message)
-    answer = record.text("generated_answer") or collector.answer
-    usage = read_usage(record.child("usage")) or add_usages(
-        (read_usage(message.child("usage")) for message in messages), record.location
+    answer = record.get_text("generated_answer") or collector.answer
+    usage = read_usage(record.get_child("usage")) or add_usages(
+        (read_usage(message.get_child("usage")) for message in messages), record.location
     )
     return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer, usage=usage)
 
 
 def add_message(collector: StepCollector, message: Record) -> None:
     """Append the steps of a message. Raise MalformedTrajectory naming message, block and field."""
-    role = message.choice("role", _ROLES)
+    role = message.get_choice("role", _ROLES)
     blocks = _list_blocks(message)
     results = [block for block in blocks if _get_kind(block).endswith(_RESULT)]
     calls = [_read_call(block) for block in blocks if _get_kind(block).endswith(_CALL)]
-    text = "".join(block.text("text") for block in blocks) if blocks else message.text("content")
-    thought = "\n\n".join(block.text("thinking") for block in blocks if _get_kind(block) in _THOUGHTS)
+    text = "".join(block.get_text("text") for block in blocks) if blocks else message.get_text("content")
+    thought = "\n\n".join(block.get_text("thinking") for block in blocks if _get_kind(block) in _THOUGHTS)
     if role == "user":
         _add_results(collector, results)
     if text or calls or thought or not results:
@@ -65,7 +65,7 @@ def add_message(collector: StepCollector, message: Record) -> None:
 
 def _add_results(collector: StepCollector, results: Sequence[Record]) -> None:
     for block in results:
-        call_id = block.text("tool_use_id")
+        call_id = block.get_text("tool_use_id")
         text = (
             mark_as_error(_format_result_text(block))
             if block.value.get("is_error") is True
@@ -84,14 +84,14 @@ def _format_result_text(block: Record) -> str:
 def _read_call(block: Record) -> ToolCall:
     arguments = to_json_text(block.value.get("input"))
     return build_model(
-        ToolCall, block.location, id=block.text("id"), name=block.require_name("name"), arguments=arguments
+        ToolCall, block.location, id=block.get_text("id"), name=block.require_name("name"), arguments=arguments
     )
 
 
 def _list_blocks(message: Record) -> list[Record]:
     if not isinstance(message.value.get("content"), list):
         return []
-    return message.records("content")
+    return message.list_records("content")
 
 
 def _is_anthropic_block(block: Record) -> bool:
@@ -99,4 +99,4 @@ def _is_anthropic_block(block: Record) -> bool:
 
 
 def _get_kind(block: Record) -> str:
-    return block.text("type")
+    return block.get_text("type")

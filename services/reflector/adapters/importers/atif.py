@@ -34,7 +34,7 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no ATIF trajectory."""
     version = record.value.get("schema_version")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise MalformedTrajectory(record.field_path("schema_version"), version, "must be ATIF-v1.0 to ATIF-v1.8")
+        raise MalformedTrajectory(record.build_path("schema_version"), version, "must be ATIF-v1.0 to ATIF-v1.8")
     record.require_records("steps")
 
 
@@ -51,60 +51,60 @@ def _read_with_sub_agents(record: Record, dataset: str, parent: str) -> Iterator
     check_format(record)
     recorded = _read(record, dataset, parent)
     yield recorded
-    for sub_agent in record.records("subagent_trajectories"):
+    for sub_agent in record.list_records("subagent_trajectories"):
         yield from _read_with_sub_agents(sub_agent, dataset, recorded.trajectory.id)
 
 
 def _read(record: Record, dataset: str, parent: str) -> RecordedTrajectory:
     """Return the trajectory of a record; a sub-agent that shares the id of `parent` gets one below it."""
     collector = StepCollector(record.location)
-    agent = record.child("agent")
-    for number, step in enumerate(record.records("steps"), 1):
+    agent = record.get_child("agent")
+    for number, step in enumerate(record.list_records("steps"), 1):
         if step.value.get("step_id") != number:
             rule = f"must be the step's number, {number}"
-            raise step.error("step_id", rule)
-        _add_step(collector, step, agent.text("name") if agent else "")
-    extra = record.child("extra") or Record({}, record.field_path("extra"))
-    id_ = record.text("trajectory_id") or record.text("session_id")
+            raise step.build_error("step_id", rule)
+        _add_step(collector, step, agent.get_text("name") if agent else "")
+    extra = record.get_child("extra") or Record({}, record.build_path("extra"))
+    id_ = record.get_text("trajectory_id") or record.get_text("session_id")
     if parent and id_ in ("", parent):
-        id_ = f"{parent}/{agent.text('name') if agent else record.location}"
+        id_ = f"{parent}/{agent.get_text('name') if agent else record.location}"
     return build_recorded_trajectory(
         extra,
         dataset,
         collector.steps,
         id=id_,
         query=find_query(extra, collector.steps),
-        generated_answer=extra.text("generated_answer") or collector.answer,
+        generated_answer=extra.get_text("generated_answer") or collector.answer,
         usage=_read_usage(record),
     )
 
 
 def _read_usage(record: Record) -> TrajectoryUsage | None:
     """Return the sums of the steps, or without any the final ones, whose cost includes that of sub-agents."""
-    steps = [read_usage(step.child("metrics")) for step in record.records("steps")]
+    steps = [read_usage(step.get_child("metrics")) for step in record.list_records("steps")]
     if any(steps):
         return add_usages(steps, record.location)
-    final = read_usage(record.child("final_metrics"))
+    final = read_usage(record.get_child("final_metrics"))
     if final is None or not record.has("subagent_trajectories"):
         return final
     return build_usage(record.location, final.input_tokens, final.cached_input_tokens, final.output_tokens, None)
 
 
 def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
-    role = step.choice("source", _ROLES)
-    calls = [_read_call(call) for call in step.records("tool_calls")]
+    role = step.get_choice("source", _ROLES)
+    calls = [_read_call(call) for call in step.list_records("tool_calls")]
     name = agent if role == "assistant" else ""
     collector.add(
         step.location,
         role,
         join_content(step, "message"),
-        thought=step.text("reasoning_content"),
+        thought=step.get_text("reasoning_content"),
         name=name,
         calls=calls,
     )
-    observation = step.child("observation")
-    for result in observation.records("results") if observation else ():
-        call_id = result.text("source_call_id")
+    observation = step.get_child("observation")
+    for result in observation.list_records("results") if observation else ():
+        call_id = result.get_text("source_call_id")
         collector.add(
             result.location,
             "tool",
@@ -119,7 +119,7 @@ def _read_call(call: Record) -> ToolCall:
     return build_model(
         ToolCall,
         call.location,
-        id=call.text("tool_call_id"),
+        id=call.get_text("tool_call_id"),
         name=call.require_name("function_name"),
         arguments=arguments,
     )
@@ -129,5 +129,7 @@ def _format_observation_text(result: Record) -> str:
     """Return the content of a result, or the ids of subagents, whose steps are in files of their own."""
     if result.has("content"):
         return join_content(result)
-    subagents = result.records("subagent_trajectory_ref")
-    return ", ".join(f"subagent {agent.text('session_id') or agent.text('trajectory_id')}" for agent in subagents)
+    subagents = result.list_records("subagent_trajectory_ref")
+    return ", ".join(
+        f"subagent {agent.get_text('session_id') or agent.get_text('trajectory_id')}" for agent in subagents
+    )

@@ -44,11 +44,11 @@ class _Line:
     @property
     def agent(self) -> str:
         """Return the id of the sub-agent of the line; empty for the main agent."""
-        return (self.record.text("agentId") or "sub-agent") if self.record.value.get("isSidechain") is True else ""
+        return (self.record.get_text("agentId") or "sub-agent") if self.record.value.get("isSidechain") is True else ""
 
     @property
     def kind(self) -> str:
-        return self.record.text("type")
+        return self.record.get_text("type")
 
     @property
     def is_message(self) -> bool:
@@ -67,9 +67,9 @@ def check_format(record: Record) -> None:
         return
     for name in ("type", "sessionId"):
         if not isinstance(record.value.get(name), str):
-            raise record.error(name, "must be a text: a line of a Claude Code transcript has it")
+            raise record.build_error(name, "must be a text: a line of a Claude Code transcript has it")
     if not record.has("uuid") and any(map(record.has, _FOREIGN)):
-        raise record.error("uuid", "must be a text: a message of a Claude Code transcript has it")
+        raise record.build_error("uuid", "must be a text: a message of a Claude Code transcript has it")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -91,7 +91,9 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
 
 def _read_line(number: int, record: Record) -> _Line:
     # After a compaction the conversation continues from `logicalParentUuid`.
-    return _Line(record, number, record.text("uuid"), record.text("parentUuid") or record.text("logicalParentUuid"))
+    return _Line(
+        record, number, record.get_text("uuid"), record.get_text("parentUuid") or record.get_text("logicalParentUuid")
+    )
 
 
 def _find_branch(leaf: _Line, by_uuid: dict[str, _Line]) -> list[_Line]:
@@ -100,7 +102,7 @@ def _find_branch(leaf: _Line, by_uuid: dict[str, _Line]) -> list[_Line]:
     seen = {leaf.uuid}
     while (parent := by_uuid.get(branch[-1].parent)) is not None:
         if parent.uuid in seen:
-            raise branch[-1].record.error("parentUuid", "must not form a circle of parents")
+            raise branch[-1].record.build_error("parentUuid", "must not form a circle of parents")
         seen.add(parent.uuid)
         branch.append(parent)
     return branch[::-1]
@@ -116,10 +118,10 @@ def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list
     for line in lines:
         if line.uuid not in found and _get_message_id(line) in messages:
             found[line.uuid] = line
-    calls = {block.text("id") for line in found.values() for block in _list_blocks(line, "tool_use")}
-    answered = {block.text("tool_use_id") for line in found.values() for block in _list_blocks(line, "tool_result")}
+    calls = {block.get_text("id") for line in found.values() for block in _list_blocks(line, "tool_use")}
+    answered = {block.get_text("tool_use_id") for line in found.values() for block in _list_blocks(line, "tool_result")}
     for line in lines:
-        results = {block.text("tool_use_id") for block in _list_blocks(line, "tool_result")}
+        results = {block.get_text("tool_use_id") for block in _list_blocks(line, "tool_result")}
         if line.uuid not in found and results & (calls - answered):
             found[line.uuid] = line
             answered |= results
@@ -134,12 +136,12 @@ def _read_trajectory(lines: Sequence[_Line], agent: str, dataset: str) -> Record
     for message in _join_messages(lines):
         anthropic.add_message(collector, message)
     first = lines[0].record
-    session = first.text("sessionId")
+    session = first.get_text("sessionId")
     report = build_test_report(collector.steps)
     interruption = _find_interruption(collector.steps)
     is_failure = bool(interruption) or report.partition("\n")[0].endswith("failed.")
     outcome: dict[str, object] = {"status": "failure" if is_failure else "success", "error_message": interruption}
-    if timestamp := first.text("timestamp"):
+    if timestamp := first.get_text("timestamp"):
         outcome["created_at"] = timestamp
     fields = Record({"test_report": "" if interruption else report}, first.location)
     return build_recorded_trajectory(
@@ -157,7 +159,7 @@ def _sum_usages(lines: Sequence[_Line]) -> TrajectoryUsage | None:
     """Return the usage of the messages of the model; the last line of a message has that of the whole message."""
     usages: dict[str, TrajectoryUsage] = {}
     for line in lines:
-        message = line.record.child("message")
+        message = line.record.get_child("message")
         usage = _read_usage(line.record, message) if message is not None and line.kind == "assistant" else None
         if usage is not None:
             usages[_get_message_id(line) or line.uuid] = usage
@@ -167,7 +169,7 @@ def _sum_usages(lines: Sequence[_Line]) -> TrajectoryUsage | None:
 def _read_usage(line: Record, message: Record) -> TrajectoryUsage | None:
     """Return the usage of a line; older versions write the cost beside the message."""
     cost = build_usage(line.location, None, None, None, read_cost(line, "costUSD"))
-    return add_usages([read_usage(message.child("usage")), cost], line.location)
+    return add_usages([read_usage(message.get_child("usage")), cost], line.location)
 
 
 def _join_messages(lines: Sequence[_Line]) -> Iterator[Record]:
@@ -175,9 +177,9 @@ def _join_messages(lines: Sequence[_Line]) -> Iterator[Record]:
     parts: list[Record] = []
     current = ""
     for line in lines:
-        message = line.record.child("message")
+        message = line.record.get_child("message")
         if message is None:
-            raise line.record.error("message", "must be an object")
+            raise line.record.build_error("message", "must be an object")
         message_id = _get_message_id(line)
         if parts and message_id != current:
             yield _join_parts(parts)
@@ -195,7 +197,7 @@ def _join_parts(parts: Sequence[Record]) -> Record:
     blocks: list[object] = []
     for part in parts:
         content = part.value.get("content")
-        blocks += content if isinstance(content, list) else [{"type": "text", "text": part.text("content")}]
+        blocks += content if isinstance(content, list) else [{"type": "text", "text": part.get_text("content")}]
     return Record({**parts[0].value, "content": blocks}, parts[0].location)
 
 
@@ -208,7 +210,7 @@ def _find_interruption(steps: Sequence[Step]) -> str | None:
 def _get_message_id(line: _Line) -> str:
     message = line.record.value.get("message")
     is_reply = line.kind == "assistant" and isinstance(message, dict)
-    return Record(message, line.record.field_path("message")).text("id") if is_reply else ""
+    return Record(message, line.record.build_path("message")).get_text("id") if is_reply else ""
 
 
 def _put_exit_code_last(message: Record) -> Record:
@@ -231,7 +233,7 @@ def _list_blocks(line: _Line, kind: str) -> list[Record]:
     message = line.record.value.get("message")
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return []
-    blocks = Record(message, line.record.field_path("message")).records("content")
+    blocks = Record(message, line.record.build_path("message")).list_records("content")
     return [block for block in blocks if block.value.get("type") == kind]
 
 

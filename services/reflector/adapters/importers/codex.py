@@ -36,15 +36,15 @@ _CONTEXT = (
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no line of a rollout."""
     if record.value.get("type") not in _TYPES:
-        raise record.error("type", f"must be one of {', '.join(_TYPES)}")
+        raise record.build_error("type", f"must be one of {', '.join(_TYPES)}")
     _check_line(record)
 
 
 def _check_line(record: Record) -> None:
     if not isinstance(record.value.get("type"), str):
-        raise record.error("type", "must be text")
+        raise record.build_error("type", "must be text")
     if not isinstance(record.value.get("payload"), dict):
-        raise record.error("payload", "must be an object")
+        raise record.build_error("payload", "must be an object")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -53,7 +53,7 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     check_format(lines[0])
     for line in lines[1:]:
         _check_line(line)
-    payloads = [(line.text("type"), line.child("payload") or line) for line in lines]
+    payloads = [(line.get_text("type"), line.get_child("payload") or line) for line in lines]
     failed = _find_failed_calls(payload for kind, payload in payloads if kind == _EVENT)
     items = ItemSteps("rollout", failed, left_out=_CONTEXT)
     for kind, payload in payloads:
@@ -69,14 +69,14 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     outcome: dict[str, object] = {"status": "failure" if is_failure else "success"}
     if is_aborted:
         outcome["error_message"] = "The user aborted the turn."
-    if timestamp := lines[0].text("timestamp"):
+    if timestamp := lines[0].get_text("timestamp"):
         outcome["created_at"] = timestamp
     fields = Record({"test_report": "" if is_aborted else report}, lines[0].location)
     yield build_recorded_trajectory(
         fields,
         dataset,
         steps,
-        id=meta.text("id"),
+        id=meta.get_text("id"),
         generated_answer=items.collector.answer,
         usage=_read_last_usage(payloads),
         **outcome,
@@ -87,11 +87,11 @@ def _find_failed_calls(events: Iterable[Record]) -> Mapping[str, str]:
     """Return how the failed calls ended, by call id."""
     failed: dict[str, str] = {}
     for event in events:
-        kind, call, call_id = event.text("type"), event, event.text("call_id")
-        item = event.child("item") if kind == "item_completed" else None
+        kind, call, call_id = event.get_text("type"), event, event.get_text("call_id")
+        item = event.get_child("item") if kind == "item_completed" else None
         if item is not None:
-            kind, call, call_id = item.text("type"), item, item.text("id")
-        code = call.number("exit_code") if kind in _COMMAND_ENDS else None
+            kind, call, call_id = item.get_text("type"), item, item.get_text("id")
+        code = call.get_number("exit_code") if kind in _COMMAND_ENDS else None
         if code:
             failed[call_id] = f"exit code {code:.0f}"
         elif (kind == "patch_apply_end" and call.value.get("success") is False) or (
@@ -103,15 +103,15 @@ def _find_failed_calls(events: Iterable[Record]) -> Mapping[str, str]:
 
 def _read_last_usage(payloads: Sequence[tuple[str, Record]]) -> TrajectoryUsage | None:
     """Return the last count of the tokens of the session: of a line of its own, or in older versions of an event."""
-    counts = [payload.child("thread_token_usage") for kind, payload in payloads if kind == _USAGE]
+    counts = [payload.get_child("thread_token_usage") for kind, payload in payloads if kind == _USAGE]
     for kind, payload in payloads:
-        info = payload.child("info") if kind == _EVENT and payload.text("type") == "token_count" else None
-        counts.append(info.child("total_token_usage") if info else None)
+        info = payload.get_child("info") if kind == _EVENT and payload.get_text("type") == "token_count" else None
+        counts.append(info.get_child("total_token_usage") if info else None)
     totals = [count for count in counts if count is not None]
     return read_usage(totals[-1]) if totals else None
 
 
 def _is_aborted(events: Sequence[Record]) -> bool:
     """Return whether the last turn was aborted."""
-    ends = [event.text("type") for event in events if event.text("type") in ("turn_aborted", "task_complete")]
+    ends = [event.get_text("type") for event in events if event.get_text("type") in ("turn_aborted", "task_complete")]
     return bool(ends) and ends[-1] == "turn_aborted"

@@ -22,10 +22,10 @@ _QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no line of such a transcript."""
     if record.value.get("role") not in _ROLES:
-        raise record.error("role", f"must be one of {', '.join(_ROLES)}")
+        raise record.build_error("role", f"must be one of {', '.join(_ROLES)}")
     message = record.value.get("message")
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-        raise record.error("message", "must have a list `content`")
+        raise record.build_error("message", "must have a list `content`")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -37,9 +37,9 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
             continue
         check_format(record)
         first = first or record
-        message = record.child("message") or record
-        blocks = [_unwrap_query(block) for block in message.records("content")]
-        content = {**message.value, "role": record.text("role"), "content": blocks}
+        message = record.get_child("message") or record
+        blocks = [_unwrap_query(block) for block in message.list_records("content")]
+        content = {**message.value, "role": record.get_text("role"), "content": blocks}
         anthropic.add_message(collector, Record(content, message.location))
     if first is None or not any(step.role == "assistant" for step in collector.steps):
         return

@@ -26,29 +26,29 @@ def check_format(record: Record) -> None:
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of a record. Raise MalformedTrajectory naming the field."""
     record = _normalize_enums(_unwrap(record))
-    steps = read_steps(record.records("steps"))
-    for index, step in enumerate(record.records("steps")):
+    steps = read_steps(record.list_records("steps"))
+    for index, step in enumerate(record.list_records("steps")):
         if step.value.get("index", index) != index:
-            raise step.error("index", f"must be the step's position, {index}")
+            raise step.build_error("index", f"must be the step's position, {index}")
     optional = {name: record.value[name] for name in ("created_at", "reward", "signal") if record.has(name)}
     trajectory = build_model(
         Trajectory,
         record.location,
-        id=record.text("id"),
-        task_id=record.text("task_id"),
+        id=record.get_text("id"),
+        task_id=record.get_text("task_id"),
         query=find_query(record, steps),
-        dataset=record.text("dataset") or dataset,
-        generated_answer=record.text("generated_answer") or find_last_answer(steps),
-        reasoning_steps=record.texts("reasoning_steps"),
-        used_bullet_ids=record.texts("used_bullet_ids"),
-        cited_bullet_ids=record.texts("cited_bullet_ids"),
-        status=record.text("status"),
-        error_message=record.text("error_message") or None,
+        dataset=record.get_text("dataset") or dataset,
+        generated_answer=record.get_text("generated_answer") or find_last_answer(steps),
+        reasoning_steps=record.list_texts("reasoning_steps"),
+        used_bullet_ids=record.list_texts("used_bullet_ids"),
+        cited_bullet_ids=record.list_texts("cited_bullet_ids"),
+        status=record.get_text("status"),
+        error_message=record.get_text("error_message") or None,
         steps=steps,
-        usage=_read_usage(record.child("usage")),
+        usage=_read_usage(record.get_child("usage")),
         **optional,
     )
-    return RecordedTrajectory(trajectory, record.text("ground_truth"), record.text("test_report"))
+    return RecordedTrajectory(trajectory, record.get_text("ground_truth"), record.get_text("test_report"))
 
 
 def _read_usage(record: Record | None) -> TrajectoryUsage | None:
@@ -63,7 +63,7 @@ def _unwrap(record: Record) -> Record:
     """Return the trajectory of a record, also if the field `trajectory` holds it."""
     if not isinstance(record.value.get("trajectory"), dict):
         return record
-    child = Record(record.value["trajectory"], record.field_path("trajectory"))
+    child = Record(record.value["trajectory"], record.build_path("trajectory"))
     beside = {name: record.value[name] for name in _OUTCOME_FIELDS if record.has(name)}
     return Record({**child.value, **beside}, child.location)
 
@@ -72,7 +72,7 @@ def _normalize_enums(record: Record) -> Record:
     """Return the record with the contract's enum names replaced by those of this format."""
     value = {**record.value, "status": _shorten_enum_name(record.value.get("status"), _STATUS)}
     if record.has("steps"):
-        steps = (step.value for step in record.records("steps"))
+        steps = (step.value for step in record.list_records("steps"))
         value["steps"] = [{**step, "role": _shorten_enum_name(step.get("role"), _ROLE)} for step in steps]
     if record.has("signal"):
         value["signal"] = _shorten_enum_name(record.value["signal"], _SIGNAL) or None

@@ -29,22 +29,22 @@ class Record:
         """Return whether the field exists and is not null."""
         return self.value.get(name) is not None
 
-    def field_path(self, name: str) -> str:
+    def build_path(self, name: str) -> str:
         """Return the location of the field, for messages."""
         return f"{self.location}.{name}"
 
-    def error(self, name: str, rule: str) -> MalformedTrajectory:
+    def build_error(self, name: str, rule: str) -> MalformedTrajectory:
         """Return the error of a field that violates a rule."""
-        return MalformedTrajectory(self.field_path(name), self.value.get(name), rule)
+        return MalformedTrajectory(self.build_path(name), self.value.get(name), rule)
 
-    def choice(self, name: str, values: Mapping[str, Value]) -> Value:
+    def get_choice(self, name: str, values: Mapping[str, Value]) -> Value:
         """Return the value for the text of the field. Raise MalformedTrajectory for a text without one."""
-        value = values.get(self.text(name))
+        value = values.get(self.get_text(name))
         if value is None:
-            raise self.error(name, f"must be one of {', '.join(values)}")
+            raise self.build_error(name, f"must be one of {', '.join(values)}")
         return value
 
-    def text(self, name: str, default: str = "") -> str:
+    def get_text(self, name: str, default: str = "") -> str:
         """Return the field as text, `default` if it is missing or null. Raise MalformedTrajectory for another type."""
         value = self.value.get(name)
         if value is None:
@@ -52,56 +52,56 @@ class Record:
         if isinstance(value, str):
             return replace_surrogates(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(name, "must be text")
+            raise self.build_error(name, "must be text")
         return str(value)
 
-    def number(self, name: str) -> float | None:
+    def get_number(self, name: str) -> float | None:
         """Return the field as a finite number, None if it is missing or null."""
         value = self.value.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.error(name, "must be a finite number")
+            raise self.build_error(name, "must be a finite number")
         return float(value)
 
-    def records(self, name: str) -> list[Record]:
+    def list_records(self, name: str) -> list[Record]:
         """Return the field as a list of objects, empty if it is missing or null."""
         value = self.value.get(name)
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.error(name, "must be a list")
-        return [Record(item, f"{self.field_path(name)}[{index}]") for index, item in enumerate(value)]
+            raise self.build_error(name, "must be a list")
+        return [Record(item, f"{self.build_path(name)}[{index}]") for index, item in enumerate(value)]
 
     def require_list(self, name: str) -> None:
         """Raise MalformedTrajectory if the field is missing or no list."""
         if not isinstance(self.value.get(name), list):
-            raise self.error(name, "must be a list")
+            raise self.build_error(name, "must be a list")
 
     def require_records(self, name: str) -> list[Record]:
         """Return the field as a list of objects. Raise MalformedTrajectory if it is missing or empty."""
         if not self.value.get(name):
-            raise self.error(name, "must be a list that is not empty")
-        return self.records(name)
+            raise self.build_error(name, "must be a list that is not empty")
+        return self.list_records(name)
 
-    def child(self, name: str) -> Record | None:
+    def get_child(self, name: str) -> Record | None:
         """Return the field as an object, None if it is missing or null."""
-        return Record(self.value[name], self.field_path(name)) if self.has(name) else None
+        return Record(self.value[name], self.build_path(name)) if self.has(name) else None
 
     def require_name(self, name: str) -> str:
         """Return the field as the name of a tool. Raise MalformedTrajectory if it is missing."""
-        text = self.text(name)
+        text = self.get_text(name)
         if not text:
-            raise self.error(name, "must name the tool")
+            raise self.build_error(name, "must name the tool")
         return text
 
-    def texts(self, name: str) -> tuple[str, ...]:
+    def list_texts(self, name: str) -> tuple[str, ...]:
         """Return the field as a list of texts, empty if it is missing or null."""
         value = self.value.get(name)
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(name, "must be a list of texts")
+            raise self.build_error(name, "must be a list of texts")
         return tuple(replace_surrogates(item) for item in value)
 
 
@@ -109,11 +109,11 @@ def join_content(record: Record, name: str = "content") -> str:
     """Return the content of a message: a text, or the joined texts of its parts; empty for null."""
     value = record.value.get(name)
     if not isinstance(value, list):
-        return record.text(name)
+        return record.get_text(name)
     return "".join(
         replace_surrogates(part)
         if isinstance(part, str)
-        else Record(part, f"{record.field_path(name)}[{index}]").text("text")
+        else Record(part, f"{record.build_path(name)}[{index}]").get_text("text")
         for index, part in enumerate(value)
     )
 

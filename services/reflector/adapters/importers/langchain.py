@@ -39,46 +39,48 @@ def check_format(record: Record) -> None:
     for message in record.require_records("messages"):
         if not is_message(message.value):
             rule = f"must be a `type` of {', '.join(_ROLES)} with `data` or `content`, or a constructor (`lc`)"
-            raise message.error("type", rule)
+            raise message.build_error("type", rule)
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
-    messages = record.records("messages")
+    messages = record.list_records("messages")
     steps = tuple(_read_step(index, message) for index, message in enumerate(messages))
-    usages = (read_usage(_get_body(message).child("usage_metadata")) for message in messages)
+    usages = (read_usage(_get_body(message).get_child("usage_metadata")) for message in messages)
     return build_recorded_trajectory(record, dataset, steps, usage=add_usages(usages, record.location))
 
 
 def _read_step(index: int, message: Record) -> Step:
     body = _get_body(message)
     kind = _get_kind(body.value) or _get_kind(message.value)
-    role = _ROLES.get(body.text("role") if kind == "chat" else kind)
+    role = _ROLES.get(body.get_text("role") if kind == "chat" else kind)
     if role is None:
-        raise MalformedTrajectory(body.field_path("type"), kind, f"must be one of {', '.join(_ROLES)}")
+        raise MalformedTrajectory(body.build_path("type"), kind, f"must be one of {', '.join(_ROLES)}")
     text = join_content(body)
     return build_model(
         Step,
         message.location,
         index=index,
         role=role,
-        name=body.text("name"),
+        name=body.get_text("name"),
         content=mark_as_error(text) if role == "tool" and body.value.get("status") == "error" else text,
         # Invalid calls are calls of the agent too.
         tool_calls=tuple(
-            _to_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.records(name)
+            _to_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.list_records(name)
         ),
-        tool_call_id=body.text("tool_call_id"),
+        tool_call_id=body.get_text("tool_call_id"),
     )
 
 
 def _get_body(message: Record) -> Record:
-    return message.child("data") or message.child("kwargs") or message
+    return message.get_child("data") or message.get_child("kwargs") or message
 
 
 def _to_call(call: Record) -> ToolCall:
     arguments = to_json_text(call.value.get("args"))
-    return build_model(ToolCall, call.location, id=call.text("id"), name=call.require_name("name"), arguments=arguments)
+    return build_model(
+        ToolCall, call.location, id=call.get_text("id"), name=call.require_name("name"), arguments=arguments
+    )
 
 
 def _get_kind(value: dict[str, object]) -> str:

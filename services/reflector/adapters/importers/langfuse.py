@@ -24,7 +24,7 @@ def check_format(record: Record) -> None:
         return
     for name in ("type", "traceId", "startTime"):
         if not isinstance(record.value.get(name), str):
-            raise record.error(name, "must be text: an observation of Langfuse has it")
+            raise record.build_error(name, "must be text: an observation of Langfuse has it")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -47,10 +47,10 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
 
 def _list_objects(container: Record) -> Iterator[Record]:
     if container.has("data") and container.has("meta"):
-        yield from container.records("data")
+        yield from container.list_records("data")
     elif container.has("observations"):
-        yield from container.records("observations")
-        yield from container.records("scores")
+        yield from container.list_records("observations")
+        yield from container.list_records("scores")
     else:
         yield container
 
@@ -61,26 +61,26 @@ def _is_score(record: Record) -> bool:
 
 def _find_subject(score: Record) -> str:
     """Return the id of the observation or the trace of a score."""
-    subject = score.child("subject") or score
-    own = subject.text("id") if subject is not score else ""
-    return subject.text("observationId") or subject.text("traceId") or own
+    subject = score.get_child("subject") or score
+    own = subject.get_text("id") if subject is not score else ""
+    return subject.get_text("observationId") or subject.get_text("traceId") or own
 
 
 def _read_score(record: Record) -> Score:
     value = record.value.get("value")
-    if record.text("dataType") == "CATEGORICAL":
+    if record.get_text("dataType") == "CATEGORICAL":
         value = record.value.get("stringValue", value)
-    return Score(record.text("name"), value, record.text("comment"), record.text("source") == "ANNOTATION")
+    return Score(record.get_text("name"), value, record.get_text("comment"), record.get_text("source") == "ANNOTATION")
 
 
 def _read_span(record: Record) -> Span:
-    is_error = record.text("level") == "ERROR"
+    is_error = record.get_text("level") == "ERROR"
     return Span(
         location=record.location,
-        trace=record.text("traceId"),
+        trace=record.get_text("traceId"),
         id=require_text(record, "id", "must name the observation"),
-        parent=record.text("parentObservationId"),
+        parent=record.get_text("parentObservationId"),
         start=read_nanoseconds(record, "startTime"),
         attributes=read_attributes(record),
-        error=record.text("statusMessage") or "failed" if is_error else None,
+        error=record.get_text("statusMessage") or "failed" if is_error else None,
     )

@@ -21,29 +21,29 @@ _AGENTS = ("AGENT", "CHAIN", "SPAN")
 
 def read_attributes(record: Record) -> dict[str, Value]:
     """Return the attributes of an observation, none for a kind that has no messages. Raise MalformedTrajectory."""
-    kind = record.text("type").upper()
+    kind = record.get_text("type").upper()
     if kind in _TOOLS:
-        return build_tool_call(record.text("name"), "", record.value.get("input"), record.value.get("output"))
+        return build_tool_call(record.get_text("name"), "", record.value.get("input"), record.value.get("output"))
     if kind not in (*_MODELS, *_AGENTS):
         return {}
     is_root = not record.has("parentObservationId") or record.value.get("isRootObservation") is True
     if kind not in _MODELS and not is_root and kind != "AGENT":
         return {}
-    inputs = read_messages(record.value.get("input"), record.field_path("input"), "user")
-    outputs = read_messages(record.value.get("output"), record.field_path("output"), "assistant")
+    inputs = read_messages(record.value.get("input"), record.build_path("input"), "user")
+    outputs = read_messages(record.value.get("output"), record.build_path("output"), "assistant")
     if kind in _MODELS:
         return {**build_model_call(inputs, outputs), **encode_usage(_read_usage(record))}
-    return build_agent(record.text("name") if kind == "AGENT" else "", inputs, outputs)
+    return build_agent(record.get_text("name") if kind == "AGENT" else "", inputs, outputs)
 
 
 def _read_usage(record: Record) -> TrajectoryUsage | None:
     """Return the usage of a call. Its details count a token under one name only, such as `input_cached_tokens`."""
-    details = record.child("usageDetails") or record.child("usage") or Record({}, record.location)
-    if details.text("unit", "TOKENS") != "TOKENS":
+    details = record.get_child("usageDetails") or record.get_child("usage") or Record({}, record.location)
+    if details.get_text("unit", "TOKENS") != "TOKENS":
         return None
     names = [name for name in details.value if not name.endswith("Cost")]
     tokens = {name: read_tokens(details, name) or 0 for name in names if "input" in name or "output" in name}
-    costs = record.child("costDetails") or Record({}, record.location)
+    costs = record.get_child("costDetails") or Record({}, record.location)
     return build_usage(
         record.location,
         sum(count for name, count in tokens.items() if "input" in name),

@@ -37,7 +37,7 @@ def check_format(record: Record) -> None:
         return
     for name in ("run_type", "trace_id", "dotted_order"):
         if not isinstance(record.value.get(name), str):
-            raise record.error(name, "must be text: a run of LangSmith has it")
+            raise record.build_error(name, "must be text: a run of LangSmith has it")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -49,13 +49,13 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         if _is_feedback(record):
             feedbacks.append(record)
         else:
-            traces.setdefault(record.text("trace_id"), []).append(record)
+            traces.setdefault(record.get_text("trace_id"), []).append(record)
     for trace, runs in traces.items():
-        runs.sort(key=lambda run: run.text("dotted_order"))
+        runs.sort(key=lambda run: run.get_text("dotted_order"))
         spans = [_read_span(run) for run in runs]
         if any(otel.has_messages(span) for span in spans):
             ids = {span.id for span in spans}
-            scores = list(_read_scores(runs[0], [item for item in feedbacks if item.text("run_id") in ids]))
+            scores = list(_read_scores(runs[0], [item for item in feedbacks if item.get_text("run_id") in ids]))
             yield otel.read_trace(trace, _choose_conversation(spans), dataset, choose_outcome(scores, "LangSmith"))
 
 
@@ -81,28 +81,31 @@ def _drop_messages(attributes: dict[str, Value] | object) -> dict[str, Value]:
 def _read_span(run: Record) -> Span:
     return Span(
         location=run.location,
-        trace=run.text("trace_id"),
+        trace=run.get_text("trace_id"),
         id=require_text(run, "id", "must name the run"),
-        parent=run.text("parent_run_id"),
+        parent=run.get_text("parent_run_id"),
         start=read_nanoseconds(run, "start_time"),
         attributes=_read_attributes(run),
-        error=run.text("error").partition("Traceback")[0].strip() or "failed" if run.has("error") else None,
+        error=run.get_text("error").partition("Traceback")[0].strip() or "failed" if run.has("error") else None,
     )
 
 
 def _read_attributes(run: Record) -> dict[str, Value]:
-    kind = run.text("run_type")
-    inputs, outputs = run.child("inputs") or Record({}, run.location), run.child("outputs") or Record({}, run.location)
+    kind = run.get_text("run_type")
+    inputs, outputs = (
+        run.get_child("inputs") or Record({}, run.location),
+        run.get_child("outputs") or Record({}, run.location),
+    )
     if kind == "tool":
         result = outputs.value.get("output", outputs.value or None)
-        message = Record(result, outputs.field_path("output")) if isinstance(result, dict) else None
-        body = (message.child("kwargs") or message) if message else None
-        call_id = body.text("tool_call_id") if body else ""
+        message = Record(result, outputs.build_path("output")) if isinstance(result, dict) else None
+        body = (message.get_child("kwargs") or message) if message else None
+        call_id = body.get_text("tool_call_id") if body else ""
         text = join_content(body) if body and call_id else result
         if body and body.value.get("status") == "error":
             text = mark_as_error(to_json_text(text))
         arguments = inputs.value.get("input") if list(inputs.value) == ["input"] else inputs.value
-        return build_tool_call(run.text("name"), call_id, arguments, text)
+        return build_tool_call(run.get_text("name"), call_id, arguments, text)
     if kind != "llm" and run.has("parent_run_id"):
         return {}
     messages_in = _read_side(inputs, "user", ("messages", "prompts", "prompt", "input", "question", "query"))
@@ -122,7 +125,7 @@ def _read_side(side: Record, role: str, names: Sequence[str]) -> list[Message]:
         value = side.value.get(name)
         if value is None or value in ([], ""):
             continue
-        location = side.field_path(name)
+        location = side.build_path(name)
         if name in ("generations", "choices") and isinstance(value, list):
             generations = value[0] if isinstance(value[0], list) else value
             value = [_get_message(item) for item in generations]
@@ -142,17 +145,17 @@ def _get_message(item: object) -> object:
 
 
 def _read_scores(root: Record, feedbacks: Sequence[Record]) -> Iterator[Score]:
-    stats = root.child("feedback_stats") or Record({}, root.location)
+    stats = root.get_child("feedback_stats") or Record({}, root.location)
     for name in stats.value:
-        entry = stats.child(name)
-        if entry is not None and entry.number("avg") is not None:
-            yield Score(name, entry.number("avg"))
+        entry = stats.get_child(name)
+        if entry is not None and entry.get_number("avg") is not None:
+            yield Score(name, entry.get_number("avg"))
     for feedback in feedbacks:
-        source = feedback.child("feedback_source")
+        source = feedback.get_child("feedback_source")
         value = feedback.value.get("score")
         yield Score(
-            feedback.text("key"),
+            feedback.get_text("key"),
             feedback.value.get("value") if value is None else value,
-            feedback.text("comment"),
-            source is not None and source.text("type") in _PERSON,
+            feedback.get_text("comment"),
+            source is not None and source.get_text("type") in _PERSON,
         )

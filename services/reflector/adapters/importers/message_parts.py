@@ -60,16 +60,16 @@ def _read_message(value: Value, location: str, role: Role) -> Message:
     if not isinstance(value, dict):
         return {"role": role, "parts": [{"type": "text", "content": to_json_text(value)}]}
     outer = Record(value, location)
-    message = outer.child("kwargs") or outer.child("data") or outer
-    kind = message.text("type") or outer.text("type")
+    message = outer.get_child("kwargs") or outer.get_child("data") or outer
+    kind = message.get_text("type") or outer.get_text("type")
     if kind in ("function_call", "custom_tool_call"):
         return {"role": "assistant", "parts": [_build_call(message, "call_id", "arguments")]}
     if kind in ("function_call_output", "custom_tool_call_output"):
         return _build_result(message, "call_id", "output")
-    name = message.text("role") or outer.text("role") or ("" if kind == "message" else kind)
+    name = message.get_text("role") or outer.get_text("role") or ("" if kind == "message" else kind)
     found = _ROLES.get(name.lower())
     if found is None and name:
-        raise message.error("role" if message.has("role") else "type", f"must be one of {', '.join(_ROLES)}")
+        raise message.build_error("role" if message.has("role") else "type", f"must be one of {', '.join(_ROLES)}")
     if found == "tool":
         return _build_result(message, "tool_call_id", "content")
     parts = list(_read_parts(message)) if found else [{"type": "text", "content": to_json_text(value)}]
@@ -78,24 +78,24 @@ def _read_message(value: Value, location: str, role: Role) -> Message:
 
 def _read_parts(message: Record) -> Iterator[Message]:
     content = message.value.get("content")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": message.text("content")}]
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": message.get_text("content")}]
     for index, value in enumerate(blocks):
         if isinstance(value, str):
             yield {"type": "text", "content": value}
             continue
         block = Record(value, f"{message.location}.content[{index}]")
-        if block.text("type") == "tool_use":
+        if block.get_text("type") == "tool_use":
             yield _build_call(block, "id", "input")
-        elif block.text("type") == "tool_result":
+        elif block.get_text("type") == "tool_result":
             yield _build_response(block, "tool_use_id", "content", has_failed=block.value.get("is_error") is True)
         elif block.has("thinking"):
-            yield {"type": "reasoning", "content": block.text("thinking")}
-        elif text := block.text("text"):
+            yield {"type": "reasoning", "content": block.get_text("thinking")}
+        elif text := block.get_text("text"):
             yield {"type": "text", "content": text}
-    for call in message.records("tool_calls"):
-        function = call.child("function")
+    for call in message.list_records("tool_calls"):
+        function = call.get_child("function")
         if function is not None:
-            yield {**_build_call(function, "id", "arguments"), "id": call.text("id")}
+            yield {**_build_call(function, "id", "arguments"), "id": call.get_text("id")}
         else:
             yield _build_call(call, "id", "args" if call.has("args") else "arguments")
 
@@ -103,7 +103,7 @@ def _read_parts(message: Record) -> Iterator[Message]:
 def _build_call(call: Record, identity: str, arguments: str) -> Message:
     return {
         "type": "tool_call",
-        "id": call.text(identity),
+        "id": call.get_text(identity),
         "name": call.require_name("name"),
         "arguments": to_json_text(call.value.get(arguments)),
     }
@@ -116,4 +116,4 @@ def _build_result(message: Record, identity: str, content: str) -> Message:
 
 def _build_response(message: Record, identity: str, content: str, *, has_failed: bool) -> Message:
     response = mark_as_error(join_content(message, content)) if has_failed else message.value.get(content)
-    return {"type": "tool_call_response", "id": message.text(identity), "response": response}
+    return {"type": "tool_call_response", "id": message.get_text(identity), "response": response}

@@ -22,30 +22,30 @@ def read_steps(messages: list[Record]) -> tuple[Step, ...]:
 
 
 def _read_step(index: int, message: Record) -> Step:
-    role = message.choice("role", _ROLES)
+    role = message.get_choice("role", _ROLES)
     return build_model(
         Step,
         message.location,
         index=index,
         role=role,
-        name=message.text("name"),
+        name=message.get_text("name"),
         content=join_content(message),
         tool_calls=_read_tool_calls(message),
-        tool_call_id=message.text("tool_call_id"),
+        tool_call_id=message.get_text("tool_call_id"),
     )
 
 
 def _read_tool_calls(message: Record) -> tuple[ToolCall, ...]:
-    calls = [_read_tool_call(call) for call in message.records("tool_calls")]
+    calls = [_read_tool_call(call) for call in message.list_records("tool_calls")]
     if message.has("function_call"):
-        calls.append(_read_function(Record(message.value["function_call"], message.field_path("function_call")), ""))
+        calls.append(_read_function(Record(message.value["function_call"], message.build_path("function_call")), ""))
     return tuple(calls)
 
 
 def _read_tool_call(call: Record) -> ToolCall:
     if call.has("function"):
-        return _read_function(Record(call.value["function"], call.field_path("function")), call.text("id"))
-    return _read_function(call, call.text("id"))
+        return _read_function(Record(call.value["function"], call.build_path("function")), call.get_text("id"))
+    return _read_function(call, call.get_text("id"))
 
 
 def _read_function(function: Record, call_id: str) -> ToolCall:
@@ -60,9 +60,9 @@ def find_query(record: Record, steps: tuple[Step, ...], field: str = "query") ->
     """
     messages = [step for step in steps if step.content.strip()]
     first = next((step for step in messages if step.role == "user"), messages[0] if messages else None)
-    query = record.text(field) or (first.content[:MAX_QUERY_CHARS] if first is not None else "")
+    query = record.get_text(field) or (first.content[:MAX_QUERY_CHARS] if first is not None else "")
     if not query.strip():
-        raise MalformedTrajectory(record.field_path(field), query, "is empty, and no step has a message")
+        raise MalformedTrajectory(record.build_path(field), query, "is empty, and no step has a message")
     return query
 
 

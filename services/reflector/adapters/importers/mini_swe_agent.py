@@ -35,8 +35,8 @@ def has_name(record: Record) -> bool:
 
 def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the version is unknown, or if there are no messages."""
-    if not _VERSION.fullmatch(record.text("trajectory_format")):
-        raise record.error("trajectory_format", "must be mini-swe-agent-1 or mini-swe-agent-1.1")
+    if not _VERSION.fullmatch(record.get_text("trajectory_format")):
+        raise record.build_error("trajectory_format", "must be mini-swe-agent-1 or mini-swe-agent-1.1")
     record.require_records("messages")
 
 
@@ -47,26 +47,26 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     for message in record.require_records("messages"):
         if message.value.get("role") != "exit":
             _add_message(collector, message)
-    info = record.child("info") or Record({}, record.field_path("info"))
-    status, submission = info.text("exit_status"), info.text("submission")
+    info = record.get_child("info") or Record({}, record.build_path("info"))
+    status, submission = info.get_text("exit_status"), info.get_text("submission")
     overrides: dict[str, object] = {
         "generated_answer": submission[:MAX_TEXT_CHARS] if submission.strip() else collector.answer,
-        "usage": read_usage(info.child("model_stats")),
+        "usage": read_usage(info.get_child("model_stats")),
     }
     if not record.has("status") and not record.has("reward") and status != _SUBMITTED:
-        overrides |= {"status": "failure", "error_message": record.text("error_message") or status or None}
+        overrides |= {"status": "failure", "error_message": record.get_text("error_message") or status or None}
     return build_recorded_trajectory(record, dataset, collector.steps, **overrides)
 
 
 def _add_message(collector: StepCollector, message: Record) -> None:
-    extra = message.child("extra") or Record({}, message.field_path("extra"))
+    extra = message.get_child("extra") or Record({}, message.build_path("extra"))
     if "returncode" in extra.value:
         _add_result(collector, message, extra)
         return
     is_response = message.value.get("object") == "response"
-    role = "assistant" if is_response else message.choice("role", _ROLES)
+    role = "assistant" if is_response else message.get_choice("role", _ROLES)
     text = _join_items(message) if is_response else join_content(message)
-    calls = [_read_call(action) for action in extra.records("actions")]
+    calls = [_read_call(action) for action in extra.list_records("actions")]
     if calls:
         text = text.partition("```")[0].strip()  # What follows is the command as a block.
     if text or calls or role != "assistant":
@@ -74,20 +74,22 @@ def _add_message(collector: StepCollector, message: Record) -> None:
 
 
 def _add_result(collector: StepCollector, message: Record, extra: Record) -> None:
-    code, exception = extra.number("returncode"), extra.text("exception_info")
-    text = extra.text("raw_output") or exception
+    code, exception = extra.get_number("returncode"), extra.get_text("exception_info")
+    text = extra.get_text("raw_output") or exception
     if code or exception:
         reason = exception or f"exit code {code:.0f}"
         text = mark_as_error(f"{text}\n({reason})" if text.strip() and text != exception else reason)
-    call_id = message.text("tool_call_id") or message.text("call_id")
+    call_id = message.get_text("tool_call_id") or message.get_text("call_id")
     collector.add(message.location, "tool", text, name=_SHELL, call_id=call_id)
 
 
 def _join_items(message: Record) -> str:
     """Return the texts of the messages in a response of OpenAI."""
-    return "\n\n".join(join_content(item) for item in message.records("output") if item.text("type") == "message")
+    return "\n\n".join(
+        join_content(item) for item in message.list_records("output") if item.get_text("type") == "message"
+    )
 
 
 def _read_call(action: Record) -> ToolCall:
-    arguments = json.dumps({"command": action.text("command")}, ensure_ascii=False)
-    return build_model(ToolCall, action.location, id=action.text("tool_call_id"), name=_SHELL, arguments=arguments)
+    arguments = json.dumps({"command": action.get_text("command")}, ensure_ascii=False)
+    return build_model(ToolCall, action.location, id=action.get_text("tool_call_id"), name=_SHELL, arguments=arguments)

@@ -13,9 +13,9 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no conversation in this format."""
     for message in record.require_records("messages")[:1]:
         if "role" not in message.value:
-            raise MalformedTrajectory(message.field_path("role"), None, "is missing; it names the speaker of a message")
+            raise MalformedTrajectory(message.build_path("role"), None, "is missing; it names the speaker of a message")
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
-    return build_recorded_trajectory(record, dataset, read_steps(record.records("messages")))
+    return build_recorded_trajectory(record, dataset, read_steps(record.list_records("messages")))

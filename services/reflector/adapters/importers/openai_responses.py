@@ -23,7 +23,7 @@ def check_format(record: Record) -> None:
     items = record.require_records("items")
     if not any(is_item(item.value) or item.value.get("role") in _SPEAKERS for item in items):
         rule = "must have an item of the Responses API: a message, a call, its output, or reasoning"
-        raise MalformedTrajectory(record.field_path("items"), items[0].value, rule)
+        raise MalformedTrajectory(record.build_path("items"), items[0].value, rule)
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
@@ -31,7 +31,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     items = ItemSteps(record.location, {})
     for item in _list_items(record):
         items.add(item)
-    answer = record.text("generated_answer") or items.collector.answer
+    answer = record.get_text("generated_answer") or items.collector.answer
     # The `status` of a response is that of the call of the model, not of the task.
     is_response = record.value.get("object") == "response"
     fields = Record({**record.value, "status": None}, record.location) if is_response else record
@@ -40,10 +40,10 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
 
 def _list_items(record: Record) -> list[Record]:
     if record.has("items"):
-        return record.records("items")
+        return record.list_records("items")
     question = record.value.get("input")
     if isinstance(question, str):
-        questions = [Record({"role": "user", "content": question}, record.field_path("input"))]
+        questions = [Record({"role": "user", "content": question}, record.build_path("input"))]
     else:
-        questions = record.records("input")
-    return [*questions, *record.records("output")]
+        questions = record.list_records("input")
+    return [*questions, *record.list_records("output")]

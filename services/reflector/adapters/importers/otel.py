@@ -70,7 +70,7 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
             events.setdefault(event.trace, []).append(event)
     for trace, spans in traces.items():
         joined = add_events(spans, events.get(trace, []))
-        if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in joined):
+        if any(span.get_text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in joined):
             yield read_trace(trace, joined, dataset)
 
 
@@ -109,8 +109,8 @@ def read_trace(
 
 def _read_usage(spans: Sequence[Span], location: str) -> TrajectoryUsage | None:
     """Return the usage of the model calls of a trace; if they state none, that of its agents, which sum their calls."""
-    usage = sum_span_usages((span for span in spans if span.text(_OPERATION) in _MODEL), location)
-    return usage or sum_span_usages((span for span in spans if span.text(_OPERATION) == _AGENT), location)
+    usage = sum_span_usages((span for span in spans if span.get_text(_OPERATION) in _MODEL), location)
+    return usage or sum_span_usages((span for span in spans if span.get_text(_OPERATION) == _AGENT), location)
 
 
 def _apply_report(recorded: RecordedTrajectory) -> RecordedTrajectory:
@@ -127,7 +127,7 @@ def _read_servings(spans: Sequence[Span]) -> dict[str, object]:
     searches = [
         span
         for span in spans
-        if span.text(_OPERATION) == _SEARCH and span.text("gen_ai.provider.name") == MEMORY_PROVIDER
+        if span.get_text(_OPERATION) == _SEARCH and span.get_text("gen_ai.provider.name") == MEMORY_PROVIDER
     ]
     records = [
         Record(value, f"{span.location}.{_RECORDS}[{index}]")
@@ -136,8 +136,8 @@ def _read_servings(spans: Sequence[Span]) -> dict[str, object]:
     ]
     listed = [span.attributes.get(_BULLET_IDS) for span in searches]
     named = [str(bullet_id) for ids in listed if isinstance(ids, list) for bullet_id in ids]
-    bullet_ids = dict.fromkeys([*named, *(record.text("id") for record in records if record.text("id"))])
-    servings = dict.fromkeys(span.text(SERVING) for span in searches if span.text(SERVING))
+    bullet_ids = dict.fromkeys([*named, *(record.get_text("id") for record in records if record.get_text("id"))])
+    servings = dict.fromkeys(span.get_text(SERVING) for span in searches if span.get_text(SERVING))
     return {"used_bullet_ids": tuple(bullet_ids)[:MAX_BULLET_IDS], "serving_ids": tuple(servings)[:MAX_SERVINGS]}
 
 
@@ -145,15 +145,17 @@ def _find_evaluation(spans: Sequence[Span]) -> dict[str, object]:
     """Return the reward and the test report of the last evaluation of a trace, as far as it has them."""
     for span in reversed(spans):
         for prefix in _EVALUATIONS:
-            label = span.text(f"{prefix}.score.label") or span.text(f"{prefix}.label")
+            label = span.get_text(f"{prefix}.score.label") or span.get_text(f"{prefix}.label")
             score = span.attributes.get(f"{prefix}.score.value", span.attributes.get(f"{prefix}.score"))
             if not label and score is None:
                 continue
             reward = float(score) if isinstance(score, int | float) and 0 <= score <= 1 else None
             if not label and reward is None:
                 return {}
-            explanation = " ".join(span.text(f"{prefix}.explanation").split())[:1_000]
-            evaluation = f"the evaluation {span.text(f'{prefix}.name')} is {label if reward is None else f'{reward:g}'}"
+            explanation = " ".join(span.get_text(f"{prefix}.explanation").split())[:1_000]
+            evaluation = (
+                f"the evaluation {span.get_text(f'{prefix}.name')} is {label if reward is None else f'{reward:g}'}"
+            )
             verdict = label or ("Passed" if reward is not None and reward > REWARD_OF_SUCCESS else "Failed")
             source = f"Source: {evaluation} ({explanation})." if explanation else f"Source: {evaluation}."
             return {"reward": reward, "test_report": f"{verdict}.\n{source}"}
@@ -175,15 +177,15 @@ class _TraceSteps:
         self._spans = {span.id: span for span in spans}
         self._agents: dict[str, str] = {}
         self._message_counts: Counter[str] = Counter()
-        calls = [span for span in spans if span.text(_OPERATION) in _MODEL and has_messages(span)]
+        calls = [span for span in spans if span.get_text(_OPERATION) in _MODEL and has_messages(span)]
         # An agent's span repeats the messages of its model calls.
-        speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and has_messages(span)]
+        speakers = calls or [span for span in spans if span.get_text(_OPERATION) == _AGENT and has_messages(span)]
         conversations = {span.id: (_read_inputs(span), _read_outputs(span)) for span in speakers}
         messages = [message for inputs, outputs in conversations.values() for message in (*inputs, *outputs)]
-        parts = [part for message in messages for part in message.records("parts")]
-        self._requested = {part.text("id") for part in parts if part.text("type") == "tool_call"}
-        self._answered = {part.text("id") for part in parts if part.text("type") == "tool_call_response"}
-        self._call_ids = _match_calls([span for span in spans if span.text(_OPERATION) == _TOOL], parts)
+        parts = [part for message in messages for part in message.list_records("parts")]
+        self._requested = {part.get_text("id") for part in parts if part.get_text("type") == "tool_call"}
+        self._answered = {part.get_text("id") for part in parts if part.get_text("type") == "tool_call_response"}
+        self._call_ids = _match_calls([span for span in spans if span.get_text(_OPERATION) == _TOOL], parts)
         self._failed = {
             self._call_ids[span.id] for span in spans if span.id in self._call_ids and span.error is not None
         }
@@ -200,7 +202,7 @@ class _TraceSteps:
                 else:
                     self._add_new(span, inputs)
                     open_agents.append(span)
-            elif span.text(_OPERATION) == _TOOL:
+            elif span.get_text(_OPERATION) == _TOOL:
                 self._add_tool(span)
         for agent in reversed(open_agents):
             self._add_new(agent, conversations[agent.id][1])
@@ -216,18 +218,18 @@ class _TraceSteps:
                 self._add(message, agent)
 
     def _add(self, message: Record, agent: str) -> None:
-        role = message.choice("role", _ROLES)
-        parts = message.records("parts")
+        role = message.get_choice("role", _ROLES)
+        parts = message.list_records("parts")
         for part in parts:
-            if part.text("type") == "tool_call_response":
+            if part.get_text("type") == "tool_call_response":
                 # The attribute is named `response`; early instrumentations wrote `result`.
                 result = to_json_text(part.value.get("response", part.value.get("result")))
-                call_id = part.text("id")
+                call_id = part.get_text("id")
                 result = mark_as_error(result) if call_id in self._failed else result
                 self.collector.add(
                     part.location, "tool", result, name=self.collector.find_tool_name(call_id), call_id=call_id
                 )
-        calls = [_read_call(part) for part in parts if part.text("type") == "tool_call"]
+        calls = [_read_call(part) for part in parts if part.get_text("type") == "tool_call"]
         text, thought = _join_texts(parts, "text"), _join_texts(parts, "reasoning")
         if text or calls or thought:
             name = agent if role == "assistant" else ""
@@ -235,7 +237,7 @@ class _TraceSteps:
 
     def _add_tool(self, span: Span) -> None:
         """Add the call and the result of a tool's span, unless a message has them."""
-        call_id, tool = self._call_ids.get(span.id, ""), span.text("gen_ai.tool.name")
+        call_id, tool = self._call_ids.get(span.id, ""), span.get_text("gen_ai.tool.name")
         if call_id in self._answered and call_id:
             return
         if not call_id or call_id not in self._requested:
@@ -253,7 +255,7 @@ class _TraceSteps:
         ancestor: Span | None = span
         while ancestor is not None and ancestor.id not in self._agents:
             # Marked before the ancestors are visited, so that a cycle of parents ends here.
-            self._agents[ancestor.id] = name = ancestor.text("gen_ai.agent.name")
+            self._agents[ancestor.id] = name = ancestor.get_text("gen_ai.agent.name")
             visited.append(ancestor.id)
             if name:
                 break
@@ -265,15 +267,17 @@ class _TraceSteps:
 
 def _match_calls(tool_spans: Sequence[Span], parts: Sequence[Record]) -> dict[str, str]:
     """Return the ids of calls by the ids of their spans; a span without one is of the next call with its arguments."""
-    named = {span.id: call_id for span in tool_spans if (call_id := span.text("gen_ai.tool.call.id"))}
+    named = {span.id: call_id for span in tool_spans if (call_id := span.get_text("gen_ai.tool.call.id"))}
     open_calls: dict[tuple[str, str], list[str]] = {}
-    requests = {part.text("id"): part for part in parts if part.text("type") == "tool_call" and part.has("id")}
+    requests = {part.get_text("id"): part for part in parts if part.get_text("type") == "tool_call" and part.has("id")}
     for call_id, part in requests.items():
         if call_id not in named.values():
-            open_calls.setdefault((part.text("name"), to_json_text(part.value.get("arguments"))), []).append(call_id)
+            open_calls.setdefault((part.get_text("name"), to_json_text(part.value.get("arguments"))), []).append(
+                call_id
+            )
     for span in tool_spans:
         arguments = to_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
-        calls = open_calls.get((span.text("gen_ai.tool.name"), arguments))
+        calls = open_calls.get((span.get_text("gen_ai.tool.name"), arguments))
         if span.id not in named and calls:
             named[span.id] = calls.pop(0)
     return named
@@ -316,18 +320,20 @@ def _parse_list(span: Span, name: str) -> list[Value]:
 
 def _read_call(part: Record) -> ToolCall:
     arguments = to_json_text(part.value.get("arguments"))
-    return build_model(ToolCall, part.location, id=part.text("id"), name=part.require_name("name"), arguments=arguments)
+    return build_model(
+        ToolCall, part.location, id=part.get_text("id"), name=part.require_name("name"), arguments=arguments
+    )
 
 
 def _join_texts(parts: Sequence[Record], kind: str) -> str:
-    return "\n\n".join(text for part in parts if part.text("type") == kind and (text := part.text("content")))
+    return "\n\n".join(text for part in parts if part.get_text("type") == kind and (text := part.get_text("content")))
 
 
 def _compute_message_key(message: Record) -> str:
     """Return a key that is equal for repeated messages: repetitions omit reasoning, and calls have ids."""
     parts = []
-    for part in message.records("parts"):
-        kind, call_id = part.text("type"), part.text("id")
+    for part in message.list_records("parts"):
+        kind, call_id = part.get_text("type"), part.get_text("id")
         if kind != "reasoning":
             parts.append([kind, call_id] if call_id else part.value)
-    return json.dumps([message.text("role"), parts], sort_keys=True)
+    return json.dumps([message.get_text("role"), parts], sort_keys=True)

@@ -33,7 +33,7 @@ class Span:
     end: int = 0
     """Nanoseconds since 1970, 0 if it is not known."""
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         """Return an attribute as text, empty if it is missing or no text."""
         value = self.attributes.get(name)
         return value if isinstance(value, str) else ""
@@ -41,31 +41,31 @@ class Span:
 
 def read_spans(record: Record) -> Iterator[Span]:
     """Yield the spans of one export, in order. Raise MalformedTrajectory with span and field."""
-    for resource in record.records("resourceSpans"):
-        for scope in resource.records("scopeSpans"):
-            for span in scope.records("spans"):
+    for resource in record.list_records("resourceSpans"):
+        for scope in resource.list_records("scopeSpans"):
+            for span in scope.list_records("spans"):
                 yield _read_span(span)
 
 
 def _read_span(span: Record) -> Span:
     attributes = _read_attributes(span)
-    for event in span.records("events"):
+    for event in span.list_records("events"):
         # An event of the span may hold the contents.
         attributes = {**_read_attributes(event), **attributes}
-    status = span.child("status")
+    status = span.get_child("status")
     error = None
     if status is not None and status.value.get("code") in _ERROR:
         kind = attributes.get("error.type")
-        error = status.text("message") or (kind if isinstance(kind, str) else "") or "failed"
+        error = status.get_text("message") or (kind if isinstance(kind, str) else "") or "failed"
     return Span(
         location=span.location,
         trace=_read_identity(span, "traceId"),
         id=_read_identity(span, "spanId"),
-        parent=span.text("parentSpanId"),
+        parent=span.get_text("parentSpanId"),
         start=_read_nanoseconds(span, "startTimeUnixNano"),
         attributes=attributes,
         error=error,
-        name=span.text("name"),
+        name=span.get_text("name"),
         end=_read_nanoseconds(span, "endTimeUnixNano"),
     )
 
@@ -73,8 +73,8 @@ def _read_span(span: Record) -> Span:
 def read_log_record(log: Record) -> Span | None:
     """Return a log record as a child of its span, None without one. Raise MalformedTrajectory with its field."""
     attributes = _read_attributes(log)
-    attributes["event.name"] = log.text("eventName") or attributes.get("event.name")
-    span, trace = log.text("spanId"), log.text("traceId")
+    attributes["event.name"] = log.get_text("eventName") or attributes.get("event.name")
+    span, trace = log.get_text("spanId"), log.get_text("traceId")
     if not trace:
         return None
     kind = attributes.get("error.type")
@@ -90,21 +90,21 @@ def read_log_record(log: Record) -> Span | None:
 
 
 def _read_identity(span: Record, name: str) -> str:
-    text = span.text(name)
+    text = span.get_text(name)
     if not text:
-        raise span.error(name, "must not be empty")
+        raise span.build_error(name, "must not be empty")
     return text
 
 
 def _read_nanoseconds(span: Record, name: str) -> int:
-    text = span.text(name, "0")
+    text = span.get_text(name, "0")
     if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
-        raise MalformedTrajectory(span.field_path(name), text, "must be nanoseconds since 1970")
+        raise MalformedTrajectory(span.build_path(name), text, "must be nanoseconds since 1970")
     return int(text)
 
 
 def _read_attributes(owner: Record) -> dict[str, Value]:
-    return {pair.text("key"): _read_value(pair.child("value"), 0) for pair in owner.records("attributes")}
+    return {pair.get_text("key"): _read_value(pair.get_child("value"), 0) for pair in owner.list_records("attributes")}
 
 
 def _read_value(value: Record | None, level: int) -> Value:
@@ -114,19 +114,22 @@ def _read_value(value: Record | None, level: int) -> Value:
     if level == _MAX_LEVELS:
         raise MalformedTrajectory(value.location, "", "is nested too deeply")
     if value.has("stringValue"):
-        return value.text("stringValue")
-    if (array := value.child("arrayValue")) is not None:
-        return [_read_value(item, level + 1) for item in array.records("values")]
-    if (pairs := value.child("kvlistValue")) is not None:
-        return {pair.text("key"): _read_value(pair.child("value"), level + 1) for pair in pairs.records("values")}
+        return value.get_text("stringValue")
+    if (array := value.get_child("arrayValue")) is not None:
+        return [_read_value(item, level + 1) for item in array.list_records("values")]
+    if (pairs := value.get_child("kvlistValue")) is not None:
+        return {
+            pair.get_text("key"): _read_value(pair.get_child("value"), level + 1)
+            for pair in pairs.list_records("values")
+        }
     if value.has("intValue"):  # JSON of protobuf writes 64-bit numbers as text.
-        number = value.number("intValue") if not isinstance(value.value["intValue"], str) else _parse_number(value)
+        number = value.get_number("intValue") if not isinstance(value.value["intValue"], str) else _parse_number(value)
         return None if number is None else int(number)
     return next((value.value[name] for name in ("boolValue", "doubleValue") if value.has(name)), None)
 
 
 def _parse_number(value: Record) -> int:
-    text = value.text("intValue")
+    text = value.get_text("intValue")
     if not text.removeprefix("-").isdigit() or not text.isascii() or len(text) > _MAX_DIGITS:
-        raise value.error("intValue", "must be a 64-bit number")
+        raise value.build_error("intValue", "must be a 64-bit number")
     return int(text)

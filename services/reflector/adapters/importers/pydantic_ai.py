@@ -31,22 +31,22 @@ def check_format(record: Record) -> None:
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message, part and field."""
     collector = StepCollector(record.location)
-    messages = record.records("messages")
+    messages = record.list_records("messages")
     for message in messages:
         if message.value.get("kind") not in _KINDS:
-            raise message.error("kind", "must be request or response")
-        if message.text("kind") == "request":
-            for part in message.records("parts"):
+            raise message.build_error("kind", "must be request or response")
+        if message.get_text("kind") == "request":
+            for part in message.list_records("parts"):
                 _add_request_part(collector, part)
         else:
             _add_response(collector, message)
-    answer = record.text("generated_answer") or collector.answer
-    usage = add_usages((read_usage(message.child("usage")) for message in messages), record.location)
+    answer = record.get_text("generated_answer") or collector.answer
+    usage = add_usages((read_usage(message.get_child("usage")) for message in messages), record.location)
     return build_recorded_trajectory(record, dataset, collector.steps, generated_answer=answer, usage=usage)
 
 
 def _add_request_part(collector: StepCollector, part: Record) -> None:
-    kind = part.text("part_kind")
+    kind = part.get_text("part_kind")
     if kind in _PROMPTS:
         collector.add(part.location, _PROMPTS[kind], join_content(part))
     elif kind.endswith("tool-return") or (kind == "retry-prompt" and part.has("tool_name")):
@@ -56,12 +56,12 @@ def _add_request_part(collector: StepCollector, part: Record) -> None:
 
 
 def _add_response(collector: StepCollector, message: Record) -> None:
-    parts = [(part.text("part_kind"), part) for part in message.records("parts")]
+    parts = [(part.get_text("part_kind"), part) for part in message.list_records("parts")]
     collector.add(
         message.location,
         "assistant",
-        "".join(part.text("content") for kind, part in parts if kind == "text"),
-        thought="\n\n".join(part.text("content") for kind, part in parts if kind == "thinking"),
+        "".join(part.get_text("content") for kind, part in parts if kind == "text"),
+        thought="\n\n".join(part.get_text("content") for kind, part in parts if kind == "thinking"),
         calls=[_read_call(part) for kind, part in parts if kind.endswith("tool-call")],
     )
     for kind, part in parts:
@@ -70,9 +70,9 @@ def _add_response(collector: StepCollector, message: Record) -> None:
 
 
 def _add_result(collector: StepCollector, part: Record) -> None:
-    has_failed = part.text("part_kind") == "retry-prompt" or part.text("outcome", "success") != "success"
+    has_failed = part.get_text("part_kind") == "retry-prompt" or part.get_text("outcome", "success") != "success"
     text = mark_as_error(_format_content(part)) if has_failed else _format_content(part)
-    collector.add(part.location, "tool", text, name=part.text("tool_name"), call_id=part.text("tool_call_id"))
+    collector.add(part.location, "tool", text, name=part.get_text("tool_name"), call_id=part.get_text("tool_call_id"))
 
 
 def _format_content(part: Record) -> str:
@@ -83,7 +83,7 @@ def _read_call(part: Record) -> ToolCall:
     return build_model(
         ToolCall,
         part.location,
-        id=part.text("tool_call_id"),
+        id=part.get_text("tool_call_id"),
         name=part.require_name("tool_name"),
         arguments=to_json_text(part.value.get("args")),
     )

@@ -45,11 +45,11 @@ class ItemSteps:
 
     def add(self, item: Record) -> None:
         """Append the step of an item, if it is one. Raise MalformedTrajectory naming item and field."""
-        kind = item.text("type") or ("message" if item.has("role") else "")
+        kind = item.get_text("type") or ("message" if item.has("role") else "")
         if kind == "message":
             self._add_message(item)
         elif kind == "reasoning":
-            summary = "\n\n".join(part.text("text") for part in item.records("summary"))
+            summary = "\n\n".join(part.get_text("text") for part in item.list_records("summary"))
             self._thought = "\n\n".join(part for part in (self._thought, summary) if part)
         elif kind.endswith(_OUTPUT):
             self._add_output(item)
@@ -59,14 +59,14 @@ class ItemSteps:
             )
 
     def _add_message(self, item: Record) -> None:
-        role, text = item.choice("role", _ROLES), join_content(item)
+        role, text = item.get_choice("role", _ROLES), join_content(item)
         if self._left_out and text.lstrip().startswith(self._left_out):
             return
         thought = self._take_thought() if role == "assistant" else ""
         self.collector.add(item.location, role, text, thought=thought)
 
     def _add_output(self, item: Record) -> None:
-        call_id = item.text("call_id")
+        call_id = item.get_text("call_id")
         text, code = _read_output(item)
         reason = self._failed.get(call_id) or (f"exit code {code}" if code else "")
         if text.startswith(_FAILURES):
@@ -85,7 +85,7 @@ def _read_call(kind: str, item: Record) -> ToolCall:
     is_named = kind in ("function_call", "custom_tool_call")
     name = item.require_name("name") if is_named else kind.removesuffix("_call")
     field = next((field for field in ("arguments", "input", "action") if item.has(field)), "arguments")
-    call_id = item.text("call_id") or item.text("id")
+    call_id = item.get_text("call_id") or item.get_text("id")
     arguments = _unwrap_command(to_json_text(item.value.get(field)))
     return build_model(ToolCall, item.location, id=call_id, name=name, arguments=arguments)
 
@@ -106,7 +106,7 @@ def _read_output(item: Record) -> tuple[str, int]:
     """Return the text of an output, and its exit code if it has one; older rollouts write both as JSON in a text."""
     value = item.value.get("output")
     if isinstance(value, dict):
-        return join_content(Record(value, item.field_path("output"))), int(value.get("success") is False)
+        return join_content(Record(value, item.build_path("output"))), int(value.get("success") is False)
     text = join_content(item, "output")
     code = 0
     while head := _TERMINAL.match(text):  # A tool that the terminal runs writes a head of its own.

@@ -28,7 +28,7 @@ def check_format(record: Record) -> None:
         return
     for name in ("step_number", "timing"):
         if not record.has(name):
-            raise record.error(name, "is missing; each action step of smolagents has it")
+            raise record.build_error(name, "is missing; each action step of smolagents has it")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
@@ -40,20 +40,20 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     for record in records:
         check_format(record)
         first = first or record
-        usages.append(read_usage(record.child("token_usage")))
+        usages.append(read_usage(record.get_child("token_usage")))
         if _is_prompt(record):
-            collector.add(record.location, "system", record.text("system_prompt"))
+            collector.add(record.location, "system", record.get_text("system_prompt"))
         elif _is_task(record):
-            collector.add(record.location, "user", record.text("task"))
+            collector.add(record.location, "user", record.get_text("task"))
         elif _is_plan(record):
-            collector.add(record.location, "assistant", record.text("plan"))
+            collector.add(record.location, "assistant", record.get_text("plan"))
         else:
             actions.append(record)
             _add_action(collector, record)
     if first is None or not actions:
         return
     last = actions[-1]
-    error = last.child("error")
+    error = last.get_child("error")
     answer = to_json_text(last.value.get("action_output")) or _find_final_answer(collector) or collector.answer
     yield build_recorded_trajectory(
         Record({}, first.location),
@@ -61,7 +61,7 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         collector.steps,
         generated_answer=answer,
         status="failure" if error else "success",
-        error_message=error.text("message") if error else None,
+        error_message=error.get_text("message") if error else None,
         usage=add_usages(usages, first.location),
     )
 
@@ -90,8 +90,10 @@ def _add_action(collector: StepCollector, step: Record) -> None:
         text = text.partition(_CODE)[0].strip()
     if text or calls:
         collector.add(step.location, "assistant", text, calls=calls)
-    error = step.child("error")
-    result = "\n".join(part for part in (step.text("observations"), error.text("message") if error else "") if part)
+    error = step.get_child("error")
+    result = "\n".join(
+        part for part in (step.get_text("observations"), error.get_text("message") if error else "") if part
+    )
     if calls and result:
         call = calls[-1]
         result = mark_as_error(result) if error else result
@@ -100,17 +102,17 @@ def _add_action(collector: StepCollector, step: Record) -> None:
 
 def _list_calls(step: Record) -> list[Record]:
     """Return the calls of a step; those of a failed step stand only in the message of the model."""
-    if calls := step.records("tool_calls"):
+    if calls := step.list_records("tool_calls"):
         return calls
-    message = step.child("model_output_message")
-    return message.records("tool_calls") if message else []
+    message = step.get_child("model_output_message")
+    return message.list_records("tool_calls") if message else []
 
 
 def _read_call(call: Record) -> ToolCall:
-    function = call.child("function")
+    function = call.get_child("function")
     if function is None:
-        raise call.error("function", "must be an object")
+        raise call.build_error("function", "must be an object")
     arguments = to_json_text(function.value.get("arguments"))
     return build_model(
-        ToolCall, call.location, id=call.text("id"), name=function.require_name("name"), arguments=arguments
+        ToolCall, call.location, id=call.get_text("id"), name=function.require_name("name"), arguments=arguments
     )

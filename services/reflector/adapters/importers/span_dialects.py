@@ -31,7 +31,7 @@ def translate(span: Span) -> Span:
     """Return the span with the attributes of the GenAI conventions added, unless it has them."""
     if _OPENINFERENCE_KIND in span.attributes:
         added = _translate_openinference(span)
-    elif span.text(_TRACELOOP_KIND) == "tool":
+    elif span.get_text(_TRACELOOP_KIND) == "tool":
         return _translate_openllmetry_tool(span)
     elif "gen_ai.prompt.0.role" in span.attributes:
         added = _translate_openllmetry(span)
@@ -43,7 +43,7 @@ def translate(span: Span) -> Span:
 
 
 def _translate_openinference(span: Span) -> dict[str, Value]:
-    kind = span.text(_OPENINFERENCE_KIND).upper()
+    kind = span.get_text(_OPENINFERENCE_KIND).upper()
     if kind == "LLM":
         return {
             _OPERATION: "chat",
@@ -57,16 +57,16 @@ def _translate_openinference(span: Span) -> dict[str, Value]:
     if kind == "TOOL":
         return {
             _OPERATION: "execute_tool",
-            "gen_ai.tool.name": span.text("tool.name"),
-            "gen_ai.tool.call.id": span.text("tool_call.id"),
+            "gen_ai.tool.name": span.get_text("tool.name"),
+            "gen_ai.tool.call.id": span.get_text("tool_call.id"),
             "gen_ai.tool.call.arguments": span.attributes.get("input.value"),
             "gen_ai.tool.call.result": span.attributes.get("output.value"),
         }
     if kind == "AGENT":
         return {
             _OPERATION: "invoke_agent",
-            "gen_ai.agent.name": span.text("agent.name"),
-            **_build_texts(span.text("input.value"), span.text("output.value")),
+            "gen_ai.agent.name": span.get_text("agent.name"),
+            **_build_texts(span.get_text("input.value"), span.get_text("output.value")),
         }
     return {}
 
@@ -102,7 +102,7 @@ def _translate_openllmetry_tool(span: Span) -> Span:
     attributes = {
         **span.attributes,
         _OPERATION: "execute_tool",
-        "gen_ai.tool.name": span.text("traceloop.entity.name"),
+        "gen_ai.tool.name": span.get_text("traceloop.entity.name"),
         "gen_ai.tool.call.arguments": arguments,
         "gen_ai.tool.call.result": result,
     }
@@ -131,7 +131,7 @@ def _read_openllmetry_message(message: Tree, role: str) -> Value:
 
 def _translate_langfuse(span: Span) -> dict[str, Value]:
     observation = {
-        "type": span.text(f"{_LANGFUSE}type"),
+        "type": span.get_text(f"{_LANGFUSE}type"),
         "name": span.name,
         "parentObservationId": span.parent or None,
         "isRootObservation": span.attributes.get("langfuse.internal.is_app_root"),

@@ -27,7 +27,7 @@ def check_format(record: Record) -> None:
     """Raise MalformedTrajectory with the reason if the record is no result of STATE-Bench."""
     first = record.require_records("conversation")[0]
     if "role" not in first.value:
-        raise first.error("role", "is missing; it names the speaker of a turn")
+        raise first.build_error("role", "is missing; it names the speaker of a turn")
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
@@ -35,22 +35,22 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     collector = StepCollector(record.location)
     for turn in record.require_records("conversation"):
         _add_turn(collector, turn)
-    error = record.text("error")[:MAX_QUERY_CHARS]
+    error = record.get_text("error")[:MAX_QUERY_CHARS]
     return build_recorded_trajectory(
         record,
         dataset,
         collector.steps,
         _read_outcome(record),
-        record.text("domain"),
+        record.get_text("domain"),
         error_message=error or None,
-        usage=read_usage(record.child("token_usage")),
+        usage=read_usage(record.get_child("token_usage")),
         **({"status": "failure"} if error else {}),
     )
 
 
 def _add_turn(collector: StepCollector, turn: Record) -> None:
-    role = turn.choice("role", _ROLES)
-    for call in turn.records("tool_calls"):
+    role = turn.get_choice("role", _ROLES)
+    for call in turn.list_records("tool_calls"):
         _add_call(collector, call)
     text = join_content(turn)
     if text.strip() or not turn.has("tool_calls"):
@@ -63,7 +63,7 @@ def _add_call(collector: StepCollector, record: Record) -> None:
     collector.add(record.location, "assistant", "", calls=[call])
     if "result" in record.value:
         result = to_json_text(record.value["result"])
-        collector.add(record.field_path("result"), "tool", result, name=call.name)
+        collector.add(record.build_path("result"), "tool", result, name=call.name)
 
 
 def _read_outcome(record: Record) -> RecordedOutcome | None:
@@ -79,5 +79,5 @@ def _read_outcome(record: Record) -> RecordedOutcome | None:
 def _read_flag(record: Record, name: str) -> bool:
     value = record.value[name]
     if value not in (0, 1):
-        raise record.error(name, "must be true, false, 0 or 1")
+        raise record.build_error(name, "must be true, false, 0 or 1")
     return bool(value)

@@ -106,25 +106,25 @@ def build_recorded_trajectory(
     else it is success.
     Raise MalformedTrajectory with the field.
     """
-    reward = record.number("reward")
+    reward = record.get_number("reward")
     is_success = reward is None or reward > REWARD_OF_SUCCESS
     fields: dict[str, object] = {
-        "id": record.text("id"),
-        "task_id": record.text("task_id"),
-        "dataset": record.text("dataset") or dataset,
-        "generated_answer": record.text("generated_answer") or find_last_answer(steps),
+        "id": record.get_text("id"),
+        "task_id": record.get_text("task_id"),
+        "dataset": record.get_text("dataset") or dataset,
+        "generated_answer": record.get_text("generated_answer") or find_last_answer(steps),
         "reasoning_steps": (),
-        "used_bullet_ids": record.texts("used_bullet_ids"),
-        "cited_bullet_ids": record.texts("cited_bullet_ids"),
-        "status": record.text("status") or ("success" if is_success else "failure"),
-        "error_message": record.text("error_message") or None,
+        "used_bullet_ids": record.list_texts("used_bullet_ids"),
+        "cited_bullet_ids": record.list_texts("cited_bullet_ids"),
+        "status": record.get_text("status") or ("success" if is_success else "failure"),
+        "error_message": record.get_text("error_message") or None,
         "reward": reward,
-        **({} if "usage" in overrides else {"usage": read_usage(record.child("usage"))}),
+        **({} if "usage" in overrides else {"usage": read_usage(record.get_child("usage"))}),
         **overrides,
         **(outcome.fields if outcome else {}),
     }
     if "query" not in fields:
         fields["query"] = find_query(record, steps)
     trajectory = build_model(Trajectory, record.location, steps=steps, **fields)
-    report = outcome.report if outcome else record.text("test_report")
-    return RecordedTrajectory(trajectory, record.text("ground_truth"), report, domain)
+    report = outcome.report if outcome else record.get_text("test_report")
+    return RecordedTrajectory(trajectory, record.get_text("ground_truth"), report, domain)

@@ -31,7 +31,7 @@ def check_format(record: Record) -> None:
     for turn in record.require_records("trajectory")[:1]:
         for field in _TURN:
             if field not in turn.value:
-                raise MalformedTrajectory(turn.field_path(field), None, "must be text")
+                raise MalformedTrajectory(turn.build_path(field), None, "must be text")
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
@@ -40,41 +40,41 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         return mini_swe_agent.read(record, dataset)
     collector = StepCollector(record.location)
     _add_task(collector, record)
-    for turn in record.records("trajectory"):
+    for turn in record.list_records("trajectory"):
         _add_turn(collector, turn)
-    info = record.child("info")
-    exit_status = info.text("exit_status") if info else ""
+    info = record.get_child("info")
+    exit_status = info.get_text("exit_status") if info else ""
     submission = info.value.get("submission") if info else None
     has_submission = isinstance(submission, str) and bool(submission.strip())
     overrides: dict[str, object] = {
         "generated_answer": str(submission)[:MAX_TEXT_CHARS] if has_submission else collector.answer,
-        "usage": read_usage(info.child("model_stats") if info else None),
+        "usage": read_usage(info.get_child("model_stats") if info else None),
     }
     if not record.has("status") and not record.has("reward") and exit_status != _SUBMITTED:
         # "submitted (exit_cost)" is an automatic submission of a stopped agent.
-        overrides |= {"status": "failure", "error_message": record.text("error_message") or exit_status or None}
+        overrides |= {"status": "failure", "error_message": record.get_text("error_message") or exit_status or None}
     return build_recorded_trajectory(record, dataset, collector.steps, **overrides)
 
 
 def _add_task(collector: StepCollector, record: Record) -> None:
     """Add the instructions of the agent, without the demonstrations."""
-    first = record.records("trajectory")[:1]
-    messages = record.records("history") or (first[0].records("query") if first else [])
+    first = record.list_records("trajectory")[:1]
+    messages = record.list_records("history") or (first[0].list_records("query") if first else [])
     for message in messages:
         if message.value.get("is_demo"):
             continue
-        role = message.text("role")
+        role = message.get_text("role")
         if role not in ("system", "user"):
             break
         collector.add(message.location, "system" if role == "system" else "user", join_content(message))
 
 
 def _add_turn(collector: StepCollector, turn: Record) -> None:
-    action = turn.text("action")
-    thought, response = turn.text("thought"), turn.text("response")
+    action = turn.get_text("action")
+    thought, response = turn.get_text("thought"), turn.get_text("response")
     calls = []
     if action.strip():
         arguments = json.dumps({"command": action}, ensure_ascii=False)
         calls.append(build_model(ToolCall, turn.location, name=_SHELL, arguments=arguments))
     collector.add(turn.location, "assistant", thought or response, calls=calls)
-    collector.add(turn.field_path("observation"), "tool", turn.text("observation"), name=_SHELL)
+    collector.add(turn.build_path("observation"), "tool", turn.get_text("observation"), name=_SHELL)

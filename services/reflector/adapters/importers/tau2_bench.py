@@ -33,13 +33,13 @@ def check_format(record: Record) -> None:
         return
     record.require_list("messages")
     if "reward_info" not in record.value:
-        raise record.error("reward_info", "is missing; each simulation of tau2-bench has it")
+        raise record.build_error("reward_info", "is missing; each simulation of tau2-bench has it")
 
 
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each simulation. Raise MalformedTrajectory naming simulation, message and field."""
     for record in records:
-        simulations = record.records("simulations") if record.has("simulations") else [record]
+        simulations = record.list_records("simulations") if record.has("simulations") else [record]
         for simulation in simulations:
             check_format(simulation)
             yield _read_simulation(simulation, dataset)
@@ -49,7 +49,7 @@ def _read_simulation(simulation: Record, dataset: str) -> RecordedTrajectory:
     collector = StepCollector(simulation.location)
     for message in simulation.require_records("messages"):
         _add_message(collector, message)
-    reason = simulation.text("termination_reason")
+    reason = simulation.get_text("termination_reason")
     has_failed = bool(reason) and reason not in _ENDS
     return build_recorded_trajectory(
         simulation,
@@ -65,39 +65,41 @@ def _read_simulation(simulation: Record, dataset: str) -> RecordedTrajectory:
 
 def _read_usage(simulation: Record) -> TrajectoryUsage | None:
     """Return the tokens and the cost of the agent, without those of the simulated user."""
-    messages = [message for message in simulation.records("messages") if message.text("role") == "assistant"]
+    messages = [message for message in simulation.list_records("messages") if message.get_text("role") == "assistant"]
     cost = build_usage(simulation.location, None, None, None, read_cost(simulation, "agent_cost"))
-    return add_usages([*(read_usage(message.child("usage")) for message in messages), cost], simulation.location)
+    return add_usages([*(read_usage(message.get_child("usage")) for message in messages), cost], simulation.location)
 
 
 def _read_outcome(simulation: Record) -> RecordedOutcome | None:
-    info = simulation.child("reward_info")
-    reward = info.number("reward") if info else None
+    info = simulation.get_child("reward_info")
+    reward = info.get_number("reward") if info else None
     if info is None or reward is None:
         return None
-    assertions = [item for item in info.records("nl_assertions") if item.value.get("met") is False]
-    unmet = [item.text("nl_assertion").rstrip(".") for item in assertions]
+    assertions = [item for item in info.list_records("nl_assertions") if item.value.get("met") is False]
+    unmet = [item.get_text("nl_assertion").rstrip(".") for item in assertions]
     source = f"tau2-bench's reward is {reward:g}" + (f"; not met: {'; '.join(unmet)}" if unmet else "")
     return RecordedOutcome(reward > REWARD_OF_SUCCESS, source, "reward", min(max(reward, 0.0), 1.0))
 
 
 def _add_message(collector: StepCollector, message: Record) -> None:
-    if message.text("role") == "tool":
-        for result in message.records("tool_messages") or [message]:
+    if message.get_text("role") == "tool":
+        for result in message.list_records("tool_messages") or [message]:
             _add_result(collector, result)
         return
-    role = message.choice("role", _ROLES)
-    calls = [_read_call(call) for call in message.records("tool_calls")]
-    collector.add(message.location, role, message.text("content"), calls=calls)
+    role = message.get_choice("role", _ROLES)
+    calls = [_read_call(call) for call in message.list_records("tool_calls")]
+    collector.add(message.location, role, message.get_text("content"), calls=calls)
 
 
 def _read_call(call: Record) -> ToolCall:
     arguments = to_json_text(call.value.get("arguments"))
-    return build_model(ToolCall, call.location, id=call.text("id"), name=call.require_name("name"), arguments=arguments)
+    return build_model(
+        ToolCall, call.location, id=call.get_text("id"), name=call.require_name("name"), arguments=arguments
+    )
 
 
 def _add_result(collector: StepCollector, result: Record) -> None:
-    call_id = result.text("id")
-    text = result.text("content")
+    call_id = result.get_text("id")
+    text = result.get_text("content")
     text = mark_as_error(text) if result.value.get("error") is True else text
     collector.add(result.location, "tool", text, name=collector.find_tool_name(call_id), call_id=call_id)

@@ -16,8 +16,8 @@ def check_format(record: Record) -> None:
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one result. Raise MalformedTrajectory naming message and field."""
-    steps = read_steps(record.records("traj"))
-    if record.number("reward") is None:
-        raise MalformedTrajectory(record.field_path("reward"), None, "must be a number, which determines the outcome")
-    task, trial = record.text("task_id"), record.text("trial")
+    steps = read_steps(record.list_records("traj"))
+    if record.get_number("reward") is None:
+        raise MalformedTrajectory(record.build_path("reward"), None, "must be a number, which determines the outcome")
+    task, trial = record.get_text("task_id"), record.get_text("trial")
     return build_recorded_trajectory(record, dataset, steps, id=f"tau-bench-{task}-{trial}" if task and trial else "")

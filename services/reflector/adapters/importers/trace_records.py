@@ -34,9 +34,9 @@ def build_tool_call(name: str, call_id: str, arguments: Value, result: Value) ->
 
 def require_text(record: Record, name: str, rule: str) -> str:
     """Return a field that must be text that is not empty. Raise MalformedTrajectory with `rule`."""
-    text = record.text(name)
+    text = record.get_text(name)
     if not text:
-        raise record.error(name, rule)
+        raise record.build_error(name, rule)
     return text
 
 
@@ -47,4 +47,4 @@ def read_nanoseconds(record: Record, name: str) -> int:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1e6) * 1_000
     except (ValueError, OverflowError, OSError) as error:
-        raise record.error(name, "must be a time in ISO 8601") from error
+        raise record.build_error(name, "must be a time in ISO 8601") from error

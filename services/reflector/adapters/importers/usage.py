@@ -76,7 +76,7 @@ def _read_first(
         return None
     number = parse(record.value[name])
     if number is None:
-        raise record.error(name, rule)
+        raise record.build_error(name, rule)
     return number
 
 
@@ -88,7 +88,7 @@ def read_usage(record: Record | None) -> TrajectoryUsage | None:
     for name, part in _DETAILS.items():
         details = record.value.get(name)
         if cached is None and isinstance(details, dict):
-            cached = read_tokens(Record(details, record.field_path(name)), part)
+            cached = read_tokens(Record(details, record.build_path(name)), part)
     if record.has("input_tokens"):
         tokens = (tokens or 0) + sum(read_tokens(record, name) or 0 for name in _BESIDE_INPUT)
     return build_usage(record.location, tokens, cached, read_tokens(record, *_OUTPUT), read_cost(record, *_COST))

@@ -27,13 +27,13 @@ def check_format(record: Record) -> None:
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one log. Raise MalformedTrajectory naming the field."""
-    steps = tuple(_read_step(index, turn) for index, turn in enumerate(record.records("history")))
+    steps = tuple(_read_step(index, turn) for index, turn in enumerate(record.list_records("history")))
     spoken = tuple(step for step in steps if step.content.strip() != _END_MARK)
     trajectory = build_model(
         Trajectory,
         record.location,
-        id=record.text("id") or record.text("question_ID"),
-        task_id=record.text("question_ID"),
+        id=record.get_text("id") or record.get_text("question_ID"),
+        task_id=record.get_text("question_ID"),
         query=find_query(record, steps, "question"),
         dataset=dataset,
         generated_answer=find_last_answer(spoken),
@@ -42,12 +42,12 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         status="success" if record.value.get("is_correct") is True else "failure",
         steps=steps,
     )
-    return RecordedTrajectory(trajectory, ground_truth=record.text("ground_truth"))
+    return RecordedTrajectory(trajectory, ground_truth=record.get_text("ground_truth"))
 
 
 def _find_speaker(turn: Record) -> str:
     """Return the speaker: `name`, or else `role` without a suffix in brackets."""
-    return turn.text("name").strip() or _ASIDE.sub("", turn.text("role")).strip()
+    return turn.get_text("name").strip() or _ASIDE.sub("", turn.get_text("role")).strip()
 
 
 def _read_step(index: int, turn: Record) -> Step:

@@ -41,7 +41,7 @@ def rows(draw: st.DrawFn) -> tuple[VectorRows, WeightedTerms, np.ndarray, np.nda
     postings = Postings()
     texts = [[f"t{n}" for n in rng.integers(0, TERMS, rng.integers(0, 9))] for _ in range(count)]
     postings.append(0, texts, [rng.integers(0, 40, len(text)).tolist() for text in texts])
-    lists = postings.view()
+    lists = postings.create_view()
     weights = rng.random(len(lists.regions)) * draw(st.sampled_from([1.0, 9.0]))
     lengths = np.array([len(text) for text in texts], np.int32)
     words = WeightedTerms(
@@ -166,7 +166,7 @@ def test_scores_of_some_rows_are_those_of_all(case: Any, some: list[int]) -> Non
 def test_a_negative_weight_is_counted() -> None:  # S-22
     postings = Postings()
     postings.append(0, [["a"], ["a", "b"], ["b"]])
-    lists = postings.view()
+    lists = postings.create_view()
     lengths = np.array([1, 2, 1], np.int32)
     words = WeightedTerms(
         lists.rows, lists.counts, lists.regions, np.array([2.0, -1.0]), lengths, 0.4, 0.1, 1.0, lists.sentences
@@ -178,7 +178,7 @@ def test_arrays_that_are_read_only_need_no_other_loops() -> None:
     units = np.eye(8, dtype=np.float32)
     postings = Postings()
     postings.append(0, [["a"]] * 8)
-    lists = postings.view()
+    lists = postings.create_view()
     arrays = (units, *quantize(units), np.arange(8), *lists[1:4], np.ones(1), np.ones(8, np.int32))
     for array in arrays:
         array.flags.writeable = False

@@ -21,7 +21,7 @@ class RuleBudget:
         self._until = clock() + limits.seconds
         self.spent = False
 
-    def step(self) -> None:
+    def spend_step(self) -> None:
         """Count one step. Raises RuleTooExpensive."""
         self._steps -= 1
         if self._steps < 0:

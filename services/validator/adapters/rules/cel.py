@@ -28,7 +28,7 @@ class _BudgetedEvaluator(Evaluator):
     budget: RuleBudget
 
     def _visit_tree(self, tree: lark.Tree[Any]) -> Any:
-        self.budget.step()
+        self.budget.spend_step()
         value = super()._visit_tree(tree)
         if isinstance(value, str | bytes | list):
             self.budget.refuse_larger(len(value), MAX_VALUE_SIZE)

@@ -65,7 +65,7 @@ class CompiledSchema:
             raise SchemaInvalid("nested too deeply") from None
         self._validator = _Validator(schema, registry=Registry())
 
-    def findings(self, report: object, budget: RuleBudget) -> list[Finding]:
+    def list_findings(self, report: object, budget: RuleBudget) -> list[Finding]:
         """Return every fault, at most `MAX_FINDINGS_PER_RULE`; an exceeded budget is a fault, too."""
         token = _budget.set(budget)
         found: list[Finding] = []
@@ -187,7 +187,7 @@ def _normalise_numbers(value: object) -> object:
 
 def _charge_step(keyword: Keyword) -> Keyword:
     def validate(validator: Any, value: Any, instance: object, schema: object) -> Iterator[ValidationError]:
-        _budget.get().step()
+        _budget.get().spend_step()
         yield from keyword(validator, value, instance, schema) or ()
 
     return validate

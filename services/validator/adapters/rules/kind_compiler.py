@@ -95,7 +95,7 @@ class _CompiledRules:
         """Return the findings of the schema, then of each rule, errors before warnings. Never raises."""
         if not isinstance(report, dict):
             return ValidationResult((Finding("REPORT_NOT_OBJECT", "report must be an object", ""),))
-        found = self.schema.findings(report, RuleBudget(self.limits))
+        found = self.schema.list_findings(report, RuleBudget(self.limits))
         checked = RuleInput(report, [item for item in valid_node_ids if isinstance(item, str)], words)
         variables = cache(lambda: _build_variables(checked))
         for rule in self.rules:

@@ -102,27 +102,29 @@ class LeaderBoardStore:
             lambda connection: queries.upsert_judgement(connection, key, record),
         )
 
-    async def team_scores(self, execution_id: str) -> list[TeamScores]:
+    async def list_team_scores(self, execution_id: str) -> list[TeamScores]:
         """Return the scores of an execution by team; a team has the name of its last round."""
         return await self._database.read(lambda connection: queries.select_team_scores(connection, execution_id))
 
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
         """Return the teams by maximum score, in the form that prompts take (V-70, B-17)."""
         names = ("team_id", "team_name", "max_score", "total_rounds")
-        rows = rank_by_max_score(await self.team_scores(execution_id))
+        rows = rank_by_max_score(await self.list_team_scores(execution_id))
         return [{name: getattr(row, name) for name in names} for row in rows]
 
-    async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
+    async def find_best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
         """Return the entry of a team with the highest score, of equal ones the later round."""
         return await self._database.read(
             lambda connection: queries.select_best_entry(connection, execution_id, team_id)
         )
 
-    async def summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
+    async def list_summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
         """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
         return await self._database.read(lambda connection: queries.select_summaries(connection, prefix, before, limit))
 
-    async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:
+    async def list_entries(
+        self, execution_id: str, after: tuple[str, int] | None, limit: int
+    ) -> list[LeaderBoardEntry]:
         """Return at most `limit` entries by team and round, those after a (team, round) pair."""
         return await self._database.read(
             lambda connection: queries.select_entries(connection, execution_id, after, limit)

@@ -40,7 +40,7 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     async def GetRanking(self, request: pb.GetRankingRequest, context: Any) -> pb.GetRankingResponse:
         """Rank the teams of an execution."""
         order = Order.SHRUNKEN if request.order == pb.RANKING_ORDER_SHRUNKEN else Order.MAX_SCORE
-        rows = await self._leaderboard.ranking(request.execution_id, order)
+        rows = await self._leaderboard.compute_ranking(request.execution_id, order)
         return pb.GetRankingResponse(rows=[encode(row, pb.RankingRow, rank=rank) for rank, row in enumerate(rows, 1)])
 
     async def GetBestSubmission(
@@ -48,14 +48,14 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     ) -> pb.GetBestSubmissionResponse:
         """Return the best entry of one team, by default of the best team."""
         team_id = request.team_id if request.HasField("team_id") else None
-        entry = await self._leaderboard.best_submission(request.execution_id, team_id)
+        entry = await self._leaderboard.find_best_submission(request.execution_id, team_id)
         return pb.GetBestSubmissionResponse(entry=encode_entry(entry))
 
     async def ListLeaderboards(self, request: pb.ListLeaderboardsRequest, context: Any) -> pb.ListLeaderboardsResponse:
         """List the executions, the newest first."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         token = decode_page_token(request, int)
-        found = await self._leaderboard.store.summaries(request.prefix, token[0] if token else None, size + 1)
+        found = await self._leaderboard.store.list_summaries(request.prefix, token[0] if token else None, size + 1)
         more = encode_page_token(request, found[size - 1].last_id) if len(found) > size else ""
         return pb.ListLeaderboardsResponse(leaderboards=map(encode_summary, found[:size]), next_page_token=more)
 
@@ -65,7 +65,7 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
         """List the entries of an execution."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         after = decode_page_token(request, str, int)
-        entries = await self._leaderboard.store.entries(request.execution_id, after, size + 1)
+        entries = await self._leaderboard.store.list_entries(request.execution_id, after, size + 1)
         token = ""
         if len(entries) > size:
             last = entries[size - 1].submission.key

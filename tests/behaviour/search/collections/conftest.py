@@ -60,7 +60,7 @@ def running(database_location: str, pgvector_location: str, backend: Any, tmp_pa
             client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
                 yield RunningSearch(
-                    collection_service_pb2_grpc.CollectionServiceStub(client.channel("search")), backend
+                    collection_service_pb2_grpc.CollectionServiceStub(client.get_channel("search")), backend
                 )
             finally:
                 await client.close()

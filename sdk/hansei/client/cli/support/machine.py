@@ -75,7 +75,7 @@ def list_secret_variables() -> frozenset[str]:
 
 
 def _describe_setting(row: SettingRow) -> dict[str, object]:
-    value, source = row.current_value()
+    value, source = row.read_value()
     empty = [name for name in row.variables if os.environ.get(name) == ""]
     description: dict[str, object] = {"value": REDACTED if row.secret and value else value, "from": source}
     return description | ({"set_to_nothing": empty} if empty else {})

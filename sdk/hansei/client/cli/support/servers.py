@@ -72,7 +72,7 @@ def collect_playbooks(address: str | None) -> Iterator[BundlePart | OmittedPart]
 def collect_metrics() -> Iterator[BundlePart | OmittedPart]:
     """Yield the Prometheus metrics at HANSEI_METRICS_ADDRESS."""
     (row,) = (row for row in list_settings(ServiceSettings) if row.name == "metrics_address")
-    address, _ = row.current_value()
+    address, _ = row.read_value()
     if not address or address.endswith(":0"):
         yield OmittedPart("metrics", "HANSEI_METRICS_ADDRESS is not set here, or has no port")
         return
@@ -111,7 +111,7 @@ def _list_addresses(address: str | None) -> dict[str, str]:
         rows = list_settings(load_server().load_settings_classes()["gateway"])
     except ServerNotInstalledError:
         rows = []
-    peers = {row.name.removesuffix("_addr"): row.current_value()[0] for row in rows if row.name.endswith("_addr")}
+    peers = {row.name.removesuffix("_addr"): row.read_value()[0] for row in rows if row.name.endswith("_addr")}
     separate = {name: peer for name, peer in peers.items() if peer not in ("", "self")}
     return {"gateway": choose_address(address)} | separate
 
