@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -132,6 +133,37 @@ def test_wrong_usage_ends_with_2(hansei: Hansei, arguments: list[str]) -> None:
     assert outcome.code == 2
     assert outcome.out == ""
     assert outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "learn ''",
+        "playbook import '' --dataset d",
+        "playbook export '' --dataset d",
+        "trajectories export --output '' --dataset d",
+        "plan refine '' feedback",
+        "report advisor ''",
+        "judge @",
+    ],
+)
+def test_an_empty_path_is_refused(hansei: Hansei, arguments: str) -> None:
+    outcome = hansei(*shlex.split(arguments), "--addr", "127.0.0.1:1")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "is empty: the path must name a file or a folder" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["demo --trajectories ''", "doctor --bundle ''", "doctor --bundle b --log ''", "config init --workspace ''"],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    hansei: Hansei, arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = hansei(*shlex.split(arguments))
+    assert (outcome.code, outcome.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "the path is empty; name a file or a folder" in outcome.err
 
 
 class TestConfigInit:

@@ -22,6 +22,7 @@ from hansei.client.cli.options import (
     Local,
     connect,
     fail,
+    refuse_empty_path,
 )
 from hansei.client.cli.sources import COMPRESSED, UnreadableSource, read_content
 
@@ -147,6 +148,7 @@ class _FolderProgress:
 def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
     """Yield the name of every file, `-` for stdin. A path that does not exist ends the command."""
     for path in paths:
+        refuse_empty_path(path, "FILE|DIR")
         if path != STDIO and Path(path).is_dir():
             files = sorted(file for file in Path(path).rglob("*") if _is_read(file) and file.is_file())
             if not files:

@@ -112,6 +112,12 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
     raise CommandFailedError(message, code)
 
 
+def refuse_empty_path(path: str | None, name: str) -> None:
+    """End the command if the path of the argument or option `name` is empty, as that of an unset shell variable is."""
+    if path == "":
+        fail(f"{name} is empty: the path must name a file or a folder", Exit.USAGE)
+
+
 @contextmanager
 def connect(address: str | None, local: bool, *, reads: bool = False) -> Iterator[Client]:
     """Yield a client of the server at `address`, or of a stack in this process; it creates no data if `reads`."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args, get_origin
+
+import typer
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBERS = (bool, int, float)
@@ -22,8 +25,15 @@ class _LazyConversion:
         """Return the converted value. Raises typer.BadParameter."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
+        self._refuse_empty_path(value, param, ctx)
         plain = None if self._info.parser is not None else self._convert_plain(value, param.default)
         return self._build_conversion().coerce(value, param=param, ctx=ctx) if plain is None else plain
+
+    def _refuse_empty_path(self, value: Any, param: Any, ctx: Any) -> None:
+        """Raise typer.BadParameter for an empty path: `Path("")` is the current directory, which nobody named."""
+        is_path = self._annotation is Path or get_args(self._annotation) == (Path,)
+        if is_path and "" in (value if isinstance(value, list | tuple) else (value,)):
+            raise typer.BadParameter("the path is empty; name a file or a folder", ctx=ctx, param=param)
 
     def _convert_plain(self, value: Any, default: Any) -> Any:
         """Return the converted value, or None if pydantic has to convert or to refuse it."""

@@ -24,6 +24,7 @@ from hansei.client.cli.options import (
     choose_dataset,
     connect_or_embed,
     fail,
+    refuse_empty_path,
 )
 from hansei.client.cli.sources import read_source
 
@@ -86,6 +87,7 @@ def export_playbook(
 
     If no server runs and --addr is not given, the command reads the data directly, as with --local.
     """
+    refuse_empty_path(file, "FILE")
     if to is None and (globs or discard_edits or as_json):
         fail("--glob, --discard-edits and --json need --to", Exit.USAGE)
     if to and (revision or file_format is not FileFormat.JSON):

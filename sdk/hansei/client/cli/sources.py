@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hansei.client.cli.options import STDIO, Exit, fail
+from hansei.client.cli.options import STDIO, Exit, fail, refuse_empty_path
 
 COMPRESSED = ".zst"
 """The suffix of files that Zstandard compressed, such as old sessions of Codex."""
@@ -34,6 +34,7 @@ def read_content(file: str) -> bytes:
     """
     if file == STDIO:
         return sys.stdin.buffer.read()
+    refuse_empty_path(file, "FILE")
     if not Path(file).is_file():
         fail(f"{file} does not exist", Exit.USAGE)
     if file.endswith(COMPRESSED):

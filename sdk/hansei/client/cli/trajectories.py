@@ -12,7 +12,7 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import STDIO, Dataset, Exit, choose_dataset, fail
+from hansei.client.cli.options import STDIO, Dataset, Exit, choose_dataset, fail, refuse_empty_path
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -128,6 +128,7 @@ def export(
     from hansei.client.archive import read_archive
     from hansei.client.cli.output import as_json
 
+    refuse_empty_path(output, "--output")
     filters = _build_filters(status, tool, error, served, cited, learned, agent)
     count = 0
     with nullcontext(sys.stdout) if output == STDIO else Path(output).open("w", encoding="utf-8") as stream:
