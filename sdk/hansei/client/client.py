@@ -117,6 +117,27 @@ def _format_authorization(token: str | None) -> str:
     return f"Bearer {bearer}" if bearer else ""
 
 
+def _check_learn_arguments(
+    trajectory: object, messages: Messages | None, succeeded: bool | None, dataset: str | None
+) -> None:
+    """Check that `learn` got either a trajectory or a conversation. Raises TypeError, ValueError."""
+    from hansei.reflector.v1.trajectory_pb2 import Trajectory
+
+    if trajectory is not None:
+        if not isinstance(trajectory, Trajectory):
+            kind = type(trajectory).__name__
+            raise TypeError(f"trajectory is a {kind}; it must be a Trajectory (pass a conversation as messages=[…])")
+        conversation = {"messages": messages, "succeeded": succeeded, "dataset": dataset}
+        if extra := [name for name, value in conversation.items() if value is not None]:
+            raise ValueError(f"{', '.join(extra)} cannot be set beside a trajectory, which has its own")
+    elif messages is None:
+        raise TypeError("learn needs a trajectory, or messages=[…] and succeeded=True or False")
+    elif not messages:
+        raise ValueError("messages is empty; a conversation has at least one message")
+    elif succeeded is None:
+        raise TypeError("messages need succeeded=True or False: the outcome of the conversation")
+
+
 class Client(AllServices[BlockingMode]):
     """A client whose calls block. It is safe to use from many threads; close it, or use it in a `with` block."""
 
@@ -160,20 +181,27 @@ class Client(AllServices[BlockingMode]):
         self,
         trajectory: Trajectory | None = None,
         *,
-        messages: Messages = (),
-        succeeded: bool = False,
-        dataset: str = NEW_DATASET,
+        messages: Messages | None = None,
+        succeeded: bool | None = None,
+        dataset: str | None = None,
         **options: Any,
     ) -> LearnResponse:
         """Reflect on a trajectory, or on a conversation, and curate the lessons into its dataset.
 
-        A conversation is a list of `messages`, with tool calls and their results; it is learned once.
+        A conversation is a list of `messages`, with tool calls and their results; it is learned once. It needs
+        `succeeded`; its dataset is `default` unless `dataset` is set. A trajectory has its own outcome and dataset.
+
+        Raises:
+            TypeError: an argument is missing, or `trajectory` is no trajectory.
+            ValueError: `messages` is empty, or an argument of a conversation is set beside a trajectory.
         """
+        _check_learn_arguments(trajectory, messages, succeeded, dataset)
         if trajectory is None:
             from hansei.client.conversations import encode_conversation, read_conversation
 
-            content = encode_conversation(messages, succeeded, options)
-            record = read_conversation(self.reflector.parse_trajectories(content=content, dataset=dataset))
+            content = encode_conversation(messages or (), bool(succeeded), options)
+            parsed = self.reflector.parse_trajectories(content=content, dataset=dataset or NEW_DATASET)
+            record = read_conversation(parsed)
             trajectory, options = record.trajectory, record.learn_options
         return self.gateway.learn(trajectory=trajectory, dataset=trajectory.dataset, **options)
 
@@ -318,20 +346,23 @@ class AsyncClient(AllServices[AsyncMode]):
         self,
         trajectory: Trajectory | None = None,
         *,
-        messages: Messages = (),
-        succeeded: bool = False,
-        dataset: str = NEW_DATASET,
+        messages: Messages | None = None,
+        succeeded: bool | None = None,
+        dataset: str | None = None,
         **options: Any,
     ) -> LearnResponse:
         """Reflect on a trajectory, or on a conversation, and curate the lessons into its dataset.
 
-        A conversation is a list of `messages`, with tool calls and their results; it is learned once.
+        A conversation is a list of `messages`, with tool calls and their results; it is learned once. The
+        arguments and errors are those of `Client.learn`.
         """
+        _check_learn_arguments(trajectory, messages, succeeded, dataset)
         if trajectory is None:
             from hansei.client.conversations import encode_conversation, read_conversation
 
-            content = encode_conversation(messages, succeeded, options)
-            record = read_conversation(await self.reflector.parse_trajectories(content=content, dataset=dataset))
+            content = encode_conversation(messages or (), bool(succeeded), options)
+            parsed = await self.reflector.parse_trajectories(content=content, dataset=dataset or NEW_DATASET)
+            record = read_conversation(parsed)
             trajectory, options = record.trajectory, record.learn_options
         return await self.gateway.learn(trajectory=trajectory, dataset=trajectory.dataset, **options)
 

@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from hansei.client import AsyncClient, Client, errors
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HELPFUL
+from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from tests.support import systems
 from tests.support.commands import dataset
 
@@ -58,3 +59,24 @@ async def test_the_async_client_learns_a_conversation(system: systems.System, da
         assert learned.curation.revision == 1
         with pytest.raises(errors.InvalidArgument):
             await client.learn(messages=[{"text": "no role"}], succeeded=True, dataset=dataset)
+
+
+WRONG_ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+    ((), {}, TypeError, "learn needs a trajectory, or messages"),
+    (("abc",), {}, TypeError, "trajectory is a str; it must be a Trajectory"),
+    ((), {"messages": [], "succeeded": True}, ValueError, "messages is empty"),
+    ((), {"messages": MESSAGES}, TypeError, "messages need succeeded=True or False"),
+    ((Trajectory(),), {"messages": MESSAGES, "succeeded": True}, ValueError, "messages, succeeded cannot be set"),
+    ((Trajectory(),), {"dataset": "other"}, ValueError, "dataset cannot be set beside a trajectory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "options", "error", "message"), WRONG_ARGUMENTS)
+async def test_contradicting_and_missing_arguments_are_named(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(error, match=message):
+        client.learn(*arguments, **options)
+    async with AsyncClient("127.0.0.1:1") as async_client:
+        with pytest.raises(error, match=message):
+            await async_client.learn(*arguments, **options)
