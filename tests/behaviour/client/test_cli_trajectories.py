@@ -183,7 +183,8 @@ def test_guards_are_mined_from_the_archive(
     assert [list(source.steps) for source in bullet.sources] == [[2]] * 10
     shown = hansei("guards", "mine", dataset, "--add").out
     assert f"is already the target of {added.bullet_id}" in shown
-    assert f"hansei trajectories show {dataset}" in shown
+    show_step = next(line for line in shown.splitlines() if "hansei trajectories show" in line).partition("hansei ")[2]
+    assert hansei(*show_step.split()).code == 0, show_step
     tested = hansei("guards", "backtest", target, "--archive", dataset, "--json").document
     assert (tested["failed"], tested["failed_firing"], tested["passed"], tested["skipped"]) == (10, 10, 80, 0)
     assert hansei("eval", "guards", "--archive", dataset, "--json").document["coverage"] == 1.0

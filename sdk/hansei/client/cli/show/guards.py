@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -134,14 +135,19 @@ def render_mined(report: Mapping[str, Any], dataset: str) -> RenderableType:
 
 
 def _list_firings(firings: Sequence[Mapping[str, Any]], archive: str) -> list[Text]:
-    command = f"hansei trajectories show {archive} " if archive else ""
     lines = []
     for firing in firings[:MAX_LISTED_FIRINGS]:
         is_alarm = firing["is_success"] and not firing["is_mistake"]
         label = "false alarm" if is_alarm else "repaired" if firing["is_success"] else "failing"
-        lines.append(
-            Text(f"{label}: {command}{firing['trajectory_id']}, step {firing['step']}", BAD if is_alarm else "")
-        )
+        lines.append(Text(f"{label}: {_name_step(firing, archive)}", BAD if is_alarm else ""))
     if len(firings) > MAX_LISTED_FIRINGS:
         lines.append(Text(f"and {count_noun(len(firings) - MAX_LISTED_FIRINGS, 'more firing')}", FAINT))
     return lines
+
+
+def _name_step(firing: Mapping[str, Any], archive: str) -> str:
+    """Return the command that shows the step of a firing, or without an archive its trajectory and number."""
+    trajectory_id, step = firing["trajectory_id"], firing["step"]
+    if not archive:
+        return f"{trajectory_id}, step {step}"
+    return f"hansei trajectories show {shlex.quote(trajectory_id)} --dataset {archive} --step {step}"
