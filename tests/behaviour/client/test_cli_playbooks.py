@@ -95,9 +95,12 @@ def test_a_change_that_waits_is_listed_and_decided(
 ) -> None:
     with Client(system.address) as client:
         client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(review_mode=REVIEW_MODE_REVIEW))
-    hansei("learn", *copy_trajectories(tmp_path, dataset, "git-push-forced"))
+    learned = hansei("learn", *copy_trajectories(tmp_path, dataset, "git-push-forced")).out
     assert bullets(hansei, dataset) == []
     waiting = hansei("playbook", "review", "-d", dataset, "--json").lines
+    count = f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for review"
+    assert f"+0 ~0 -0  {count}" in learned
+    assert f"{count}: hansei playbook review --dataset {dataset}\n" in learned
     first, *rest = (change["id"] for change in waiting)
     assert first in hansei("playbook", "review", "-d", dataset).out
 

@@ -140,7 +140,13 @@ def render_line(outcome: LearnOutcome) -> Text:
     added, updated, deleted, votes = (str(number) for number in _count_effects([outcome]))
     text.append(f"  {count_noun(len(outcome.response.reflection.insights), 'insight')}  ")
     text.append(f"+{added} ", GOOD).append(f"~{updated} ", CHANGED).append(f"-{deleted}", BAD)
+    if pending := len(outcome.response.curation.pending):
+        text.append(f"  {_format_pending(pending)}", CHANGED)
     return text.append(f"  votes {votes}  revision {outcome.response.curation.revision}", FAINT)
+
+
+def _format_pending(number: int) -> str:
+    return f"{number} {'waits' if number == 1 else 'wait'} for review"
 
 
 def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int]:
@@ -153,9 +159,10 @@ def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int
 
 
 def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
-    """Show the effects on each dataset, one a line."""
+    """Show the effects on each dataset, one a line, and the command that shows the changes that wait for review."""
     repeated = sum(outcome.response is not None and outcome.response.already_learned for outcome in outcomes)
     table = make_score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
+    reviews = []
     for dataset in dict.fromkeys(outcome.record.trajectory.dataset for outcome in outcomes):
         of_dataset = [outcome for outcome in outcomes if outcome.record.trajectory.dataset == dataset]
         new = [outcome for outcome in of_dataset if outcome.response and not outcome.response.already_learned]
@@ -164,11 +171,13 @@ def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> Renderab
         revision = max((response.curation.revision for response in responses), default=0)
         numbers = (len(of_dataset), insights, *_count_effects(new), revision)
         table.add_row(dataset, *map(str, numbers))
+        if pending := sum(len(outcome.response.curation.pending) for outcome in new if outcome.response):
+            reviews.append(Text(f"{_format_pending(pending)}: hansei playbook review --dataset {dataset}", CHANGED))
     remark = f"; {repeated} already learned" if repeated else ""
     usage = format_usage(*(outcome.response.usage for outcome in outcomes if outcome.response is not None))
     if any(outcome.response is not None and outcome.response.reflection.model == OFFLINE for outcome in outcomes):
         usage += f"\n{NEEDS_MODEL}"
-    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT))
+    return Group(table, *reviews, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT))
 
 
 def build_document(outcome: LearnOutcome) -> dict[str, object]:
