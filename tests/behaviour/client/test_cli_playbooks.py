@@ -105,6 +105,8 @@ def test_a_change_that_waits_is_listed_and_decided(
     assert first in hansei("playbook", "review", "-d", dataset).out
 
     assert hansei("playbook", "review", "-d", dataset, "--reject", first).code == 2
+    both = hansei("playbook", "review", "-d", dataset, "--approve", first, "--reject", first, "--reason", "unsure")
+    assert (both.code, f"--approve and --reject both name {first}" in both.err) == (2, True)
     approved = hansei("playbook", "review", "-d", dataset, "--approve", first, "--json").lines
     assert [change["state"] for change in approved] == ["PENDING_STATE_APPROVED"]
     if rest:
@@ -112,6 +114,21 @@ def test_a_change_that_waits_is_listed_and_decided(
         assert hansei("playbook", "review", "-d", dataset, *rejected, "--reason", "not now").code == 0
     assert len(bullets(hansei, dataset)) == 1
     assert "No changes are pending" in hansei("playbook", "review", "-d", dataset).out
+
+
+def test_an_approved_change_of_a_bullet_that_changed_is_an_error(
+    hansei: Hansei, system: systems.System, dataset: str
+) -> None:
+    bullet_id = hansei("remember", "Run the tests.", "-d", dataset, "--json").document["operations"][0]["bullet_id"]
+    with Client(system.address) as client:
+        client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(review_mode=REVIEW_MODE_REVIEW))
+    for text in ("Run all tests.", "Run the fast tests."):
+        assert hansei("edit", bullet_id, text, "-d", dataset).code == 0
+    first, second = (change["id"] for change in hansei("playbook", "review", "-d", dataset, "--json").lines)
+    assert hansei("playbook", "review", "-d", dataset, "--approve", first).code == 0
+    stale = hansei("playbook", "review", "-d", dataset, "--approve", second)
+    assert (stale.code, "stale" in stale.out) == (1, True)
+    assert stale.err == f"Error: change {second} was not applied: its bullet changed after the proposal\n"
 
 
 def test_plans_are_made_run_and_answered(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,6 +124,8 @@ def review(
     """
     if reject and not reason:
         fail("a rejection needs a --reason", Exit.USAGE)
+    if both := sorted({*(approve or [])} & {*(reject or [])}):
+        fail(f"--approve and --reject both name {', '.join(both)}; decide on a change once", Exit.USAGE)
     name = choose_dataset(client, dataset)
     if approve or reject:
         return _decide(client, name, approve or [], reject or [], author, reason)
@@ -132,10 +134,12 @@ def review(
 
 def _decide(
     client: Client, dataset: str, approve: Sequence[str], reject: Sequence[str], author: str, reason: str
-) -> list[object]:
+) -> Iterator[object]:
+    """Yield the decided changes. Ends the command if an approved change was not applied."""
     from hansei.playbook.v1.playbook_service_pb2 import DECISION_APPROVE, DECISION_REJECT
+    from hansei.playbook.v1.review_pb2 import PENDING_STATE_EXPIRED, PENDING_STATE_STALE
 
-    return [
+    changes = [
         change
         for decision, ids in ((DECISION_APPROVE, approve), (DECISION_REJECT, reject))
         if ids
@@ -143,6 +147,15 @@ def _decide(
             dataset=dataset, ids=ids, decision=decision, author=author, reason=reason
         ).changes
     ]
+    yield from changes
+    problems = {PENDING_STATE_STALE: "its bullet changed after the proposal", PENDING_STATE_EXPIRED: "it has expired"}
+    refused = [
+        f"change {change.id} was not applied: {problems[change.state]}"
+        for change in changes
+        if change.state in problems
+    ]
+    if refused:
+        fail("; ".join(refused), Exit.FAILED if len(refused) == len(changes) else Exit.PARTLY)
 
 
 app.command("export")(playbook_files.export_playbook)
