@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console, RenderableType
+from rich.text import Text
 
-from hansei.client.cli.show.guards import render_backtest
+from hansei.client.cli.output import create_console
+from hansei.client.cli.show import jobs, status, trials
+from hansei.client.cli.show.guards import render_backtest, render_table
+from hansei.evidence.v1 import evidence_pb2 as epb
+from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
+from hansei.evidence.v1.guard_service_pb2 import Guard
+from hansei.gateway.v1 import bulk_pb2 as bulk
+from hansei.playbook.v1.playbook_service_pb2 import Dataset
 
 
 def render(view: RenderableType, width: int = 80) -> str:
     """Return the text of a view in a terminal of this width."""
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(view)
+        console.print(view, crop=False)
     return captured.get()
 
 
@@ -22,3 +31,52 @@ def test_a_firing_in_the_archive_is_shown_with_the_command_that_opens_its_step()
     text = render(render_backtest({**counts, "firings": [firing]}, "devtools"), 120)
     assert "failing: hansei trajectories show 'part 1' --dataset devtools --step 3" in text
     assert "failing: part 1, step 3" in render(render_backtest({**counts, "firings": [firing]}))
+
+
+BULLET = "strategies_and_hard_rules-00001"
+JOB = "0f0e0d0c-0b0a-4908-8706-050403020100"
+DATASET = "lessons-of-the-platform-team"
+
+
+def _build_job() -> bulk.Job:
+    return bulk.Job(job_id=JOB, dataset=DATASET, state=bulk.JOB_STATE_COMPLETED, learned=12, total=12)
+
+
+def _build_measurements() -> dict[str, object]:
+    served, withheld = (epb.ArmSummary(sessions=12, success_rate=rate) for rate in (0.8, 0.5))
+    effect = epb.Effect(served=served, withheld=withheld, difference=0.3, lower=-0.1, upper=0.6, evidence=12.345)
+    bullet = epb.BulletEffect(bullet_id=BULLET, effect=effect, state=epb.BULLET_STATE_TRIAL, required_evidence=400)
+    trials = GetTrialsResponse(policy=epb.TrialPolicy(), running=True)
+    return {"trials": trials, "lift": GetLiftResponse(lift=effect), "effects": [bullet]}
+
+
+def _build_overview() -> dict[str, object]:
+    row: dict[str, object] = {
+        "dataset": Dataset(name=DATASET, bullets=12_000),
+        "trajectories": 120_000,
+        "trials_running": True,
+    }
+    row |= dict.fromkeys(("success", "usage", "lift"))
+    return {"address": "host:1", "problems": [], "datasets": [row], "waiting": []}
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize(
+    ("view", "ids"),
+    [
+        (jobs.render_table([_build_job()]), [JOB, DATASET]),
+        (trials.effects(_build_measurements()), [BULLET]),
+        (render_table([Guard(bullet_id=BULLET, suspended=True)]), [BULLET]),
+        (status.render_status(_build_overview()), [DATASET]),
+    ],
+)
+def test_ids_are_whole_in_a_narrow_terminal(view: RenderableType, ids: list[str], width: int) -> None:
+    text = render(view, width)
+    assert all(id_ in text for id_ in ids)
+    assert "…" not in text
+
+
+def test_lines_in_a_pipe_are_not_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    create_console().print(Text("x" * 300))
+    assert capsys.readouterr().out == "x" * 300 + "\n"

@@ -113,4 +113,4 @@ def print_result(result: Any, as_json: bool, view: str, *, line: bool = False, h
     elif has_pager:
         print_pages(rendered)
     else:
-        create_console().print(rendered)
+        create_console().print(rendered, crop=False)

@@ -234,5 +234,5 @@ def _learn(
             raise
     if outcomes and not as_json:
         create_console().print()
-        create_console().print(show.render_summary(outcomes, time.monotonic() - start))
+        create_console().print(show.render_summary(outcomes, time.monotonic() - start), crop=False)
     return outcomes

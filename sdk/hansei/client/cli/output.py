@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console, RenderableType
 
+PIPE_WIDTH = 1000
+"""The width of the output to a file or a pipe: the lines of tables are not shortened there."""
+
 
 def print_json(document: Message | Mapping[str, Any], *, line: bool = False) -> None:
     """Write a message of the contract, or a mapping with messages in it, as JSON, on one line if `line`."""
@@ -34,14 +37,17 @@ def create_console(stderr: bool = False) -> Console:
     """Create the console for results, or for progress and remarks (stderr), so that results can be piped."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = PIPE_WIDTH
+    return console
 
 
 def print_pages(rendered: RenderableType) -> None:
     """Print a result; one that is longer than the terminal is shown in the pager that PAGER names, or else in less."""
     console = create_console()
     with console.capture() as captured:
-        console.print(rendered)
+        console.print(rendered, crop=False)
     text = captured.get()
     if not console.is_terminal or not sys.stdin.isatty() or text.count("\n") < console.height:
         sys.stdout.write(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, FAINT, count_noun, format_enum_name, make_score_table
+from hansei.client.cli.show.words import BAD, FAINT, count_noun, format_enum_name, keep_ids_whole, make_score_table
 
 if TYPE_CHECKING:
     from hansei.evidence.v1.guard_service_pb2 import (
@@ -37,7 +37,7 @@ def render_table(guards: Sequence[Guard]) -> RenderableType:
             mode += ", suspended: its target takes too many steps"
         table.add_row(guard.bullet_id, mode, str(guard.firings), str(guard.withheld))
     lines = (Text(f"{guard.bullet_id}: {guard.target.expression}", FAINT) for guard in guards)
-    return Group(table, *lines)
+    return Group(keep_ids_whole(table), *lines)
 
 
 def render_decisions(decisions: Sequence[GuardModeDecision]) -> RenderableType:

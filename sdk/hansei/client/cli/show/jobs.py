@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,6 +17,7 @@ from hansei.client.cli.show.words import (
     count_noun,
     format_enum_name,
     format_time,
+    keep_ids_whole,
     put_on_one_line,
 )  # fmt: skip
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -32,12 +33,11 @@ STATE_STYLE = {
 def render_line(job: bulk.Job, is_repeated: bool = False) -> Text:
     """Show a job on one line: its progress, and its effect on the playbook. `is_repeated`: an earlier job did it."""
     learned = "already learned" if is_repeated else "learned"
-    text = Text.assemble((job.job_id, ID), "  ", _render_state(job.state), f"  {job.learned} of {job.total} {learned}")
+    progress = f"{job.learned} of {job.total} {learned}"
     if job.unchanged:
-        text.append(f", {job.unchanged} of them changed nothing")
-    for number, state in ((job.waiting, "waiting"), (job.dead, "dead"), (job.dropped, "dropped")):
-        if number:
-            text.append(f", {number} {state}")
+        progress += f", {job.unchanged} of them changed nothing"
+    text = Text.assemble((job.job_id, ID), "  ", _render_state(job.state))
+    text.append(f"  {', '.join(_list_counts(job, progress))}")
     text.append(f"  {count_noun(job.edits, 'edit')}, {count_noun(job.votes, 'vote')}", FAINT)
     if job.revision:
         text.append(f", {job.dataset} at revision {job.revision}", FAINT)
@@ -46,19 +46,27 @@ def render_line(job: bulk.Job, is_repeated: bool = False) -> Text:
     return text
 
 
+def _list_counts(job: bulk.Job, progress: str) -> Iterator[str]:
+    """Yield the progress of a job, and the numbers of its trajectories that are not learned."""
+    yield progress
+    for number, state in ((job.waiting, "waiting"), (job.dead, "dead"), (job.dropped, "dropped")):
+        if number:
+            yield f"{number} {state}"
+
+
 def _render_state(state: bulk.JobState.ValueType) -> Text:
     return Text(format_enum_name(bulk.JobState, state), STATE_STYLE.get(state, FAINT))
 
 
 def render_table(jobs: Iterable[bulk.Job]) -> Table:
     """Show jobs, one a row."""
-    rows = Table(box=None, pad_edge=False)
-    for heading in ("job", "dataset", "state", "learned", "waiting", "dead", "submitted"):
-        rows.add_column(heading, style=ID if heading == "job" else None)
+    rows = Table(box=None, padding=(0, 1, 0, 0))
+    for heading in ("job", "dataset", "state", "learned", "submitted"):
+        rows.add_column(heading, style=ID if heading == "job" else None, overflow="fold")
     for job in jobs:
-        numbers = (f"{job.learned} of {job.total}", str(job.waiting), str(job.dead))
-        rows.add_row(job.job_id, job.dataset, _render_state(job.state), *numbers, format_time(job.created_at))
-    return rows
+        counts = ", ".join(_list_counts(job, f"{job.learned} of {job.total}"))
+        rows.add_row(job.job_id, job.dataset, _render_state(job.state), counts, format_time(job.created_at))
+    return keep_ids_whole(rows)
 
 
 def render_dead_letters(letters: Iterable[bulk.DeadLetter]) -> RenderableType:

@@ -21,6 +21,7 @@ from hansei.client.cli.show.words import (
     count_noun,
     format_enum_name,
     format_usage,
+    keep_ids_whole,
     label_row,
     make_score_table,
     put_on_one_line,
@@ -177,7 +178,11 @@ def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> Renderab
     usage = format_usage(*(outcome.response.usage for outcome in outcomes if outcome.response is not None))
     if any(outcome.response is not None and outcome.response.reflection.model == OFFLINE for outcome in outcomes):
         usage += f"\n{NEEDS_MODEL}"
-    return Group(table, *reviews, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT))
+    return Group(
+        keep_ids_whole(table),
+        *reviews,
+        Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT),
+    )
 
 
 def build_document(outcome: LearnOutcome) -> dict[str, object]:

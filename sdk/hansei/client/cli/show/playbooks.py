@@ -45,7 +45,7 @@ def _render_sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
         yield Text.assemble("\n", (section or "(no section)", "bold"))
         for bullet in members:
             yield Text.assemble("  ", (bullet.id, ID), "  ", format_vote_counters(bullet), _render_retired_mark(bullet))
-            yield Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4))
+            yield Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4), expand=False)
 
 
 def _render_retired_mark(bullet: pb.Bullet) -> Text:

@@ -15,6 +15,7 @@ from hansei.client.cli.show.words import (
     count_noun,
     format_time,
     format_usage,
+    keep_ids_whole,
     label_row,
     make_score_table,
     put_on_one_line,
@@ -67,7 +68,7 @@ def render_ranking(response: GetRankingResponse) -> RenderableType:
     for row in response.rows:
         estimate = (f"{row.shrunken_score:.2f}", f"{row.standard_error:.2f}") if is_shrunken else ()
         table.add_row(Text(row.team_id, ID), str(row.rank), f"{row.max_score:.2f}", str(row.total_rounds), *estimate)
-    return table
+    return keep_ids_whole(table)
 
 
 def render_evaluation(response: EvaluateResponse) -> RenderableType:

@@ -9,7 +9,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, count_noun, format_cost, format_time
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    count_noun,
+    format_cost,
+    format_time,
+    keep_ids_whole,
+)
 
 FIRST_STEPS = (
     "There is no playbook yet. Learn the recorded examples, or your own trajectories:",
@@ -37,11 +47,11 @@ def render_status(overview: Mapping[str, Any]) -> RenderableType:
 
 def _render_table(rows: list[Mapping[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT)
-    table.add_column("dataset", style=ID, overflow="fold")
+    table.add_column("dataset", style=ID)
     for title in ("bullets", "trajectories"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", overflow="fold")
     for title in ("success (95 %)", "effect (95 %)", "tokens, cost", "changed"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for row in rows:
         dataset, trajectories = row["dataset"], row["trajectories"]
         table.add_row(
@@ -53,7 +63,7 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
             _format_usage(row["usage"]),
             format_time(dataset.updated_at)[:_DATE] if dataset.HasField("updated_at") else "–",
         )
-    return table
+    return keep_ids_whole(table)
 
 
 def _format_success(success: Any) -> str:

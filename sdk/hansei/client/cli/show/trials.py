@@ -17,6 +17,7 @@ from hansei.client.cli.show.words import (
     count_noun,
     format_enum_name,
     format_time,
+    keep_ids_whole,
     label_row,
     make_score_table,
 )
@@ -82,14 +83,16 @@ def effects(measured: Mapping[str, Any]) -> RenderableType:
     table = make_score_table(
         "bullet", "served", "success", "withheld", "success", "difference", "95 % interval", "evidence", "required"
     )
-    table.add_column("state")
+    table.add_column("state", overflow="fold")
     if lift.HasField("lift"):
         table.add_row(Text("whole playbook", "bold"), *_format_effect(lift.lift), "", "")
     for bullet in bullets:
         required = "" if bullet.state != epb.BULLET_STATE_TRIAL else f"{bullet.required_evidence:.0f}"
         state = Text(_format_state(bullet.state), STATE_STYLES.get(bullet.state, ""))
         table.add_row(Text(bullet.bullet_id, ID), *_format_effect(bullet.effect), required, state)
-    return Group(table, Text(), *(Text(line) for line in _list_conclusions(trials, lift.conclusion, bullets)))
+    return Group(
+        keep_ids_whole(table), Text(), *(Text(line) for line in _list_conclusions(trials, lift.conclusion, bullets))
+    )
 
 
 def decision(made: epb.Decision) -> RenderableType:

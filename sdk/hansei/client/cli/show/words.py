@@ -7,6 +7,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -105,16 +106,27 @@ def format_vote_counters(bullet: playbook.Bullet) -> Text:
 def label_row(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
     """Return a row of a label and a body; the body wraps in its own column."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=width, no_wrap=True)
+    grid.add_column(width=width, overflow="fold")
     grid.add_column(ratio=1, overflow="fold")
     grid.add_row(label, Text(body) if isinstance(body, str) else body)
-    return Padding(grid, (0, 0, 0, indent))
+    return Padding(grid, (0, 0, 0, indent), expand=False)
 
 
 def make_score_table(first: str, *numbers: str) -> Table:
     """Return an empty table: a column of names, then columns of numbers."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     for column in numbers:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
+    return table
+
+
+def keep_ids_whole(table: Table) -> Table:
+    """Return a filled table that never shortens its first column, of ids: in a narrow terminal, the others wrap."""
+    ids, *others = table.columns
+    ids.no_wrap = True
+    ids.min_width = max(cell_len(str(cell)) for cell in (ids.header, *ids.cells))
+    for column in others:
+        words = [word for cell in column.cells for word in str(cell).split()]
+        column.min_width = max(map(cell_len, words), default=0)
     return table
