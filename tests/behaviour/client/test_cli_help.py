@@ -7,15 +7,22 @@ import re
 import shlex
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import protovalidate
 import pytest
+from google.protobuf.message import Message
 
 from hansei.client.cli import root_command
 from hansei.client.cli.examples import EXAMPLES
 from hansei.client.cli.root import SECTIONS
+from hansei.gateway.v1.access_service_pb2 import RevokeKeyRequest
+from hansei.gateway.v1.bulk_service_pb2 import GetJobRequest
+from hansei.planner.v1.planner_service_pb2 import GetExecutionRequest
+from hansei.validator.v1.evaluation_pb2 import MetricConfig
 from tests.support import systems
 from tests.support.commands import runner
 
@@ -71,6 +78,35 @@ def test_each_example_parses(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         arguments = words[1 + len(name.split()) :]
         context = dict(commands())[name].make_context(f"hansei {name}", arguments)
         assert not context.args
+        for message in list_requests(name, context.params):
+            protovalidate.validate(message)
+
+
+def list_requests(name: str, values: dict[str, Any]) -> Iterator[Message]:
+    """Yield requests with the ids and the weights of an example, whose rules are those of the contract."""
+    if "job" in values and name.startswith("jobs "):
+        yield GetJobRequest(job_id=values["job"])
+    if values.get("execution"):
+        yield GetExecutionRequest(execution_id=values["execution"])
+    if "key_id" in values:
+        yield RevokeKeyRequest(key_id=values["key_id"])
+    for change in (*(values.get("approve") or ()), *(values.get("reject") or ())):
+        assert uuid.UUID(change)
+    if metrics := values.get("metric"):
+        weights = [float(weight) for _, _, weight in (metric.partition("=") for metric in metrics) if weight]
+        assert not weights or (len(weights) == len(metrics) and sum(weights) == 1)
+        yield from (MetricConfig(name="metric", weight=weight) for weight in weights)
+
+
+def test_the_examples_that_measure_a_file_work(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HANSEI_LLM_PROVIDER", "offline")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for name in ("eval blame", "eval guards"):
+        for example in EXAMPLES[name]:
+            assert runner(capfd)(*shlex.split(example)[1:]).code == 0, example
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
