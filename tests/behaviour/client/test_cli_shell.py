@@ -166,6 +166,30 @@ def test_an_empty_path_is_not_the_current_directory(
     assert "the path is empty; name a file or a folder" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("search x --min-confidence 7", "--min-confidence"),
+        ("search x --min-confidence -0.1", "--min-confidence"),
+        ("search x --alpha 2", "--alpha"),
+        ("plan run /absent.json", "/absent.json is not a file"),
+        ("plan run ./absent", "./absent is not a file"),
+        ("plan run x --dataset a --collection b", "--collection names a, b"),
+        ("plan create x --dataset a --collection b", "--collection names a, b"),
+        ("learn pyproject.toml --no-wait", "--no-wait goes with --bulk"),
+        ("search x --local --addr 127.0.0.1:1", "--addr and --local cannot be combined"),
+        ("mcp --addr 127.0.0.1:1 --local", "--addr and --local cannot be combined"),
+    ],
+)
+def test_values_out_of_range_and_contradictions_are_refused(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    monkeypatch.setenv("HANSEI_ADDR", "127.0.0.1:1")
+    outcome = hansei(*arguments.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
 class TestConfigInit:
     def test_config_init_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
         outcome = hansei("config", "init", "--workspace", tmp_path, "--json")

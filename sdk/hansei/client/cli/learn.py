@@ -71,6 +71,8 @@ def learn(
     learns nothing twice. In a folder, only new files, and files that changed since they were learned, are read; a
     transcript that has grown is learned as a whole again, under the same id.
     """
+    if not (wait or bulk):
+        fail("--no-wait goes with --bulk: without it, the command itself learns", Exit.USAGE)
     files = list(_iterate_files(paths))
     with connect(addr, local) as client:
         progress = _FolderProgress(client, dataset, "" if local else client.address)

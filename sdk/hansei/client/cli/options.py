@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -47,6 +47,15 @@ EXIT_CODES = {
     Exit.INTERRUPTED: "interrupted",
 }
 
+
+def _refuse_address_with_local(context: typer.Context, value: Any) -> Any:
+    """Return the value of --addr or --local. Ends the command if the command line has both; HANSEI_ADDR may be set."""
+    sources = [context.get_parameter_source(name) for name in ("addr", "local")]
+    if all(source is not None and source.name == "COMMANDLINE" for source in sources):
+        fail("--addr and --local cannot be combined: --local calls no server", Exit.USAGE)
+    return value
+
+
 Address = Annotated[
     str | None,
     typer.Option(
@@ -54,11 +63,16 @@ Address = Annotated[
         envvar="HANSEI_ADDR",
         metavar="HOST:PORT",
         help="The address of the gateway. [default: 127.0.0.1:50050]",
+        callback=_refuse_address_with_local,
     ),
 ]
 Local = Annotated[
     bool,
-    typer.Option("--local", help="Run every service in this process, on the data of --data-dir, and call no server."),
+    typer.Option(
+        "--local",
+        help="Run every service in this process, on the data of --data-dir, and call no server.",
+        callback=_refuse_address_with_local,
+    ),
 ]
 AllowedHosts = Annotated[
     list[str] | None,

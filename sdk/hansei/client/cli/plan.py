@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,9 @@ app = CommandGroup("Create plans, execute them and follow them.")
 MOST_ANSWER_HOURS = 366 * 24
 """The limit of the contract for the time that a question waits."""
 
+PATH_STARTS = ("/", "./", "../", "~/")
+"""How a path begins; a query of one word that begins so is a file that does not exist."""
+
 Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="The id of the execution.")]
 Prefix = Annotated[
     str,
@@ -31,8 +35,8 @@ Prefix = Annotated[
         show_default=False,
     ),
 ]
-Collection = Annotated[
-    str,
+Collections = Annotated[
+    list[str] | None,
     typer.Option(
         "--collection",
         "--dataset",
@@ -69,10 +73,12 @@ def create(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
     hints: Annotated[str, typer.Option(help="Hints for the model that makes the plan.", show_default=False)] = "",
     prefix: Prefix = "",
-    collection: Collection = "",
+    collections: Collections = None,
 ) -> object:
     """Create a plan for a query; --json prints it in the form that `plan run` reads."""
-    response = client.planner.create_plan(query=query, hints=hints, prefix=prefix, collection=collection)
+    response = client.planner.create_plan(
+        query=query, hints=hints, prefix=prefix, collection=_choose_collection(collections)
+    )
     return response.plan, response.template_reason if response.from_template else "", response.model_usage
 
 
@@ -98,7 +104,7 @@ def run(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY|FILE|-", help="A query, or a plan as JSON.")],
     prefix: Prefix = "",
-    collection: Collection = "",
+    collections: Collections = None,
     max_cost: Annotated[
         float | None,
         typer.Option(
@@ -131,7 +137,7 @@ def run(
     if max_cost is not None and not limit:
         fail(f"--max-cost is {max_cost:g}; the least is 0.000001 US dollars", Exit.USAGE)
     events = client.planner.execute_plan(
-        plan=_plan(client, query, prefix, collection),
+        plan=_plan(client, query, prefix, _choose_collection(collections)),
         prefix=prefix,
         budget=Budget(
             max_cost_micro_usd=limit,
@@ -268,12 +274,21 @@ def _read_response(
     return InterventionResponse(selected_option=text) if text in options else InterventionResponse(user_input=text)
 
 
+def _choose_collection(names: list[str] | None) -> str:
+    """Return the collection to search; empty: all. Ends the command if several are named."""
+    if len(set(names or ())) > 1:
+        fail(f"--collection names {', '.join(names or ())}: a plan searches one collection, or all", Exit.USAGE)
+    return names[0] if names else ""
+
+
 def _plan(client: Client, query: str, prefix: str, collection: str) -> Plan:
     """Return the plan in a file or on stdin, else a new one for the query."""
     if query == STDIO or (query.endswith(".json") and Path(query).is_file()):
         if collection:
             fail("--collection goes with a query; the steps of a plan name their own", Exit.USAGE)
         return _read_plan(query)
+    if not re.search(r"\s", query) and (query.endswith(".json") or query.startswith(PATH_STARTS)):
+        fail(f"{query} is not a file with a plan as JSON; a query that is a path needs more words", Exit.USAGE)
     return client.planner.create_plan(query=query, prefix=prefix, collection=collection).plan
 
 

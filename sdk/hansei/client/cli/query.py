@@ -37,10 +37,12 @@ def search(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            help="Return only bullets with at least this confidence, 0 to 1. [default: leave out mostly harmful ones]"
+            min=0,
+            max=1,
+            help="Return only bullets with at least this confidence. [default: leave out mostly harmful ones]",
         ),
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="The weight of the vector score, 0 to 1.")] = None,
+    alpha: Annotated[float | None, typer.Option(min=0, max=1, help="The weight of the vector score.")] = None,
     min_revision: MinRevision = 0,
     explain: Annotated[bool, typer.Option(help="Also show the terms that matched.")] = False,
 ) -> object:
