@@ -65,7 +65,7 @@ def _build_overview() -> dict[str, object]:
     ("view", "ids"),
     [
         (jobs.render_table([_build_job()]), [JOB, DATASET]),
-        (trials.effects(_build_measurements()), [BULLET]),
+        (trials.effects(_build_measurements(), DATASET), [BULLET]),
         (render_table([Guard(bullet_id=BULLET, suspended=True)]), [BULLET]),
         (status.render_status(_build_overview()), [DATASET]),
     ],

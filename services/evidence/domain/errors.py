@@ -20,7 +20,7 @@ class TrialsNotFound(NotFound):
     reason = "TRIALS_NOT_FOUND"
 
     def __init__(self, dataset: str) -> None:
-        super().__init__(f"dataset '{dataset}' has no trials: start them with StartTrials")
+        super().__init__(f"dataset '{dataset}' has no trials; start them with: hansei trials start {dataset}")
 
 
 class DecisionNotFound(NotFound):
@@ -28,8 +28,8 @@ class DecisionNotFound(NotFound):
 
     reason = "DECISION_NOT_FOUND"
 
-    def __init__(self, dataset: str, number: int) -> None:
-        super().__init__(f"dataset '{dataset}' has no decision {number}: ListDecisions lists them")
+    def __init__(self, dataset: str, number: int, command: str = "hansei decisions") -> None:
+        super().__init__(f"dataset '{dataset}' has no decision {number}; list them with: {command} {dataset}")
 
 
 class DecisionNotCurrent(FailedPrecondition):

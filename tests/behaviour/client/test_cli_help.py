@@ -141,7 +141,7 @@ CALLS = {
     "playbook history -d missing": {"playbook"},
     "keys list": {"gateway"},
     "jobs list --json": {"gateway"},
-    "trials status missing": {"evidence"},
+    "trials status missing": {"evidence", "playbook"},
     "plan list": {"planner"},
     "rounds list": {"validator"},
 }

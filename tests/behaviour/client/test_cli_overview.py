@@ -54,7 +54,7 @@ def test_status_shows_each_dataset_with_its_success_and_what_waits(
     shown = hansei("status")
     assert shown.code == 0, shown.err
     assert "all services answer" in shown.out
-    assert "hansei trials start DATASET" in shown.out
+    assert "The effect of a playbook is measured in trials: hansei trials start " in shown.out
     (line,) = [line for line in shown.out.splitlines() if line.startswith(dataset)]
     assert "not measured" in line
     assert "1,200" in line

@@ -45,6 +45,8 @@ def client(system: systems.System) -> Iterator[Client]:
     "command",
     [
         "search git",
+        "ask git",
+        "jobs list",
         "playbook show",
         "playbook show --revision 2",
         "playbook history",
@@ -60,6 +62,25 @@ def test_every_command_that_reads_exits_with_4(hansei: Hansei, client: Client, c
     outcome = hansei(*command.split(), "-d", "devtool")
     assert (outcome.code, outcome.out) == (4, "")
     assert outcome.err == f"Error: {MESSAGE} [DATASET_NOT_FOUND]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["effects", "trials status", "trials start", "decisions", "decisions --follow", "guards list", "guards decisions"],
+)
+def test_a_command_of_a_service_without_datasets_exits_with_4(hansei: Hansei, client: Client, command: str) -> None:
+    outcome = hansei(*command.split(), "devtool")
+    assert (outcome.code, outcome.out, outcome.err) == (4, "", f"Error: {MESSAGE} [DATASET_NOT_FOUND]\n")
+    outcome = hansei(*command.split(), "devtool", "--json")
+    assert (outcome.code, outcome.out) == (4, "")
+
+
+def test_hints_name_commands_with_the_dataset(hansei: Hansei, client: Client) -> None:
+    shown = hansei("trials", "status", "devtools").out
+    assert shown == "devtools never had trials; start them with: hansei trials start devtools\n"
+    assert "start them with: hansei trials start devtools" in hansei("trials", "stop", "devtools").err
+    assert "list them with: hansei decisions devtools" in hansei("trials", "undo", "devtools", 9).err
+    assert "list them with: hansei guards decisions devtools" in hansei("guards", "undo", "devtools", 9).err
 
 
 def test_a_merge_names_the_dataset_that_is_missing(hansei: Hansei, client: Client) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail, require_dataset
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ class Mode(StrEnum):
 @command(app, "guards.render_table", name="list", reads=True, list_name="guards", empty="There are no guards.")
 def list_guards(client: Client, dataset: Dataset) -> object:
     """List the guards of a dataset, those that fired most often first."""
-    return list(iterate_items(client.guards.list_all, "guards", dataset=dataset, page_size=1000))
+    guards = list(iterate_items(client.guards.list_all, "guards", dataset=dataset, page_size=1000))
+    if not guards:
+        require_dataset(client, dataset)
+    return guards
 
 
 @app.command()
@@ -168,7 +171,10 @@ def set_target(
 @command(app, "guards.render_decisions", reads=True, list_name="decisions", empty="Evidence has changed no mode yet.")
 def decisions(client: Client, dataset: Dataset) -> object:
     """List the changes of modes by evidence, with their reasons, newest first."""
-    return list(iterate_items(client.guards.list_decisions, "decisions", dataset=dataset, page_size=1000))
+    changes = list(iterate_items(client.guards.list_decisions, "decisions", dataset=dataset, page_size=1000))
+    if not changes:
+        require_dataset(client, dataset)
+    return changes
 
 
 @command(app, "guards.render_undone")

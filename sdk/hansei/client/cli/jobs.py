@@ -9,7 +9,7 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import DATASET_VARIABLE, Exit, fail
+from hansei.client.cli.options import DATASET_VARIABLE, Exit, fail, require_dataset
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def list_jobs(
     ] = None,
 ) -> object:
     """List jobs, newest first."""
-    return list(iterate_items(client.jobs.list, "jobs", dataset=dataset))
+    jobs = list(iterate_items(client.jobs.list, "jobs", dataset=dataset))
+    if dataset and not jobs:
+        require_dataset(client, dataset)
+    return jobs
 
 
 @command(app, "jobs.render_line", local=False)
@@ -107,8 +110,9 @@ def fail_if_any_incomplete(jobs: Sequence[Job]) -> None:
     """End the command with an error if trajectories of the jobs were not learned."""
     missing = sum(job.dead + job.dropped for job in jobs)
     if missing:
+        job_id = next(job.job_id for job in jobs if job.dead + job.dropped)
         total = sum(job.total for job in jobs)
         message = (
-            f"{missing} of {total} trajectories were not learned; `hansei jobs dead-letters JOB` lists the reasons"
+            f"{missing} of {total} trajectories were not learned; `hansei jobs dead-letters {job_id}` lists the reasons"
         )
         fail(message, Exit.FAILED if missing == total else Exit.PARTLY)

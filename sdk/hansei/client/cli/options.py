@@ -173,6 +173,11 @@ def _is_server_running() -> bool:
     return True
 
 
+def require_dataset(client: Client, dataset: str) -> None:
+    """Raise NotFound, with similar names, if the dataset does not exist: other services answer as if it were empty."""
+    client.playbooks.get_dataset(dataset=dataset)
+
+
 def choose_dataset(client: Client, dataset: str | None, new: str = "") -> str:
     """Return `dataset`, else the only dataset of the server, else `new` if there is none."""
     if dataset:

@@ -8,7 +8,7 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Dataset, Exit, choose_dataset
+from hansei.client.cli.options import Dataset, Exit, choose_dataset, require_dataset
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -77,4 +77,6 @@ def ask(
     ] = "",
 ) -> object:
     """Answer a question from a playbook."""
-    return client.ask(choose_dataset(client, dataset), query, min_revision=min_revision, session_id=session)
+    name = choose_dataset(client, dataset)
+    require_dataset(client, name)
+    return client.ask(name, query, min_revision=min_revision, session_id=session)

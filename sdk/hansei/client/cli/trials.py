@@ -9,11 +9,12 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Author
+from hansei.client.cli.options import Author, require_dataset
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
+    from hansei.evidence.v1.evidence_service_pb2 import GetTrialsResponse
 
 app = CommandGroup("Withhold bullets from some sessions at random, to measure their effects.")
 commands = CommandGroup()
@@ -51,6 +52,7 @@ def start(
     """Start trials, or change their policy. A changed holdout discards all measurements so far."""
     from hansei.evidence.v1.evidence_pb2 import TrialPolicy
 
+    require_dataset(client, dataset)
     policy = TrialPolicy(
         bullet_holdout=bullet_holdout,
         playbook_holdout=playbook_holdout,
@@ -70,7 +72,7 @@ def stop(client: Client, dataset: Dataset) -> object:
 @command(app, "trials.status", reads=True)
 def status(client: Client, dataset: Dataset) -> object:
     """Show the policy, the sessions and the assignment checks of the trials."""
-    return client.evidence.get_trials(dataset=dataset)
+    return _read_trials(client, dataset), dataset
 
 
 @command(app, "trials.undo")
@@ -95,13 +97,22 @@ def effects(
     ] = None,
 ) -> object:
     """Show the effects of the playbook and of its bullets: outcomes of sessions with and without them."""
+    trials = _read_trials(client, dataset)
     lift = client.evidence.get_lift(dataset=dataset)
     effects = list(iterate_items(client.evidence.get_effects, "effects", dataset=dataset, page_size=1000))
     if plot is not None:
         from hansei.client.cli.effects_plot import draw_effects
 
         draw_effects(lift, effects, plot)
-    return {"trials": client.evidence.get_trials(dataset=dataset), "lift": lift, "effects": effects}
+    return {"trials": trials, "lift": lift, "effects": effects}, dataset
+
+
+def _read_trials(client: Client, dataset: str) -> GetTrialsResponse:
+    """Return the trials of a dataset. Raises NotFound if it does not exist and never had trials."""
+    trials = client.evidence.get_trials(dataset=dataset)
+    if not trials.HasField("policy"):
+        require_dataset(client, dataset)
+    return trials
 
 
 @command(commands, "trials.decision", reads=True, empty="There are no decisions.")
@@ -115,5 +126,9 @@ def decisions(
 ) -> object:
     """List the decisions about bullets, newest first, with the measurements that led to them."""
     if follow:
+        _read_trials(client, dataset)
         return (event.decision for event in client.evidence.watch_decisions(dataset=dataset))
-    return list(iterate_items(client.evidence.list_decisions, "decisions", dataset=dataset, page_size=1000))
+    made = list(iterate_items(client.evidence.list_decisions, "decisions", dataset=dataset, page_size=1000))
+    if not made:
+        require_dataset(client, dataset)
+    return made

@@ -177,7 +177,7 @@ class GuardTrialRepository:
             counters = _lock(connection, dataset)
             found = queries.select_decision(connection, dataset, number)
             if found is None:
-                raise DecisionNotFound(dataset, number)
+                raise DecisionNotFound(dataset, number, "hansei guards decisions")
             decision = found.decision
             newest = queries.select_newest_number(connection, dataset, decision.bullet_id)
             if decision.is_undone and (later := queries.select_decision(connection, dataset, newest)):

@@ -27,7 +27,6 @@ FIRST_STEPS = (
     "  hansei learn ~/.claude/projects --dataset coding",
 )
 
-MEASURE = "The effect of a playbook is measured in trials: hansei trials start DATASET"
 _DATE = len("2026-11-25")
 
 
@@ -40,8 +39,9 @@ def render_status(overview: Mapping[str, Any]) -> RenderableType:
     if not overview["datasets"]:
         return Group(*lines, Text(), *(Text(line) for line in FIRST_STEPS))
     lines += [Text(), _render_table(overview["datasets"]), Text()]
-    if any(row["lift"] is None for row in overview["datasets"]):
-        lines.append(Text(MEASURE, FAINT))
+    for row in [row for row in overview["datasets"] if row["lift"] is None][:1]:
+        start = f"hansei trials start {row['dataset'].name}"
+        lines.append(Text(f"The effect of a playbook is measured in trials: {start}", FAINT))
     return Group(*lines, *_render_waiting(overview["waiting"]))
 
 

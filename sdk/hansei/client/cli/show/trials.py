@@ -37,7 +37,6 @@ STATE_STYLES = {
     epb.BULLET_STATE_HARMFUL: BAD,
     epb.BULLET_STATE_NO_EFFECT: FAINT,
 }
-NEVER_STARTED = "The dataset never had trials; start them with: hansei trials start DATASET"
 
 
 def start(response: StartTrialsResponse) -> RenderableType:
@@ -60,10 +59,14 @@ def undo(response: UndoDecisionResponse) -> RenderableType:
     return Text(f"{response.decision.bullet_id} is on trial again, and measured from the start{rest}")
 
 
-def status(trials: GetTrialsResponse) -> RenderableType:
+def _render_never_started(dataset: str) -> RenderableType:
+    return Text(f"{dataset} never had trials; start them with: hansei trials start {dataset}")
+
+
+def status(trials: GetTrialsResponse, dataset: str) -> RenderableType:
     """Show the policy, the sessions, the checks and the number of bullets in each state."""
     if not trials.HasField("policy"):
-        return Text(NEVER_STARTED)
+        return _render_never_started(dataset)
     states = [f"{count.bullets} {_format_state(count.state)}" for count in trials.bullets]
     return Group(
         Text(f"Trials {'are running' if trials.running else 'have stopped'}", GOOD if trials.running else FAINT),
@@ -75,11 +78,11 @@ def status(trials: GetTrialsResponse) -> RenderableType:
     )
 
 
-def effects(measured: Mapping[str, Any]) -> RenderableType:
+def effects(measured: Mapping[str, Any], dataset: str) -> RenderableType:
     """Show a table of the effects of the playbook and its bullets, and the questions that are still undecided."""
     trials, lift, bullets = measured["trials"], measured["lift"], measured["effects"]
     if not trials.HasField("policy"):
-        return Text(NEVER_STARTED)
+        return _render_never_started(dataset)
     table = make_score_table(
         "bullet", "served", "success", "withheld", "success", "difference", "95 % interval", "evidence", "required"
     )
