@@ -8,23 +8,26 @@ from pathlib import Path
 from hansei.client.learned_files import LearnedFiles, read_state
 
 
-def test_a_file_is_skipped_until_it_changes_or_its_dataset_is_gone(tmp_path: Path) -> None:
+def test_a_file_is_skipped_until_it_changes_or_its_dataset_is_deleted(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("one")
     learned = LearnedFiles(tmp_path / "data", "host:1", "coding")
-    assert learned.list_unchanged([read_state(str(file))], {"coding"}) == set()
+    assert learned.list_unchanged([read_state(str(file))], {"coding": 0}) == set()
     assert not (tmp_path / "data").exists()
     state = read_state(str(file))
-    learned.add(state, {"coding", "shop"})
-    assert learned.list_unchanged([state], {"coding", "shop"}) == {str(file)}
-    assert learned.list_unchanged([state], {"coding"}) == set()
-    assert LearnedFiles(tmp_path / "data", "host:2", "coding").list_unchanged([state], {"coding", "shop"}) == set()
-    assert LearnedFiles(tmp_path / "data", "host:1", "other").list_unchanged([state], {"coding", "shop"}) == set()
+    learned.add(state, {"coding": 0, "shop": 0})
+    assert learned.list_unchanged([state], {"coding": 0, "shop": 0}) == {str(file)}
+    assert learned.list_unchanged([state], {"coding": 0}) == set()
+    assert learned.list_unchanged([state], {"coding": 7, "shop": 0}) == set()
+    assert (
+        LearnedFiles(tmp_path / "data", "host:2", "coding").list_unchanged([state], {"coding": 0, "shop": 0}) == set()
+    )
+    assert LearnedFiles(tmp_path / "data", "host:1", "other").list_unchanged([state], {"coding": 0, "shop": 0}) == set()
     with file.open("a") as lines:
         lines.write("two")
     grown = read_state(str(file))
-    assert learned.list_unchanged([grown], {"coding", "shop"}) == set()
-    learned.add(grown, {"coding"})
-    assert learned.list_unchanged([grown], {"coding"}) == {str(file)}
+    assert learned.list_unchanged([grown], {"coding": 0, "shop": 0}) == set()
+    learned.add(grown, {"coding": 0})
+    assert learned.list_unchanged([grown], {"coding": 0}) == {str(file)}
     os.utime(file, ns=(1, 1))
-    assert learned.list_unchanged([read_state(str(file))], {"coding"}) == set()
+    assert learned.list_unchanged([read_state(str(file))], {"coding": 0}) == set()

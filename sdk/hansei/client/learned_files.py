@@ -7,7 +7,7 @@ server recognises learned trajectories by their content. It saves sending and pa
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,11 @@ def read_state(file: str) -> LearnedState:
     return LearnedState(str(Path(file).resolve()), status.st_size, status.st_mtime_ns)
 
 
+def _name_lives(datasets: Mapping[str, int]) -> set[str]:
+    """Return names that a dataset does not share with an earlier one of its name, which was deleted: `coding@7`."""
+    return {f"{name}@{deleted_revision}" for name, deleted_revision in datasets.items()}
+
+
 class LearnedFiles:
     """The files that were learned at one server, with one `--dataset`."""
 
@@ -44,28 +49,30 @@ class LearnedFiles:
         self._file = directory / "learned-files.sqlite"
         self._key = (server, dataset)
 
-    def list_unchanged(self, states: Iterable[LearnedState], existing: Collection[str]) -> set[str]:
+    def list_unchanged(self, states: Iterable[LearnedState], existing: Mapping[str, int]) -> set[str]:
         """Return the paths of files that did not change since they were learned.
 
-        A file counts only while all its datasets are among the `existing` ones of the server.
+        A file counts only while all its datasets are among the `existing` ones of the server, and were not deleted
+        since: each has the same `deleted_revision`.
         """
         if not self._file.exists():
             return set()
         with self._connect() as connection:
             query = "SELECT path, size, changed_ns, datasets FROM learned_files WHERE server = ? AND option = ?"
             learned = {path: state for path, *state in connection.execute(query, self._key)}
+        present = _name_lives(existing)
         return {
             state.path
             for state in states
             if (found := learned.get(state.path)) is not None
             and found[:2] == [state.size, state.changed_ns]
-            and set(found[2].split()) <= set(existing)
+            and set(found[2].split()) <= present
         }
 
-    def add(self, state: LearnedState, datasets: Collection[str]) -> None:
-        """Store that a file was learned into datasets."""
+    def add(self, state: LearnedState, datasets: Mapping[str, int]) -> None:
+        """Store that a file was learned into datasets, each with its `deleted_revision`."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        row = (*self._key, state.path, state.size, state.changed_ns, " ".join(sorted(datasets)))
+        row = (*self._key, state.path, state.size, state.changed_ns, " ".join(sorted(_name_lives(datasets))))
         with self._connect() as connection:
             connection.execute(_TABLE)
             connection.execute("INSERT OR REPLACE INTO learned_files VALUES (?, ?, ?, ?, ?, ?)", row)

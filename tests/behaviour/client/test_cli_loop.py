@@ -143,6 +143,12 @@ def test_a_tree_is_learned_incrementally_with_a_progress_bar(hansei: Hansei, dat
     assert "2 files did not change since they were learned" in second
     assert re.search(r"learning .* 1/1 ", second), second
 
+    assert hansei("dataset", "delete", dataset, "--yes").code == 0
+    assert hansei("remember", "Read the log first.", "-d", dataset).code == 0
+    anew = hansei("learn", tree)
+    assert (anew.code, "did not change" in anew.err) == (0, False)
+    assert "3 files did not change" in hansei("learn", tree).err
+
     piped = hansei("learn", tree, "--again")
     assert "/3 " not in piped.out + piped.err
 

@@ -130,8 +130,7 @@ class _FolderProgress:
         self._states = {file: read_state(file) for file in below}
         if not self._states:
             return list(files)
-        existing = {summary.name for summary in self._client.playbooks.list_datasets().datasets}
-        unchanged = self._learned.list_unchanged(self._states.values(), existing)
+        unchanged = self._learned.list_unchanged(self._states.values(), self._read_datasets())
         if unchanged:
             say(f"{len(unchanged)} files did not change since they were learned; --again reads them, too")
         return [file for file in files if file not in self._states or self._states[file].path not in unchanged]
@@ -141,10 +140,21 @@ class _FolderProgress:
         by_file: dict[str, list[LearnOutcome]] = {}
         for outcome in outcomes:
             by_file.setdefault(outcome.record.file, []).append(outcome)
-        for file in files:
-            learned = by_file.get(file, [])
-            if file in self._states and learned and not any(outcome.failure for outcome in learned):
-                self._learned.add(self._states[file], {outcome.record.trajectory.dataset for outcome in learned})
+        learned_files = {
+            file: {outcome.record.trajectory.dataset for outcome in by_file[file]}
+            for file in files
+            if file in self._states and file in by_file and not any(outcome.failure for outcome in by_file[file])
+        }
+        existing = self._read_datasets() if learned_files else {}
+        for file, datasets in learned_files.items():
+            self._learned.add(self._states[file], {dataset: existing.get(dataset, 0) for dataset in datasets})
+
+    def _read_datasets(self) -> dict[str, int]:
+        """Return the datasets of the server with the revisions in which earlier ones of their names were deleted."""
+        from hansei.client.pages import iterate_items
+
+        datasets = iterate_items(self._client.playbooks.list_datasets, "datasets", page_size=1000)
+        return {dataset.name: dataset.deleted_revision for dataset in datasets}
 
 
 def _iterate_files(paths: Sequence[str]) -> Iterator[str]:
