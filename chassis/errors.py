@@ -41,6 +41,11 @@ class Violation:
     description: str
     rule: str = ""
 
+    def format_line(self) -> str:
+        """Return the field and the description, for people; a description that begins with the field is enough."""
+        begins_with_field = self.description.startswith((f"{self.field}:", f"{self.field} "))
+        return self.description if begins_with_field else f"{self.field}: {self.description}"
+
 
 class HanseiError(Exception):
     """An error with a gRPC status `code`, a stable `reason` (UPPER_SNAKE) and a `message` for people.

@@ -6,9 +6,11 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from hansei.client.cli.failures import format_error_lines
 from hansei.client.cli.output import create_console
 from hansei.client.cli.show import jobs, status, trials
 from hansei.client.cli.show.guards import render_backtest, render_table
+from hansei.client.errors import InvalidArgument, Violation
 from hansei.evidence.v1 import evidence_pb2 as epb
 from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
 from hansei.evidence.v1.guard_service_pb2 import Guard
@@ -80,3 +82,18 @@ def test_lines_in_a_pipe_are_not_cut(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.delenv("COLUMNS", raising=False)
     create_console().print(Text("x" * 300))
     assert capsys.readouterr().out == "x" * 300 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("violation", "message", "lines"),
+    [
+        (Violation("file", "file: too large"), "cannot parse", ["Error: cannot parse [INVALID]", "  file: too large"]),
+        (Violation("text", "text is blank"), "refused", ["Error: refused [INVALID]", "  text is blank"]),
+        (Violation("file", "files differ"), "refused", ["Error: refused [INVALID]", "  file: files differ"]),
+        (Violation("a.b", "a.b: null"), "a.b: null", ["Error: a.b: null [INVALID]"]),
+        (Violation("k", "must be positive"), "refused", ["Error: refused [INVALID]", "  k: must be positive"]),
+    ],
+)
+def test_an_error_names_a_field_once(violation: Violation, message: str, lines: list[str]) -> None:
+    error = InvalidArgument(message, reason="INVALID", violations=[violation])
+    assert format_error_lines(error) == lines

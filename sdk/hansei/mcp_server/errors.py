@@ -17,5 +17,6 @@ def report_errors() -> Iterator[None]:
         yield
     except HanseiError as error:
         lines = [f"{error.message} [{error.reason}]"]
-        lines += [f"{violation.field}: {violation.description}" for violation in error.violations]
+        broken_rules = (violation.format_line() for violation in error.violations)
+        lines += [line for line in broken_rules if line != error.message]
         raise ToolError("\n".join(lines)) from error

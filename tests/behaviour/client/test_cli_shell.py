@@ -169,6 +169,7 @@ def test_an_empty_path_is_not_the_current_directory(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("plan refine . feedback", "Error: . is a directory; name a file\n"),
         ("search x --min-confidence 7", "--min-confidence"),
         ("search x --min-confidence -0.1", "--min-confidence"),
         ("search x --alpha 2", "--alpha"),

@@ -43,7 +43,8 @@ def report_error(failure: Exception) -> Exit | None:
 def format_error_lines(error: HanseiError) -> list[str]:
     """Return the lines for stderr: the message, the wrong fields, and the remedy."""
     lines = [f"Error: {error.message} [{error.reason}]"]
-    lines += [f"  {violation.field}: {violation.description}" for violation in error.violations]
+    broken_rules = (violation.format_line() for violation in error.violations)
+    lines += [f"  {line}" for line in broken_rules if line != error.message]
     if error.reason == PEER_UNAVAILABLE:
         lines.append("  Start a server with `hansei up`, name another one with --addr, or use --local.")
     return lines

@@ -36,7 +36,8 @@ def read_content(file: str) -> bytes:
         return sys.stdin.buffer.read()
     refuse_empty_path(file, "FILE")
     if not Path(file).is_file():
-        fail(f"{file} does not exist", Exit.USAGE)
+        problem = "is a directory; name a file" if Path(file).is_dir() else "does not exist"
+        fail(f"{file} {problem}", Exit.USAGE)
     if file.endswith(COMPRESSED):
         return _decompress(Path(file))
     return Path(file).read_bytes()
