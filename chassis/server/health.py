@@ -66,7 +66,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Return the status; NOT_FOUND for a name that is not registered."""
-        status = self.status(request.service)
+        status = self.get_status(request.service)
         if status == SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
         return health_pb2.HealthCheckResponse(status=status)
@@ -76,7 +76,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         sent_status: int | None = None
         while True:
             changed = self._changed
-            status = self.status(request.service)
+            status = self.get_status(request.service)
             if status != sent_status:
                 sent_status = status
                 yield health_pb2.HealthCheckResponse(status=status)

@@ -179,7 +179,7 @@ async def test_services_of_one_process_still_reach_each_other_while_it_drains() 
         await forwarding[0].received.wait()
 
         leaving = asyncio.create_task(serving.__aexit__(None, None, None))
-        await wait_until(lambda: running.health.status(OVERALL) == NOT_SERVING)
+        await wait_until(lambda: running.health.get_status(OVERALL) == NOT_SERVING)
         forwarding[0].go.set()
 
         assert len((await outer).remaining_seconds) == 1

@@ -77,8 +77,8 @@ async def test_a_background_task_that_dies_is_noticed(capsys: pytest.CaptureFixt
         raise RuntimeError("the feed broke")
 
     async with serve(service(Probe(), tasks={"feed": die})) as running:
-        await wait_until(lambda: running.health.status(OVERALL) == NOT_SERVING)
-        statuses = [running.health.status(name) for name in (SERVICE, LIVENESS)]
+        await wait_until(lambda: running.health.get_status(OVERALL) == NOT_SERVING)
+        statuses = [running.health.get_status(name) for name in (SERVICE, LIVENESS)]
 
     assert statuses == [NOT_SERVING, NOT_SERVING]
     logged = capsys.readouterr().err
