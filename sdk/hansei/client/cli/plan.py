@@ -25,7 +25,7 @@ MOST_ANSWER_HOURS = 366 * 24
 """The limit of the contract for the time that a question waits."""
 
 PATH_STARTS = ("/", "./", "../", "~/")
-"""How a path begins; a query of one word that begins so is a file that does not exist."""
+"""The beginnings of a path: a query of one word with such a beginning is refused as a missing file."""
 
 Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="The id of the execution.")]
 Prefix = Annotated[
