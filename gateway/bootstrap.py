@@ -18,8 +18,8 @@ from chassis.server.server import collect_handlers
 from chassis.server.service import Registration, Service
 from chassis.tls import Certificates, require_plaintext_allowed
 from gateway.access.adapters.sql import schema as access_schema
-from gateway.access.bootstrap import build_access
-from gateway.access.rpc.guard import AccessGuard, current_principal
+from gateway.access.bootstrap import Access, build_access
+from gateway.access.rpc.guard import current_principal
 from gateway.access.rpc.named_resources import ResourceKind
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
@@ -106,7 +106,7 @@ def create_front(
         add_owner=partial(access.repository.add_owner, ResourceKind.JOB.value),
     )
     servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(local_services)
-    http = _create_http(settings, peers, servicers, access.guard, otlp.receiver) if settings.http_address else None
+    http = _create_http(settings, peers, servicers, access, otlp.receiver) if settings.http_address else None
     closing = AsyncExitStack()
 
     async def open_database() -> None:
@@ -207,7 +207,7 @@ def _create_workflow(peers: Peers) -> ReflectionWorkflow:
 
 
 def _create_http(
-    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None, otlp: ExportReceiver
+    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], access: Access, otlp: ExportReceiver
 ) -> HttpServer:
     # Imports the web framework, which a gateway without HTTP does not need.
     from gateway.http.app import create_app
@@ -221,7 +221,8 @@ def _create_http(
         admission=Admission("HTTP requests", settings.max_concurrent_calls, wait),
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
         progress=progress,
-        guard=guard,
+        guard=access.guard,
+        is_local=settings.auth != "off",
         otlp=otlp,
         max_body_bytes=settings.max_message_bytes,
     )

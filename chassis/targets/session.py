@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -242,7 +243,12 @@ def _is_word_character(character: str) -> bool:
 
 def _encode(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}{len(text)}{hash(text)}"
+    return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}{len(text)}{_compute_digest(text)}"
+
+
+def _compute_digest(text: str) -> str:
+    """Return a digest that is the same in every process: stored calls are compared by it."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _parse_result(result: Any) -> Any:

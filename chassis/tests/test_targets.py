@@ -261,6 +261,11 @@ def test_a_variable_of_a_macro_may_hide_the_call() -> None:
     assert not target.matches(ToolCallRequest("a", {"calls": [{"tool": "b"}]}), session)
 
 
+def test_the_key_of_a_long_call_is_the_same_in_every_process() -> None:
+    key = ToolCallRequest("write", {"text": "表" * 30_000}).key
+    assert key.endswith("表30012f8c54e6ecb9d5421")
+
+
 def test_a_call_is_encoded_within_the_limits_of_the_contract() -> None:
     longest = MAX_ARGUMENTS_CHARS - len('{"q": ""}')
     assert encode_arguments({"q": "表"}) == '{"q": "表"}'

@@ -74,12 +74,14 @@ def create_app(
     streams: Admission,
     progress: CallsInProgress,
     guard: AccessGuard | None = None,
+    is_local: bool = False,
     call_check: CallCheck | None = None,
     otlp: ExportReceiver | None = None,
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
-    """Return the application. With a `guard`, every request but health needs a credential (G-30).
+    """Return the application. With a `guard`, every request but health needs a credential (G-30). With `is_local`
+    and without a guard, requests must name this machine as their host.
 
     `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. `call_check` decides
     about the tool calls of coding agents, in place of the guards. With `otlp`, spans and events are received.
@@ -104,7 +106,7 @@ def create_app(
         """Query the standard health service of each service behind the gateway."""
         return {"services": await health()}
 
-    bindings, authentication = list_bindings(contract.list_methods()), Authentication(guard)
+    bindings, authentication = list_bindings(contract.list_methods()), Authentication(guard, is_local=is_local)
     calls = ContractCalls(contract, methods, authentication)
     app.router.routes.extend(ContractRoutes(calls, streams, progress).build_routes(bindings))
     app.include_router(

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.calls import CORRELATION_ID_KEY, Call, current_call, read_correlation_id
-from chassis.errors import ResourceExhausted, Unauthenticated, Unavailable
+from chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
 from chassis.server.admission import Admission
 from gateway.http.auth import CALLER, Authentication
 from gateway.http.paths import decode_path
@@ -41,6 +41,7 @@ class RequestLimits:
         current_call.set(Call(f"{scope['method']} {scope['path']}", correlation_id))
         scope["path"] = decode_path(scope)
         try:
+            self.authentication.refuse_other_pages(headers)
             scope[CALLER] = await self.authentication.authenticate_caller(headers)
             with ExitStack() as slot:
                 slot.enter_context(self.admission)
@@ -56,7 +57,7 @@ class RequestLimits:
         except Unauthenticated:
             refusal = JSONResponse({"error": "Unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
             return await refusal(scope, receive, send)
-        except (ResourceExhausted, Unavailable) as error:
+        except (PermissionDenied, ResourceExhausted, Unavailable) as error:
             return await build_problem(error)(scope, receive, send)
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes | None:

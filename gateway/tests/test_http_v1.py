@@ -31,6 +31,32 @@ SEARCH = {"dataset": "http-example", "query": {"query_text": "commit fails witho
 RESTORE = {"request_id": "5c0a4b86-1f0f-4b8f-9b52-2a5f6c1d7e02", "revision": "0"}
 
 
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"origin": "https://evil.example"}, "ORIGIN_NOT_ALLOWED"),
+        ({"origin": "null"}, "ORIGIN_NOT_ALLOWED"),
+        ({"origin": "http://evil.example:8080", "host": "evil.example:8080"}, "HOST_NOT_ALLOWED"),
+        ({"origin": "http://127.0.0.1:8080", "host": "127.0.0.1:8080"}, ""),
+        ({"host": "localhost:8080"}, ""),
+        ({"host": "[::1]:8080"}, ""),
+    ],
+)
+async def test_pages_of_other_origins_cannot_use_a_gateway_without_credentials(
+    headers: dict[str, str], reason: str
+) -> None:
+    async with client_of(Peers(), is_local=True) as client:
+        response = await client.post("/v1/learn", json=LEARN, headers=headers)
+    assert response.status_code == (403 if reason else 200)
+    assert response.json().get("reason", "") == reason
+
+
+async def test_credentials_replace_the_check_of_origin_and_host(tmp_path: Path) -> None:
+    async with open_access(tmp_path) as access, client_of(Peers(), guard=access.guard, is_local=True) as client:
+        response = await client.post("/v1/learn", json=LEARN, headers={"origin": "https://console.example"})
+    assert response.status_code == 401
+
+
 async def test_a_trajectory_is_learned_over_http() -> None:
     peers = Peers()
     async with client_of(peers) as client:

@@ -109,6 +109,8 @@ def _configure_sqlite(engine: Engine, begin: str, synchronous: str, lock_seconds
         _enable_wal(connection, lock_seconds)
         connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        # SQLite's own function changes ASCII letters only.
+        connection.create_function("lower", 1, _convert_to_lower, deterministic=True)
 
     def begin_transaction(connection: Any) -> None:
         connection.cursor().execute(begin).close()
@@ -116,6 +118,10 @@ def _configure_sqlite(engine: Engine, begin: str, synchronous: str, lock_seconds
     # Not a listener of an event: with one, SQLAlchemy looks for listeners at every statement.
     engine.dialect.do_begin = begin_transaction  # type: ignore[assignment]
     return engine
+
+
+def _convert_to_lower(text: Any) -> Any:
+    return text.lower() if isinstance(text, str) else text
 
 
 def _enable_wal(connection: sqlite3.Connection, lock_seconds: float) -> None:

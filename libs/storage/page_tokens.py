@@ -59,7 +59,16 @@ def decode_page_token(
         raise PageTokenInvalid
     if not isinstance(cursor, list) or [type(value) for value in cursor] != list(kinds):
         raise PageTokenInvalid
+    if not all(_is_cursor_value(value) for value in cursor):
+        raise PageTokenInvalid
     return tuple(cursor)
+
+
+def _is_cursor_value(value: str | int) -> bool:
+    """Return whether a database can compare its rows with a value; all of ours are texts and positions."""
+    if isinstance(value, int):
+        return 0 <= value < 2**63
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _query_digest(request: Message, ignored: Collection[str], scope: str) -> bytes:

@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from chassis.calls import current_call
 from chassis.errors import HanseiError, InvalidArgument, shorten
 from chassis.guard import Metadata, read_credential
-from chassis.idempotency import normalize_key
+from chassis.idempotency import normalize_key, normalize_request_id
 from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.call_limits import CallLimits
 from gateway.access.domain.errors import (
@@ -114,7 +114,7 @@ class AuthorizedCall:
 
     async def _owns(self, kind: ResourceKind, name: str) -> bool:
         if kind in ASSIGNED_BY_SERVICE and self.principal.tenant:
-            return await self.owners.find_owner(kind.value, name) == self.principal.tenant
+            return await self.owners.find_owner(kind.value, normalize_request_id(name)) == self.principal.tenant
         return self.principal.owns(name)
 
     def _check_author(self, resource: NamedResource) -> None:

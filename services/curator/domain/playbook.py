@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -50,7 +51,7 @@ class Source(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     trajectory: str
-    steps: tuple[int, ...] = ()
+    steps: tuple[Annotated[int, Field(ge=0, le=MAX_COUNTER)], ...] = ()
 
 
 TargetMode = Literal["shadow", "advise", "ask", "deny"]
@@ -114,13 +115,25 @@ class Bullet(BaseModel):
         return any(source.trajectory == trajectory for source in self.sources)
 
 
+def _check_time(moment: datetime) -> datetime:
+    """Return a time that has a form in UTC. Raises ValueError, for example for the year 1 east of Greenwich."""
+    try:
+        moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must be in the years 1 to 9999 in UTC") from error
+    return moment
+
+
+Time = Annotated[datetime, AfterValidator(_check_time)]
+
+
 class PlaybookMetadata(BaseModel):
     """The times of creation and of the last change of a playbook (C-05)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    created_at: datetime = Field(default_factory=utc_now)
-    updated_at: datetime = Field(default_factory=utc_now)
+    created_at: Time = Field(default_factory=utc_now)
+    updated_at: Time = Field(default_factory=utc_now)
 
 
 class Playbook(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from services.evidence.domain.errors import InvalidCallArguments
 
 WITHHELD_SHARE = 0.25
 """The probability with which advice is withheld, so that its effect can be measured."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,15 @@ def parse_arguments(text: str, field: str) -> dict[str, Any]:
 def encode_event(event: SessionEvent) -> str:
     """Return the stored form of an event."""
     if isinstance(event, SessionText):
-        return json.dumps({"text": event.text, "is_instruction": event.is_instruction}, ensure_ascii=False)
+        return _dump({"text": event.text, "is_instruction": event.is_instruction})
     call = {"tool": event.request.tool, "args": event.request.args, "result": event.result, "failed": event.failed}
-    return json.dumps(call, ensure_ascii=False)
+    return _dump(call)
+
+
+def _dump(value: dict[str, Any]) -> str:
+    """Return a value as JSON. Half of a surrogate pair, which an agent may cut off, has no form but an escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or not _SURROGATE.search(text) else json.dumps(value)
 
 
 def decode_event(body: str) -> SessionEvent:

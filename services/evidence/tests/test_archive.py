@@ -146,6 +146,19 @@ async def test_trajectories_are_filtered(tmp_path: Path) -> None:
             assert await list_ids(servicer, **fields) == expected, fields
 
 
+@pytest.mark.parametrize("text", ["ÜBERTRAGUNG", "Übertragung", "übertragung"])
+async def test_errors_are_found_regardless_of_case_in_any_script(tmp_path: Path, text: str) -> None:
+    async with open_archive(tmp_path) as (servicer, _, _):
+        call = trajectory_pb2.ToolCall(id="1", name="send", arguments="{}")
+        failed = "error: Übertragung failed"
+        steps = [
+            trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_ASSISTANT, tool_calls=[call]),
+            trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id="1", name="send", content=failed),
+        ]
+        await store(servicer, steps=steps)
+        assert await list_ids(servicer, error=text) == ["t-1"]
+
+
 async def test_learned_bullets_are_added_to_a_stored_trajectory(tmp_path: Path) -> None:
     async with open_archive(tmp_path) as (servicer, _, _):
         for learned in (["b-7"], ["b-8"], []):

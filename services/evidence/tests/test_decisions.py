@@ -57,6 +57,18 @@ async def decide_harmful(store: EvidenceRepository) -> int:
     return number
 
 
+def test_a_bullet_whose_decision_no_longer_holds_is_not_removed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await decide_harmful(store)
+            assert len(await store.list_unpublished_removals(10)) == 1
+            # Another holdout discards all measurements so far.
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.2))
+            assert await store.list_unpublished_removals(10) == []
+
+    asyncio.run(run())
+
+
 def test_a_harmful_bullet_is_removed_once_with_its_measurements_as_the_reason(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_store(tmp_path) as store:

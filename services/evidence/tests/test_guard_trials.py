@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chassis.targets.guard import GuardMode
+from chassis.targets.session import ToolCallRequest
 from libs.guards.backtest import Backtest, Firing
 from services.evidence.domain.false_alarms import compute_evidence_above, compute_evidence_below
+from services.evidence.domain.guard_sessions import SessionCall, decode_event, encode_event
 from services.evidence.domain.guard_trials import (
     FiredSession,
     GuardTrial,
@@ -144,3 +146,10 @@ def test_a_mode_rises_by_one_step_and_never_above_the_cap(
         assert after is GuardMode.SHADOW or (after == mode + 1 and after <= cap)
         assert after is not mode
         assert reason
+
+
+@pytest.mark.parametrize("text", ["thanks \ud83d", "thanks 😀", "表", "plain"])
+def test_events_are_stored_with_every_text_that_json_has(text: str) -> None:
+    call = SessionCall(ToolCallRequest("post", {"text": text}), text, False)
+    stored = encode_event(call)
+    assert decode_event(stored.encode("utf-8").decode("utf-8")) == call

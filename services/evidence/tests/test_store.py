@@ -89,6 +89,18 @@ def test_a_session_gets_the_same_bullets_again_also_after_a_restart(tmp_path: Pa
     asyncio.run(run())
 
 
+def test_bullets_that_share_an_id_are_measured_as_they_are_served(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))
+            twins = [RankedBullet("b", version * 16, version) for version in "01"]
+            served = [(await store.serve(DATASET, f"session-{number}", twins))[1] or [] for number in range(60)]
+            assert any(one.is_served != other.is_served for one, other in served)
+            assert len({exposure.trial_id for exposures in served for exposure in exposures}) == 2
+
+    asyncio.run(run())
+
+
 def test_a_bullet_that_decides_success_is_proven_and_one_that_prevents_it_is_not_served_any_more(
     tmp_path: Path,
 ) -> None:

@@ -78,8 +78,8 @@ class EvidenceStore(Protocol):
 
     async def serve(
         self, dataset: str, session_id: str, bullets: list[RankedBullet]
-    ) -> tuple[str, dict[str, Exposure] | None]:
-        """Store the serving of a session; return its serving id and the exposures by bullet id.
+    ) -> tuple[str, list[Exposure] | None]:
+        """Store the serving of a session; return its serving id and the exposure of each of the bullets.
 
         None instead of exposures: the session gets no playbook. An empty id: no trials are running.
         """

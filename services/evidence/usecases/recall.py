@@ -51,7 +51,8 @@ class Recall:
             return RecalledBullets(everything, ranked.revision)
         if exposures is None:
             return RecalledBullets([], ranked.revision, serving_id, is_randomized=True)
-        served = [bullet.result for bullet in ranked.bullets if exposures[bullet.bullet_id].is_served]
+        pairs = zip(ranked.bullets, exposures, strict=True)
+        served = [bullet.result for bullet, exposure in pairs if exposure.is_served]
         return RecalledBullets(served, ranked.revision, serving_id, is_randomized=True)
 
     async def _is_on_trial(self, dataset: str) -> bool | None:

@@ -38,7 +38,17 @@ BulletIds = Annotated[tuple[Id, ...], Field(max_length=MAX_BULLET_IDS)]
 ServingIds = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=MAX_SERVING_CHARS)], ...], Field(max_length=MAX_SERVINGS)
 ]
-Utc = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
+
+
+def _convert_to_utc(moment: datetime) -> datetime:
+    """Return a time in UTC. Raises ValueError if it is not in the years 1 to 9999 there."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must be in the years 1 to 9999 in UTC") from error
+
+
+Utc = Annotated[AwareDatetime, AfterValidator(_convert_to_utc)]
 
 
 class ToolCall(BaseModel):

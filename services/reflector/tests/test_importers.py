@@ -188,6 +188,7 @@ def encode(value: object) -> bytes:
         (encode(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),
         (encode({**TAU, "reward": None}), "trajectory.reward: null must be a number"),
         (encode({**TAU, "reward": "1"}), "trajectory.reward: '1' must be a finite number"),
+        (encode({**TAU, "reward": 10**400}), "trajectory.reward: 1000"),
         (encode({**TAU, "traj": [{"role": "robot"}]}), "trajectory.traj[0].role: 'robot' must be one of"),
         (encode({**TAU, "traj": [7]}), "trajectory.traj[0]: 7 must be a JSON object"),
         (encode({**TAU, "traj": []}), "trajectory.query: '' is empty, and no step has a message"),

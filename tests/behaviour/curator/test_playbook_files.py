@@ -78,9 +78,29 @@ async def test_an_import_saves_the_whole_playbook_and_two_do_not_mix(stub: Stub)
     assert last.removed == 39
 
 
+async def test_a_text_file_with_the_line_ends_of_windows_is_read_as_it_was_exported(stub: Stub) -> None:
+    await apply(stub, add("Pull before a push.\nAlways."))
+    exported = await export_file(stub, service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED)
+    before = (await playbook(stub)).bullets
+    answer = await import_file(stub, exported.replace(b"\n", b"\r\n"), replace=False)
+    assert (answer.added, answer.updated, answer.removed) == (0, 0, 0)
+    assert list((await playbook(stub)).bullets) == list(before)
+
+
 async def test_a_file_with_an_error_writes_nothing(stub: Stub) -> None:  # C-15
     await apply(stub, add("one"))
-    for content in (b'{"bullets": [{"id": 5}]}', b"{", b"[x] fine\nnot a bullet\n", b"\xff\xfe", b"", b" \n"):
+    bullet = b'{"id": "a", "section": "s", "content": "c", "searchable_text": "c", "sources": [%s]}'
+    steps = bullet % b'{"trajectory": "t", "steps": [2147483648]}'
+    for content in (
+        b'{"bullets": [%s]}' % steps,
+        b'{"bullets": [], "metadata": {"created_at": "0001-01-01T00:00:00+23:59"}}',
+        b'{"bullets": [{"id": 5}]}',
+        b"{",
+        b"[x] fine\nnot a bullet\n",
+        b"\xff\xfe",
+        b"",
+        b" \n",
+    ):
         with pytest.raises(HanseiError) as caught:
             await import_file(stub, content)
         assert caught.value.code == "INVALID_ARGUMENT"

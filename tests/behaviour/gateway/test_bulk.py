@@ -58,7 +58,7 @@ def test_a_job_is_learned_and_counts_what_the_curator_committed(jobs: Jobs, data
     assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in build_trajectories(dataset, 60))
     assert (ended.edits, ended.unchanged, ended.revision) == (40, 20, 60)
     assert ended.HasField("ended_at")
-    assert jobs.get(submitted.job_id) == ended
+    assert jobs.get(submitted.job_id) == jobs.get(submitted.job_id.upper()) == ended
 
 
 def test_a_submission_that_is_repeated_is_the_same_job(jobs: Jobs, dataset: str) -> None:

@@ -123,6 +123,8 @@ def _parse_file(
     if not text.strip():
         # An export that failed leaves an empty file, which must not replace a playbook.
         raise _build_invalid_file("chunk", 'the file is empty; a playbook without bullets is {"bullets": []}')
+    if text.count("\r\n") == text.count("\n"):
+        text = text.replace("\r\n", "\n")  # an editor of Windows stored it
     form = _FORMATS.get(format_) or formats.detect_format(text)
     return form, formats.parse_playbook(text, form)
 

@@ -265,9 +265,22 @@ def select_later_decisions(
 
 
 def select_unpublished_removals(connection: Connection, limit: int) -> list[tuple[str, int, BulletDecision]]:
-    """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
+    """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first.
+
+    A correction of an outcome, or a new holdout, may have ended the state since the decision.
+    """
+    trial = bullet_trial.c
+    is_harmful = select(trial.id).where(
+        trial.dataset == decision.c.dataset,
+        trial.bullet_id == decision.c.bullet_id,
+        trial.text_version == decision.c.text_version,
+        trial.state == BulletState.HARMFUL.value,
+    )
     query = select(decision).where(
-        decision.c.after == BulletState.HARMFUL.value, decision.c.published_at.is_(None), decision.c.undone.is_(False)
+        decision.c.after == BulletState.HARMFUL.value,
+        decision.c.published_at.is_(None),
+        decision.c.undone.is_(False),
+        is_harmful.exists(),
     )
     rows = connection.execute(query.order_by(decision.c.time).limit(limit))
     return [(row.dataset, row.number, _to_decision(row)) for row in rows]

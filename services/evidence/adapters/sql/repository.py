@@ -79,8 +79,8 @@ class EvidenceRepository:
 
     async def serve(
         self, dataset: str, session_id: str, bullets: list[RankedBullet]
-    ) -> tuple[str, dict[str, Exposure] | None]:
-        """Store the serving of a session; return its serving id and the exposures by bullet id.
+    ) -> tuple[str, list[Exposure] | None]:
+        """Store the serving of a session; return its serving id and the exposure of each of the bullets.
 
         None instead of exposures: the session gets no playbook. An empty id: no trials are running.
         """
@@ -196,15 +196,15 @@ class EvidenceRepository:
 
 def _serve(
     connection: Connection, dataset: str, session_id: str, bullets: list[RankedBullet], now: datetime
-) -> tuple[str, dict[str, Exposure] | None]:
+) -> tuple[str, list[Exposure] | None]:
     trials = queries.select_trials(connection, dataset, lock=True)
     if trials is None or not trials.is_running:
-        return "", {}
+        return "", []
     serving_id = trials.make_serving_id(session_id)
     has_playbook = trials.gets_playbook(session_id)
     row = queries.select_serving(connection, dataset, serving_id)
     earlier = {} if row is None else {exposure.trial_id: exposure for exposure in unpack_exposures(row.exposures)}
-    served: dict[str, Exposure] = {}
+    served: list[Exposure] = []
     added: list[Exposure] = []
     enrolled = trials.enrolled
     if has_playbook and bullets:
@@ -219,7 +219,7 @@ def _serve(
             if bullet.trial_id not in earlier:
                 added.append(trials.expose(session_id, bullet))
                 earlier[bullet.trial_id] = added[-1]
-            served[bullet.bullet_id] = earlier[bullet.trial_id]
+            served.append(earlier[bullet.trial_id])
     # Bullets that are served after the report of the outcome cannot have caused it.
     if row is None:
         queries.insert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -60,9 +61,11 @@ class Record:
         value = self.value.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.build_error(name, "must be a finite number")
-        return float(value)
+        if not isinstance(value, bool) and isinstance(value, int | float):
+            with suppress(OverflowError):  # an integer may be larger than any float
+                if math.isfinite(number := float(value)):
+                    return number
+        raise self.build_error(name, "must be a finite number")
 
     def list_records(self, name: str) -> list[Record]:
         """Return the field as a list of objects, empty if it is missing or null."""
