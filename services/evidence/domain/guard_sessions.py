@@ -15,6 +15,8 @@ from services.evidence.domain.errors import InvalidCallArguments
 
 WITHHELD_SHARE = 0.25
 """The probability with which advice is withheld, so that its effect can be measured."""
+MAX_NESTING = 200
+"""Levels of objects and lists in the arguments of a call; a stored call is parsed again on any stack."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -57,7 +59,22 @@ def parse_arguments(text: str, field: str) -> dict[str, Any]:
         raise InvalidCallArguments(field, text, "is not JSON") from error
     if not isinstance(value, dict):
         raise InvalidCallArguments(field, text, "must be a JSON object")
+    if text.count("{") + text.count("[") > MAX_NESTING and _is_nested_deeper(value, MAX_NESTING):
+        raise InvalidCallArguments(field, text, f"must be nested at most {MAX_NESTING} levels deep")
     return value
+
+
+def _is_nested_deeper(value: Any, limit: int) -> bool:
+    """Return whether objects and lists are nested in more than `limit` levels, without recursion."""
+    level = [value]
+    for _ in range(limit + 1):
+        containers = [
+            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
+        ]
+        if not containers:
+            return False
+        level = [item for container in containers for item in container]
+    return True
 
 
 def encode_event(event: SessionEvent) -> str:

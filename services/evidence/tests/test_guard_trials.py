@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from chassis.targets.guard import GuardMode
 from chassis.targets.session import ToolCallRequest
 from libs.guards.backtest import Backtest, Firing
+from services.evidence.domain.errors import InvalidCallArguments
 from services.evidence.domain.false_alarms import compute_evidence_above, compute_evidence_below
-from services.evidence.domain.guard_sessions import SessionCall, decode_event, encode_event
+from services.evidence.domain.guard_sessions import (
+    MAX_NESTING,
+    SessionCall,
+    decode_event,
+    encode_event,
+    parse_arguments,
+)
 from services.evidence.domain.guard_trials import (
     FiredSession,
     GuardTrial,
@@ -153,3 +160,13 @@ def test_events_are_stored_with_every_text_that_json_has(text: str) -> None:
     call = SessionCall(ToolCallRequest("post", {"text": text}), text, False)
     stored = encode_event(call)
     assert decode_event(stored.encode("utf-8").decode("utf-8")) == call
+
+
+def test_arguments_are_nested_up_to_a_limit_that_does_not_depend_on_the_stack() -> None:
+    def nest(levels: int) -> str:
+        return '{"a": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+    assert parse_arguments(nest(MAX_NESTING), "call.arguments")
+    assert parse_arguments('{"a": [' + "[], " * MAX_NESTING + "[]]}", "call.arguments")
+    with pytest.raises(InvalidCallArguments, match="must be nested at most 200 levels deep"):
+        parse_arguments(nest(MAX_NESTING + 1), "call.arguments")
