@@ -30,6 +30,10 @@ def is_found(kind: str, text: str, words: PhraseFinders = LINGUISTIC) -> bool:
     return words.get_finder(PHRASES[kind]).occurs_in(text)
 
 
+def test_half_of_a_surrogate_pair_is_a_character_like_others() -> None:
+    assert [morpheme.surface for morpheme in TOKENIZER("不正\ud83d")][-1] == "\ufffd"
+
+
 @pytest.mark.parametrize("text", ["調べきれない点", "べき乗で増える"])
 def test_organizer_words_that_only_contain_a_phrase_pass(text: str) -> None:
     assert is_found("organizer", text, LITERAL)

@@ -207,6 +207,17 @@ def test_a_schema_that_explodes_is_cut_off() -> None:
     assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]
 
 
+@pytest.mark.parametrize("number", [10**400, 1e999])
+def test_a_number_that_a_schema_cannot_check_is_a_finding(number: float) -> None:
+    result = validate_report(kind(schema={"properties": {"a": {"multipleOf": 0.01}}}), {"a": number})
+    assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]
+
+
+def test_an_expression_names_a_number_that_it_cannot_hold() -> None:
+    result = validate_report(kind(Expression("true")), {"a": 2**63})
+    assert "a number of more than 64 bits" in result.errors[0]
+
+
 def test_a_schema_without_end_is_cut_off() -> None:
     result = validate_report(kind(schema={"$ref": "#"}), {})
     assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]

@@ -76,6 +76,8 @@ class CompiledSchema:
                     break
         except (RuleTooExpensive, RecursionError):
             found.append(Finding("SCHEMA_LIMIT", "report passed the limit of its JSON Schema", ""))
+        except ArithmeticError:
+            found.append(Finding("SCHEMA_LIMIT", "report has a number that the JSON Schema cannot check", ""))
         except Unresolvable as error:
             problem = f"the JSON Schema refers to {shorten(error.ref)}, which it does not contain"
             found.append(Finding("SCHEMA_REFERENCE", problem, ""))

@@ -110,11 +110,11 @@ class _CompiledRules:
         if not isinstance(rule.check, Expression):
             yield from find_violations(rule.check, checked)
             return
-        expression, budget = self.expressions[rule.check.expression], RuleBudget(self.limits)
-        shared = variables()
+        expression, shared = self.expressions[rule.check.expression], variables()
         if shared is None:
-            yield RuleViolation("", f"is nested too deeply for rule {rule.code}")
+            yield RuleViolation("", f"is nested too deeply, or has a number of more than 64 bits, for rule {rule.code}")
             return
+        budget = RuleBudget(self.limits)  # the conversion of the report is not the work of one rule
         for pointer, value in find_matches(checked.report, rule.check.path):
             if value is MISSING:
                 continue
@@ -127,7 +127,7 @@ class _CompiledRules:
 
 
 def _build_variables(checked: RuleInput) -> dict[str, Any] | None:
-    """Return the variables of expressions; None for a report that is nested too deeply."""
+    """Return the variables of expressions; None for a report that CEL cannot hold."""
     try:
         return {"report": to_cel(checked.report), "valid_node_ids": to_cel(list(checked.valid_node_ids))}
     except (RecursionError, ValueError):
