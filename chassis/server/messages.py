@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from chassis.errors import InvalidArgument, Violation
+
 M = TypeVar("M", bound=Message)
 
 
@@ -29,11 +31,26 @@ def decode(message: Message) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
-        if not field.has_presence or message.HasField(field.name):
+        if field.message_type is Timestamp.DESCRIPTOR and not field.is_repeated:
+            if (time := decode_time(message, field.name)) is not None:
+                fields[field.name] = time
+        elif not field.has_presence or message.HasField(field.name):
             fields[field.name] = _decode_value(getattr(message, field.name), field)
         elif field.message_type is None:
             fields[field.name] = None
     return fields
+
+
+def decode_time(message: Message, name: str) -> datetime | None:
+    """Return the time in a field, None if it is unset. Raises InvalidArgument for one outside the years 1 to 9999."""
+    if not message.HasField(name):
+        return None
+    try:
+        time: datetime = getattr(message, name).ToDatetime(UTC)
+    except (ValueError, OverflowError):
+        rule = f"{name} must be a time in the years 1 to 9999"
+        raise InvalidArgument(rule, reason="INVALID_REQUEST", violations=[Violation(name, rule)]) from None
+    return time
 
 
 def encode_enum(enum: Any, value: str) -> int:
@@ -80,8 +97,6 @@ def _fill(message: Message, source: object, values: Mapping[str, Any]) -> None:
 def _decode_value(value: Any, field: Any) -> Any:
     if field.is_repeated:
         return [decode(item) for item in value] if field.message_type is not None else list(value)
-    if isinstance(value, Timestamp):
-        return value.ToDatetime(UTC)
     if field.message_type is not None:
         return decode(value)
     return value if field.enum_type is None else decode_enum(field.enum_type, value)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC
 from typing import Any
 
-from chassis.server.messages import encode
+from chassis.server.messages import decode_time, encode
 from gateway.access.domain.api_key import ApiKeyRequest
 from gateway.access.domain.errors import TenantNotAllowed
 from gateway.access.domain.principal import Allowance, Principal, build_tenant_prefix, validate_tenant
@@ -65,7 +64,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
                 request.calls_per_second or self._allowance.calls_per_second,
                 request.calls_per_day or self._allowance.calls_per_day,
             ),
-            expires_at=request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None,
+            expires_at=decode_time(request, "expires_at"),
         )
         key, text = await self._keys.create_key(key_request, principal.name)
         return pb.CreateKeyResponse(key=encode_key(key), text=text)

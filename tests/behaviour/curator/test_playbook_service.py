@@ -118,6 +118,10 @@ async def test_a_playbook_reads_as_of_a_time(stub: Stub) -> None:
     assert [bullet.content for bullet in answer.bullets][:1] == ["one"]
     request.time.FromSeconds(0)
     assert (await stub.GetPlaybook(request)).playbook.revision == 0
+    request.time.seconds = 2**60
+    with pytest.raises(HanseiError, match="time must be a time in the years 1 to 9999") as caught:
+        await stub.GetPlaybook(request)
+    assert (caught.value.code, caught.value.violations[0].field) == ("INVALID_ARGUMENT", "time")
 
 
 @pytest.mark.parametrize("name", ["a b", "", "../etc", "日本"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC
 from typing import Any
 
 from cachetools import LRUCache
 
+from chassis.server.messages import decode_time
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.embedding.embedder import TextEmbedder
@@ -41,8 +41,7 @@ class PlaybookFeed:
         self, request: service_pb.WatchPlaybookRequest, context: Any
     ) -> AsyncIterator[service_pb.WatchPlaybookResponse]:
         """Yield the change feed of a dataset."""
-        is_known = request.HasField("from_committed_at")
-        from_committed_at = request.from_committed_at.ToDatetime(UTC) if is_known else None
+        from_committed_at = decode_time(request, "from_committed_at")
         events = self._watch.events(
             request.dataset,
             request.from_revision,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from itertools import takewhile
 from typing import Any
 
-from chassis.server.messages import encode
+from chassis.server.messages import decode_time, encode
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.page_tokens import decode_page_token, encode_page_token
@@ -38,8 +37,8 @@ class PlaybookReads:
             await self._store.require(request.dataset)
         if revision is None and request.WhichOneof("version") == "revision":
             revision = request.revision
-        elif revision is None and request.WhichOneof("version") == "time":
-            revision = await self._store.find_revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
+        elif revision is None and (time := decode_time(request, "time")) is not None:
+            revision = await self._store.find_revision_at(request.dataset, time)
         snapshot = await self._store.load(request.dataset, revision)
         rest = [stored for stored in snapshot.list_bullets() if stored.slot > last]
         playbook = convert.encode_playbook_part(snapshot, [])

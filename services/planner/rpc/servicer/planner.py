@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from chassis.server.messages import decode_enum, encode
+from chassis.server.messages import decode_enum, decode_time, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as api
 from hansei.planner.v1 import planner_service_pb2_grpc as rpc
@@ -148,7 +148,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         """List executions, newest first."""
         size = request.page_size or _PAGE_SIZE
         cursor = decode_page_token(request, int, str)
-        after = request.started_after.ToDatetime(UTC) if request.HasField("started_after") else None
+        after = decode_time(request, "started_after")
         status = decode_enum(pb.ExecutionStatus.DESCRIPTOR, request.status)
         execution_filter = ExecutionFilter(
             None if status is None else ExecutionStatus(status),

@@ -29,7 +29,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from hansei.playbook.v1 import playbook_pb2 as hansei_dot_playbook_dot_v1_dot_playbook__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhansei/playbook/v1/review.proto\x12\x12hansei.playbook.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/playbook/v1/playbook.proto\"\x82\x04\n\rDatasetPolicy\x12\x41\n\x0breview_mode\x18\x01 \x01(\x0e\x32\x1e.hansei.playbook.v1.ReviewModeB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12$\n\x0bmax_bullets\x18\x02 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12\x1f\n\nmax_tokens\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12=\n\x13\x64uplicate_threshold\x18\x04 \x01(\x01\x42\x1b\xe2\x41\x01\x01\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12-\n\x14retire_after_harmful\x18\x05 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12Q\n\x05trust\x18\x06 \x03(\x0b\x32,.hansei.playbook.v1.DatasetPolicy.TrustEntryB\x14\xe2\x41\x01\x01\xbaH\r\x9a\x01\n\x10\xe8\x07*\x05\x82\x01\x02\x10\x01\x12\x41\n\x10pending_lifetime\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0c\xe2\x41\x01\x01\xbaH\x05\xaa\x01\x02*\x00\x1aK\n\nTrustEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12,\n\x05value\x18\x02 \x01(\x0e\x32\x1d.hansei.playbook.v1.TrustTier:\x02\x38\x01\x42\x16\n\x14_duplicate_threshold\"\xa1\x03\n\rPendingChange\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12(\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x19.hansei.playbook.v1.Delta\x12\x15\n\rbase_revision\x18\x04 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12\x19\n\x11source_trajectory\x18\x06 \x01(\t\x12\x15\n\rreview_reason\x18\x07 \x01(\t\x12/\n\x05state\x18\x08 \x01(\x0e\x32 .hansei.playbook.v1.PendingState\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ndecided_by\x18\x0b \x01(\t\x12\x17\n\x0f\x64\x65\x63ision_reason\x18\x0c \x01(\t\x12\x32\n\x0e\x63urrent_bullet\x18\r \x01(\x0b\x32\x1a.hansei.playbook.v1.Bullet*o\n\nReviewMode\x12\x1b\n\x17REVIEW_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10REVIEW_MODE_AUTO\x10\x01\x12\x16\n\x12REVIEW_MODE_REVIEW\x10\x02\x12\x16\n\x12REVIEW_MODE_TIERED\x10\x03*g\n\tTrustTier\x12\x1a\n\x16TRUST_TIER_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUST_TIER_LOW\x10\x01\x12\x15\n\x11TRUST_TIER_MEDIUM\x10\x02\x12\x13\n\x0fTRUST_TIER_HIGH\x10\x03*\xb4\x01\n\x0cPendingState\x12\x1d\n\x19PENDING_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15PENDING_STATE_WAITING\x10\x01\x12\x1a\n\x16PENDING_STATE_APPROVED\x10\x02\x12\x1a\n\x16PENDING_STATE_REJECTED\x10\x03\x12\x19\n\x15PENDING_STATE_EXPIRED\x10\x04\x12\x17\n\x13PENDING_STATE_STALE\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhansei/playbook/v1/review.proto\x12\x12hansei.playbook.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/playbook/v1/playbook.proto\"\x8a\x04\n\rDatasetPolicy\x12\x41\n\x0breview_mode\x18\x01 \x01(\x0e\x32\x1e.hansei.playbook.v1.ReviewModeB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12$\n\x0bmax_bullets\x18\x02 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12\x1f\n\nmax_tokens\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12=\n\x13\x64uplicate_threshold\x18\x04 \x01(\x01\x42\x1b\xe2\x41\x01\x01\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12-\n\x14retire_after_harmful\x18\x05 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x8d\x06(\x00\x12Q\n\x05trust\x18\x06 \x03(\x0b\x32,.hansei.playbook.v1.DatasetPolicy.TrustEntryB\x14\xe2\x41\x01\x01\xbaH\r\x9a\x01\n\x10\xe8\x07*\x05\x82\x01\x02\x10\x01\x12I\n\x10pending_lifetime\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\x14\xe2\x41\x01\x01\xbaH\r\xaa\x01\n\"\x06\x08\x80\xa7\xe4\xe0\x0b*\x00\x1aK\n\nTrustEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12,\n\x05value\x18\x02 \x01(\x0e\x32\x1d.hansei.playbook.v1.TrustTier:\x02\x38\x01\x42\x16\n\x14_duplicate_threshold\"\xa1\x03\n\rPendingChange\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12(\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x19.hansei.playbook.v1.Delta\x12\x15\n\rbase_revision\x18\x04 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12\x19\n\x11source_trajectory\x18\x06 \x01(\t\x12\x15\n\rreview_reason\x18\x07 \x01(\t\x12/\n\x05state\x18\x08 \x01(\x0e\x32 .hansei.playbook.v1.PendingState\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ndecided_by\x18\x0b \x01(\t\x12\x17\n\x0f\x64\x65\x63ision_reason\x18\x0c \x01(\t\x12\x32\n\x0e\x63urrent_bullet\x18\r \x01(\x0b\x32\x1a.hansei.playbook.v1.Bullet*o\n\nReviewMode\x12\x1b\n\x17REVIEW_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10REVIEW_MODE_AUTO\x10\x01\x12\x16\n\x12REVIEW_MODE_REVIEW\x10\x02\x12\x16\n\x12REVIEW_MODE_TIERED\x10\x03*g\n\tTrustTier\x12\x1a\n\x16TRUST_TIER_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUST_TIER_LOW\x10\x01\x12\x15\n\x11TRUST_TIER_MEDIUM\x10\x02\x12\x13\n\x0fTRUST_TIER_HIGH\x10\x03*\xb4\x01\n\x0cPendingState\x12\x1d\n\x19PENDING_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15PENDING_STATE_WAITING\x10\x01\x12\x1a\n\x16PENDING_STATE_APPROVED\x10\x02\x12\x1a\n\x16PENDING_STATE_REJECTED\x10\x03\x12\x19\n\x15PENDING_STATE_EXPIRED\x10\x04\x12\x17\n\x13PENDING_STATE_STALE\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,17 +51,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DATASETPOLICY'].fields_by_name['trust']._loaded_options = None
   _globals['_DATASETPOLICY'].fields_by_name['trust']._serialized_options = b'\342A\001\001\272H\r\232\001\n\020\350\007*\005\202\001\002\020\001'
   _globals['_DATASETPOLICY'].fields_by_name['pending_lifetime']._loaded_options = None
-  _globals['_DATASETPOLICY'].fields_by_name['pending_lifetime']._serialized_options = b'\342A\001\001\272H\005\252\001\002*\000'
-  _globals['_REVIEWMODE']._serialized_start=1154
-  _globals['_REVIEWMODE']._serialized_end=1265
-  _globals['_TRUSTTIER']._serialized_start=1267
-  _globals['_TRUSTTIER']._serialized_end=1370
-  _globals['_PENDINGSTATE']._serialized_start=1373
-  _globals['_PENDINGSTATE']._serialized_end=1553
+  _globals['_DATASETPOLICY'].fields_by_name['pending_lifetime']._serialized_options = b'\342A\001\001\272H\r\252\001\n\"\006\010\200\247\344\340\013*\000'
+  _globals['_REVIEWMODE']._serialized_start=1162
+  _globals['_REVIEWMODE']._serialized_end=1273
+  _globals['_TRUSTTIER']._serialized_start=1275
+  _globals['_TRUSTTIER']._serialized_end=1378
+  _globals['_PENDINGSTATE']._serialized_start=1381
+  _globals['_PENDINGSTATE']._serialized_end=1561
   _globals['_DATASETPOLICY']._serialized_start=218
-  _globals['_DATASETPOLICY']._serialized_end=732
-  _globals['_DATASETPOLICY_TRUSTENTRY']._serialized_start=633
-  _globals['_DATASETPOLICY_TRUSTENTRY']._serialized_end=708
-  _globals['_PENDINGCHANGE']._serialized_start=735
-  _globals['_PENDINGCHANGE']._serialized_end=1152
+  _globals['_DATASETPOLICY']._serialized_end=740
+  _globals['_DATASETPOLICY_TRUSTENTRY']._serialized_start=641
+  _globals['_DATASETPOLICY_TRUSTENTRY']._serialized_end=716
+  _globals['_PENDINGCHANGE']._serialized_start=743
+  _globals['_PENDINGCHANGE']._serialized_end=1160
 # @@protoc_insertion_point(module_scope)

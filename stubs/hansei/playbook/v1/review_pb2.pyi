@@ -171,7 +171,7 @@ class DatasetPolicy(_message.Message):
 
     @_builtins.property
     def pending_lifetime(self) -> _duration_pb2.Duration:
-        """The time after which a pending change expires; unset means 30 days."""
+        """The time after which a pending change expires, at most 100 years; unset means 30 days."""
 
     def __init__(
         self,
