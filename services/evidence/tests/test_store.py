@@ -95,7 +95,7 @@ def test_bullets_that_share_an_id_are_measured_as_they_are_served(tmp_path: Path
             await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0.0))
             twins = [RankedBullet("b", version * 16, version) for version in "01"]
             served = [(await store.serve(DATASET, f"session-{number}", twins))[1] or [] for number in range(60)]
-            assert any(one.is_served != other.is_served for one, other in served)
+            assert any(first.is_served != second.is_served for first, second in served)
             assert len({exposure.trial_id for exposures in served for exposure in exposures}) == 2
 
     asyncio.run(run())
