@@ -11,6 +11,16 @@ def format_as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
+def has_surrogates(text: str) -> bool:
+    """Return whether a text has half of a surrogate pair, which JSON can escape and UTF-8 cannot encode."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def repair_surrogates(text: str) -> str:
+    """Return a text that UTF-8 can encode: two halves become their character, half of a pair becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def parse_strict_json(text: str | bytes, *, allow_control_characters: bool = False) -> Any:
     """Return the value of a JSON text. NaN and Infinity, which `json.loads` accepts, are refused.
 

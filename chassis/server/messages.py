@@ -49,7 +49,7 @@ def decode_time(message: Message, name: str) -> datetime | None:
         time: datetime = getattr(message, name).ToDatetime(UTC)
     except (ValueError, OverflowError):
         rule = f"{name} must be a time in the years 1 to 9999"
-        raise InvalidArgument(rule, reason="INVALID_REQUEST", violations=[Violation(name, rule)]) from None
+        raise InvalidArgument(rule, violations=[Violation(name, rule)]) from None
     return time
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from chassis.json_texts import format_as_text, parse_strict_json
+from chassis.json_texts import format_as_text, has_surrogates, parse_strict_json, repair_surrogates
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,18 @@ def test_line_breaks_in_strings_are_allowed_on_request() -> None:
     with pytest.raises(ValueError, match="control character"):
         parse_strict_json('"a\nb"')
     assert parse_strict_json('"a\nb"', allow_control_characters=True) == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("text", "has_half", "repaired"),
+    [
+        ("plain", False, "plain"),
+        ("表 😀", False, "表 😀"),
+        ("cut \ud83d", True, "cut \ufffd"),
+        ("\ude00 alone", True, "\ufffd alone"),
+        ("\ud83d\ude00", True, "😀"),
+    ],
+)
+def test_halves_of_surrogate_pairs_are_found_and_repaired(text: str, has_half: bool, repaired: str) -> None:
+    assert has_surrogates(text) is has_half
+    assert repair_surrogates(text) == repaired

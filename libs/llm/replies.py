@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chassis.errors import shorten
-from chassis.json_texts import parse_strict_json
+from chassis.json_texts import parse_strict_json, repair_surrogates
 from libs.llm.errors import ReplyNotStructured
 
 MAX_REPLY_CHARS = 4_000_000
@@ -21,8 +21,7 @@ def read_text(message: object) -> str:
     """
     content = getattr(message, "content", message)
     parts = content if isinstance(content, list) else [content]
-    text = "".join(_get_part_text(part) for part in parts)
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return repair_surrogates("".join(_get_part_text(part) for part in parts))
 
 
 def _get_part_text(part: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument, Violation
+from chassis.json_texts import has_surrogates
 
 _PAGE_FIELDS = ("page_token", "page_size")
 _DIGEST_BYTES = 8
@@ -66,9 +67,7 @@ def decode_page_token(
 
 def _is_cursor_value(value: str | int) -> bool:
     """Return whether a database can compare its rows with a value; all of ours are texts and positions."""
-    if isinstance(value, int):
-        return 0 <= value < 2**63
-    return not any("\ud800" <= character <= "\udfff" for character in value)
+    return 0 <= value < 2**63 if isinstance(value, int) else not has_surrogates(value)
 
 
 def _query_digest(request: Message, ignored: Collection[str], scope: str) -> bytes:

@@ -17,6 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
+from chassis.json_texts import has_surrogates
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.target import Target
 from services.curator.domain.errors import InvalidBullet, InvalidDatasetName
@@ -189,7 +190,7 @@ def find_text_problem(text: str, limit: int) -> str:
         return f"{len(text)} characters, at most {limit} are allowed"
     if "\x00" in text:
         return "contains a NUL character, which the database cannot store"
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if has_surrogates(text):
         return "contains half of a surrogate pair, which is not a character"
     return ""
 

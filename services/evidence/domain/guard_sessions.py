@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from chassis.json_texts import has_surrogates
 from chassis.targets.guard import CallGuard, GuardMode
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from services.evidence.domain.assignment import draw
@@ -17,7 +17,6 @@ WITHHELD_SHARE = 0.25
 """The probability with which advice is withheld, so that its effect can be measured."""
 MAX_NESTING = 200
 """Levels of objects and lists in the arguments of a call; a stored call is parsed again on any stack."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def encode_event(event: SessionEvent) -> str:
 def _dump(value: dict[str, Any]) -> str:
     """Return a value as JSON. Half of a surrogate pair, which an agent may cut off, has no form but an escape."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() or not _SURROGATE.search(text) else json.dumps(value)
+    return json.dumps(value) if has_surrogates(text) else text
 
 
 def decode_event(body: str) -> SessionEvent:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from chassis.json_texts import repair_surrogates
 from services.validator.domain.japanese import Morpheme, Tokenize
 from services.validator.domain.japanese_wording import (
     ADVISOR_RULES,
@@ -28,8 +28,6 @@ CHUNK_CHARS = 8_000
 """Sudachi takes at most 49,149 bytes at once."""
 
 MAX_FINDERS = 1000
-_SURROGATES = re.compile("[\ud800-\udfff]")
-"""Halves of pairs, which JSON can contain and Sudachi cannot take."""
 
 _RULES = {ORGANIZER_PHRASES: ORGANIZER_RULES, ADVISOR_WORDS: ADVISOR_RULES}
 
@@ -48,7 +46,7 @@ class SudachiTokenizer:
         tokenizer = self._load_tokenizer()
         return [
             Morpheme(word.surface(), word.normalized_form(), word.part_of_speech()[0], word.part_of_speech()[5])
-            for chunk in _split_chunks(_SURROGATES.sub("\ufffd", text))
+            for chunk in _split_chunks(repair_surrogates(text))
             for word in tokenizer.tokenize(chunk)
         ]
 

@@ -163,13 +163,19 @@ async def test_the_next_search_finds_the_lesson_and_votes_count_once(
         assert "<quoted>" in bullet
 
 
-async def test_a_call_is_checked_against_the_targets_of_lessons(
-    connect: Any, stack: Client, request: pytest.FixtureRequest
-) -> None:
+def create_guarded_dataset(stack: Client, request: pytest.FixtureRequest) -> str:
+    """Return a new dataset whose lesson refuses a push before a pull."""
     dataset = name_of(request)
     target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
     delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
     stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason="agreed")
+    return dataset
+
+
+async def test_a_call_is_checked_against_the_targets_of_lessons(
+    connect: Any, stack: Client, request: pytest.FixtureRequest
+) -> None:
+    dataset = create_guarded_dataset(stack, request)
     async with connect("--dataset", dataset) as client:
         push = {"session_id": "task", "tool": "push"}
         assert await call(client, "check_call", **push) == {"decision": "deny", "lessons": ["Pull before a push."]}
@@ -182,10 +188,7 @@ async def test_a_call_is_checked_against_the_targets_of_lessons(
 async def test_a_call_with_too_long_arguments_is_checked_and_reported_without_them(
     connect: Any, stack: Client, request: pytest.FixtureRequest
 ) -> None:
-    dataset = name_of(request)
-    target = Target(expression="call.tool == 'push' && !called('pull')", mode=TARGET_MODE_DENY, pinned=True)
-    delta = Delta(type=DELTA_TYPE_ADD, section="git", content="Pull before a push.", target=target)
-    stack.playbooks.apply_deltas(dataset=dataset, deltas=[delta], reason="agreed")
+    dataset = create_guarded_dataset(stack, request)
     long = {"session_id": "task", "arguments": {"message": "x" * MAX_ARGUMENTS_CHARS}}
     async with connect("--dataset", dataset) as client:
         assert (await call(client, "check_call", tool="push", **long))["decision"] == "deny"

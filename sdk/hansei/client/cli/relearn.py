@@ -80,10 +80,12 @@ def _refuse_other_dataset(client: Client, into: str, trajectories: Set[str]) -> 
     """End the command unless the dataset is new, or learned from these trajectories only."""
     from hansei.client.errors import NotFound
     from hansei.client.pages import iterate_items
+    from hansei.playbook.v1.playbook_pb2 import REVISION_KIND_DELETE
 
     try:
         for revision in iterate_items(client.playbooks.get_history, "revisions", dataset=into):
-            if revision.source_trajectory not in trajectories:
+            is_deletion = revision.kind == REVISION_KIND_DELETE
+            if not is_deletion and revision.source_trajectory not in trajectories:
                 source = f"revision {revision.revision} of {into} is by {revision.author}: {revision.reason}"
                 fail(f"--into must be a new dataset, or that of an interrupted relearn; {source}", Exit.USAGE)
     except NotFound:

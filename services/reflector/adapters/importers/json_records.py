@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from chassis.field_errors import describe_rule
-from chassis.json_texts import format_as_text
+from chassis.json_texts import format_as_text, repair_surrogates
 from services.reflector.domain.errors import MalformedTrajectory
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -51,7 +51,7 @@ class Record:
         if value is None:
             return default
         if isinstance(value, str):
-            return replace_surrogates(value)
+            return repair_surrogates(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.build_error(name, "must be text")
         return str(value)
@@ -105,7 +105,7 @@ class Record:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.build_error(name, "must be a list of texts")
-        return tuple(replace_surrogates(item) for item in value)
+        return tuple(repair_surrogates(item) for item in value)
 
 
 def join_content(record: Record, name: str = "content") -> str:
@@ -114,25 +114,18 @@ def join_content(record: Record, name: str = "content") -> str:
     if not isinstance(value, list):
         return record.get_text(name)
     return "".join(
-        replace_surrogates(part)
+        repair_surrogates(part)
         if isinstance(part, str)
         else Record(part, f"{record.build_path(name)}[{index}]").get_text("text")
         for index, part in enumerate(value)
     )
 
 
-def replace_surrogates(text: str) -> str:
-    """Return `text` in a form that UTF-8 can encode: an unpaired surrogate becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def to_json_text(value: object) -> str:
     """Return arguments as text: text unchanged, any other value as JSON."""
     if value is None:
         return ""
-    return replace_surrogates(format_as_text(value))
+    return repair_surrogates(format_as_text(value))
 
 
 def build_model(model: type[Model], location: str, **fields: object) -> Model:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from chassis.json_texts import repair_surrogates
 from chassis.server.messages import encode
 from hansei.validator.v1 import report_pb2 as pb
 from services.validator.domain.dashboard import Brief
@@ -47,14 +48,9 @@ def decode_brief(brief: pb.DashboardBrief) -> Brief:
     )
 
 
-def _repair_surrogates(value: str) -> str:
-    """Replace halves of surrogate pairs, which JSON escapes may contain and UTF-8 cannot encode."""
-    return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _repair_all(values: Iterable[str]) -> list[str]:
-    """Replace halves of surrogate pairs in each value."""
-    return [_repair_surrogates(value) for value in values]
+    """Return texts that UTF-8 can encode."""
+    return [repair_surrogates(value) for value in values]
 
 
 def _encode_finding(finding: Finding) -> pb.Finding:
@@ -62,8 +58,8 @@ def _encode_finding(finding: Finding) -> pb.Finding:
     return encode(
         finding,
         pb.Finding,
-        message=_repair_surrogates(finding.message),
-        pointer=_repair_surrogates(finding.pointer),
+        message=repair_surrogates(finding.message),
+        pointer=repair_surrogates(finding.pointer),
         allowed_values=_repair_all(finding.allowed_values),
         other_pointers=_repair_all(finding.other_pointers),
     )
@@ -88,7 +84,7 @@ def encode_run(run: ReportRun) -> pb.ReportRun:
         report_json=_encode_report(run.report),
         errors=_repair_all(run.errors),
         warnings=_repair_all(run.warnings),
-        rendered=None if run.rendered is None else _repair_surrogates(run.rendered),
+        rendered=None if run.rendered is None else repair_surrogates(run.rendered),
         attempts=[_encode_attempt(attempt) for attempt in run.attempts],
         best_attempt=None if best is None else best.number,
     )
@@ -100,11 +96,11 @@ def _encode_attempt(attempt: Attempt) -> pb.Attempt:
         pb.Attempt,
         report_json=_encode_report(attempt.report),
         findings=[_encode_finding(finding) for finding in attempt.result.findings],
-        failure=_repair_surrogates(attempt.failure),
+        failure=repair_surrogates(attempt.failure),
         prompt_bytes=len(attempt.prompt.encode("utf-8", "replace")),
         answer_bytes=len(attempt.answer.encode("utf-8", "replace")),
     )
 
 
 def _encode_report(report: Mapping[str, Any] | None) -> str:
-    return "" if report is None else _repair_surrogates(json.dumps(report, ensure_ascii=False))
+    return "" if report is None else repair_surrogates(json.dumps(report, ensure_ascii=False))
