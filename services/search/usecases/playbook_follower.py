@@ -17,7 +17,6 @@ from chassis.errors import HanseiError, Internal, OutOfRange
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from chassis.server.cpu import CpuPool
-from chassis.server.progress import DRAINING
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.model import Float32s
@@ -40,6 +39,8 @@ from services.search.usecases.ports import IndexFactory, SearchIndex, SearchView
 log = get_logger(__name__)
 
 FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
+QUIET_FAILURES = 5
+"""Failures in a row that the restart of a curator, or the stop of this process, may cause: some seconds."""
 FOLLOWER_BYTES = 100_000
 """Bytes of a followed playbook besides its index: the stream of its changes, its tasks and its order."""
 # To write so few entries takes less time than a thread hand-over.
@@ -187,8 +188,7 @@ class PlaybookFollower:
             except SharedIdError:
                 after = None  # only the whole playbook distinguishes such bullets
             except HanseiError as error:
-                # A server that stops ends the feeds of all datasets, which is no fault.
-                log_failure = log.debug if error.reason == DRAINING else log.warning
+                log_failure = log.warning if failures >= QUIET_FAILURES else log.debug
                 log_failure("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error
                 self._notify_waiters()

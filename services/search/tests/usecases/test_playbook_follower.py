@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from chassis.errors import Unavailable
-from chassis.server.progress import build_draining_error
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached, WrongVector
@@ -18,6 +17,7 @@ from services.search.domain.query import SearchQuery
 from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.vector_weight import VectorWeight
 from services.search.tests.usecases.world import LengthModel, Memory, MemorySnapshots, bullet, world
+from services.search.usecases.playbook_follower import QUIET_FAILURES
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_entries import QueryVector, RankEntries, RankingRequest
 from services.search.usecases.search_playbook import SearchPlaybook
@@ -52,12 +52,11 @@ async def test_the_error_names_a_revision_that_is_never_reached() -> None:
             await w.find_ids(min_revision=7)
 
 
-async def test_a_broken_feed_is_followed_again_from_where_it_broke(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
+async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
         assert await w.find_ids() == ["a"]
-        w.feed.failures = [build_draining_error(), Unavailable("still gone")]
+        w.feed.failures = [Unavailable("gone"), Unavailable("still gone")]
         w.feed.add(bullet("b"))
         assert await w.find_ids(min_revision=1) == ["a"]
         w.remaining = 1.0
@@ -66,8 +65,19 @@ async def test_a_broken_feed_is_followed_again_from_where_it_broke(caplog: pytes
         assert w.feed.watches == [None, 1, 1]
         assert w.indexes.get_index("d").error is None
         assert w.pauses == [0.1, 0.2]
-        levels = [record.levelname for record in caplog.records if record.message.startswith("feed failed")]
-        assert levels == ["DEBUG", "WARNING"]
+
+
+async def test_a_feed_that_a_restart_interrupts_is_no_warning_and_an_outage_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    async with world() as w:
+        w.feed.failures = [Unavailable("away")] * (QUIET_FAILURES + 1)
+        w.feed.add(bullet("a"))
+        w.indexes.get_index("d")
+        await eventually(lambda: w.indexes.get_index("d").revision == 1)
+    levels = [record.levelname for record in caplog.records if record.message.startswith("feed failed")]
+    assert levels == ["DEBUG"] * QUIET_FAILURES + ["WARNING"]
 
 
 async def test_a_feed_that_never_starts_is_unavailable() -> None:
