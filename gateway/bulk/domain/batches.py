@@ -34,5 +34,5 @@ def build_generation_prefix(key: str, generation: int) -> str:
 
 
 def learn_request_id(job_id: str, position: int) -> str:
-    """Return the idempotency key of one trajectory: the same whenever, and by whichever replica, it is learned."""
+    """Return the idempotency key of a trajectory that was submitted without one: the same in every replica."""
     return str(uuid.uuid5(_NAMESPACE, f"{job_id}/{position}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from itertools import count
 from typing import Any
 
@@ -18,8 +19,18 @@ from gateway.bulk.adapters.sql.batch_repository import MAX_STARTS
 from gateway.bulk.domain.attempts import Failure, TrajectoryCommit
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.domain.job import JobState
-from gateway.bulk.tests.bulk_system import AT_ONCE, NOW, Answer, BulkSystem, ScriptedLearner, learn_response
+from gateway.bulk.tests.bulk_system import (
+    AT_ONCE,
+    NOW,
+    Answer,
+    BulkSystem,
+    ScriptedLearner,
+    item,
+    learn_response,
+    messages,
+)
 from gateway.bulk.usecases.learn_batches import BatchLearner, summarize_response
+from gateway.bulk.usecases.submit_job import submit_job
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
@@ -38,6 +49,20 @@ async def test_each_trajectory_is_learned_under_one_stable_request_id(system: Bu
     job = await system.jobs.find(job_id)
     assert (job.state, job.learned, job.edits, job.revision) == (JobState.COMPLETED, 5, 5, 5)
     assert job.ended_at == NOW
+
+
+async def test_a_trajectory_with_a_request_id_is_learned_under_it_once(system: BulkSystem) -> None:
+    request_id = str(uuid.uuid4())
+    items = [item(0), item(0)]
+    for queued, spelling in zip(items, (request_id, request_id.upper()), strict=True):
+        queued.request_id = spelling
+    book = ScriptedLearner()
+    for _ in range(2):
+        _, key = await submit_job(system.jobs, messages(0, str(uuid.uuid4()), items=items))
+        await system.learn(key or "", book)
+
+    assert [request.request_id for request in book.requests] == [request_id] * 4
+    assert len(book.committed) == 1
 
 
 async def test_the_request_is_what_was_submitted(system: BulkSystem) -> None:

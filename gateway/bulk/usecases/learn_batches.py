@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from chassis.calls import Call, create_id, current_call
 from chassis.errors import Aborted, HanseiError, ResourceExhausted, Unavailable
+from chassis.idempotency import normalize_request_id
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from gateway.bulk.domain.attempts import (
@@ -162,7 +163,7 @@ class BatchLearner:
 def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRequest:
     item = bulk.QueuedTrajectory.FromString(pending.payload)
     return gateway.LearnRequest(
-        request_id=learn_request_id(pending.job_id, position),
+        request_id=normalize_request_id(item.request_id) or learn_request_id(pending.job_id, position),
         dataset=pending.dataset,
         trajectory=item.trajectory,
         ground_truth=item.ground_truth,

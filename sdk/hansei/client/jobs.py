@@ -42,6 +42,7 @@ def _iterate_requests(dataset: str, records: Sequence[TrajectoryRecord]) -> Iter
             ground_truth=record.ground_truth,
             test_report=record.test_report,
             siblings=record.siblings,
+            request_id=record.request_id,
         )
         if batch and (len(batch) >= BATCH_TRAJECTORIES or size + item.ByteSize() > BATCH_BYTES):
             yield SubmitTrajectoriesRequest(batch=TrajectoryBatch(trajectories=batch))

@@ -35,6 +35,18 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     assert hansei("jobs", "cancel", job["job_id"], "--json").document["learned"] == 3
 
 
+def test_jobs_and_calls_learn_a_file_once_together(hansei: Hansei, dataset: str, tmp_path: Path) -> None:  # noqa: F811
+    files = copy_trajectories(tmp_path, dataset, *TRAJECTORIES)
+    assert hansei("learn", files[0]).code == 0
+
+    job = hansei("learn", "--bulk", "--json", *files).document
+    again = hansei("learn", "--json", *files)
+
+    assert (job["state"], job["learned"]) == ("JOB_STATE_COMPLETED", 3)
+    assert [outcome["response"]["already_learned"] for outcome in again.lines] == [True] * 3
+    assert len(hansei("playbook", "history", "-d", dataset, "--json").lines) == 3
+
+
 def test_an_unreadable_file_submits_nothing(hansei: Hansei, dataset: str, tmp_path: Path) -> None:  # noqa: F811
     broken = tmp_path / "broken.json"
     broken.write_text("no run at all")

@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chansei/gateway/v1/bulk.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xd9\x02\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.hansei.gateway.v1.JobState\x12\r\n\x05total\x18\x04 \x01(\x05\x12\x0f\n\x07waiting\x18\x05 \x01(\x05\x12\x0f\n\x07learned\x18\x06 \x01(\x05\x12\x11\n\tunchanged\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x65\x61\x64\x18\x08 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\t \x01(\x05\x12\r\n\x05\x65\x64its\x18\n \x01(\x03\x12\r\n\x05votes\x18\x0b \x01(\x03\x12\x10\n\x08revision\x18\x0c \x01(\x03\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0clast_failure\x18\x0f \x01(\t\"\xdd\x01\n\x10QueuedTrajectory\x12?\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12?\n\x08siblings\x18\x04 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\"\xa0\x01\n\nDeadLetter\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x15\n\rtrajectory_id\x18\x02 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07message\x18\x06 \x01(\t\x12+\n\x07\x64ied_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x88\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_RUNNING\x10\x01\x12\x17\n\x13JOB_STATE_COMPLETED\x10\x02\x12\x18\n\x14JOB_STATE_INCOMPLETE\x10\x03\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chansei/gateway/v1/bulk.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xd9\x02\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.hansei.gateway.v1.JobState\x12\r\n\x05total\x18\x04 \x01(\x05\x12\x0f\n\x07waiting\x18\x05 \x01(\x05\x12\x0f\n\x07learned\x18\x06 \x01(\x05\x12\x11\n\tunchanged\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x65\x61\x64\x18\x08 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\t \x01(\x05\x12\r\n\x05\x65\x64its\x18\n \x01(\x03\x12\r\n\x05votes\x18\x0b \x01(\x03\x12\x10\n\x08revision\x18\x0c \x01(\x03\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0clast_failure\x18\x0f \x01(\t\"\x82\x02\n\x10QueuedTrajectory\x12?\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12?\n\x08siblings\x18\x04 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x12#\n\nrequest_id\x18\x05 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"\xa0\x01\n\nDeadLetter\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x15\n\rtrajectory_id\x18\x02 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07message\x18\x06 \x01(\t\x12+\n\x07\x64ied_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x88\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_RUNNING\x10\x01\x12\x17\n\x13JOB_STATE_COMPLETED\x10\x02\x12\x18\n\x14JOB_STATE_INCOMPLETE\x10\x03\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,12 +43,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUEUEDTRAJECTORY'].fields_by_name['test_report']._serialized_options = b'\342A\001\001\272H\006r\004\030\300\204='
   _globals['_QUEUEDTRAJECTORY'].fields_by_name['siblings']._loaded_options = None
   _globals['_QUEUEDTRAJECTORY'].fields_by_name['siblings']._serialized_options = b'\342A\001\001\272H\005\222\001\002\020\024'
-  _globals['_JOBSTATE']._serialized_start=920
-  _globals['_JOBSTATE']._serialized_end=1056
+  _globals['_QUEUEDTRAJECTORY'].fields_by_name['request_id']._loaded_options = None
+  _globals['_QUEUEDTRAJECTORY'].fields_by_name['request_id']._serialized_options = b'\342A\001\001\272H\010r\003\260\001\001\330\001\001'
+  _globals['_JOBSTATE']._serialized_start=957
+  _globals['_JOBSTATE']._serialized_end=1093
   _globals['_JOB']._serialized_start=185
   _globals['_JOB']._serialized_end=530
   _globals['_QUEUEDTRAJECTORY']._serialized_start=533
-  _globals['_QUEUEDTRAJECTORY']._serialized_end=754
-  _globals['_DEADLETTER']._serialized_start=757
-  _globals['_DEADLETTER']._serialized_end=917
+  _globals['_QUEUEDTRAJECTORY']._serialized_end=791
+  _globals['_DEADLETTER']._serialized_start=794
+  _globals['_DEADLETTER']._serialized_end=954
 # @@protoc_insertion_point(module_scope)

@@ -95,7 +95,7 @@ class Job(_message.Message):
     dropped: _builtins.int
     """Trajectories that were not learned because the job was cancelled."""
     edits: _builtins.int
-    """Edits of the playbook that were applied."""
+    """Edits of the playbook that were applied, also where a trajectory was learned before under the same `request_id`."""
     votes: _builtins.int
     """Votes that were counted."""
     revision: _builtins.int
@@ -149,10 +149,15 @@ class QueuedTrajectory(_message.Message):
     GROUND_TRUTH_FIELD_NUMBER: _builtins.int
     TEST_REPORT_FIELD_NUMBER: _builtins.int
     SIBLINGS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     ground_truth: _builtins.str
     """The correct answer, if known."""
     test_report: _builtins.str
     """The report of a test on the answer; empty lets the gateway write one from the ground truth."""
+    request_id: _builtins.str
+    """The `request_id` under which it is learned. What was learned under it before, by `Learn` or by another job, is not
+    learned again. Empty: an id of its own in this job.
+    """
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The trajectory."""
@@ -168,10 +173,11 @@ class QueuedTrajectory(_message.Message):
         ground_truth: _builtins.str = ...,
         test_report: _builtins.str = ...,
         siblings: _abc.Iterable[_trajectory_pb2.Trajectory] | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trajectory", b"trajectory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ground_truth", b"ground_truth", "siblings", b"siblings", "test_report", b"test_report", "trajectory", b"trajectory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ground_truth", b"ground_truth", "request_id", b"request_id", "siblings", b"siblings", "test_report", b"test_report", "trajectory", b"trajectory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
