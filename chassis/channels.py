@@ -25,6 +25,7 @@ from opentelemetry.trace import Span, SpanKind
 from chassis import deadlines, status, telemetry
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.channel_options import build_channel_options, build_target
+from chassis.connection import Connection
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, own_credential
 from chassis.own_server import OwnMethod, OwnServer
@@ -42,7 +43,6 @@ SHARE_OF_SERVED_CALL = 0.6
 """The share of the remaining time of a served call that one call to a peer may take, if its policy allows longer."""
 SILENCE_SECONDS = 1.0
 """A replica that answers no call while one of this length ends by its deadline gets no routed calls for some time."""
-_RENEWAL_GRACE_SECONDS = 60.0
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -157,38 +157,6 @@ class Peers:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
-
-
-class Connection:
-    """A gRPC channel that is replaced when the certificate is renewed."""
-
-    def __init__(
-        self, dial: Callable[[Bundle | None], grpc.aio.Channel], certificates: Certificates | None = None
-    ) -> None:
-        self._dial = dial
-        self._certificates = certificates
-        self._bundle = certificates.get_current() if certificates else None
-        self._delayed_closes: set[asyncio.Task[None]] = set()
-        self.channel = dial(self._bundle)
-
-    def get_channel(self) -> grpc.aio.Channel:
-        """Return the channel for new calls. Calls in progress on a replaced channel get a minute."""
-        if self._certificates is not None and (bundle := self._certificates.get_current()) is not self._bundle:
-            closing = asyncio.ensure_future(self.channel.close(_RENEWAL_GRACE_SECONDS))
-            self._delayed_closes.add(closing)
-            closing.add_done_callback(self._delayed_closes.discard)
-            self._bundle, self.channel = bundle, self._dial(bundle)
-        return self.channel
-
-    async def retire(self) -> None:
-        """Close the channel after its calls in progress, which get a minute."""
-        await self.close(_RENEWAL_GRACE_SECONDS)
-
-    async def close(self, grace: float | None) -> None:
-        """Close the channel; calls in progress get `grace` seconds."""
-        for closing in list(self._delayed_closes):
-            closing.cancel()
-        await self.channel.close(grace)
 
 
 class _Method:

@@ -27,7 +27,7 @@ from chassis.logging import get_logger
 from chassis.telemetry import meter
 
 if TYPE_CHECKING:
-    from chassis.channels import Connection
+    from chassis.connection import Connection
 
 log = get_logger("hansei.replicas")
 

@@ -28,7 +28,8 @@ from allinone.commands import find_failed_calls_of_steps
 from bench.report import machine, write
 from chassis.server.cpu import CpuPool
 from hansei.client.cli.embedded_stack import build_temp_settings, embedded_client
-from hansei.client.cli.foresight import FailedToolCall, build_query_before, warns_of
+from hansei.client.cli.failed_tool_call import FailedToolCall
+from hansei.client.cli.foresight import build_query_before, warns_of
 from hansei.client.client import Client
 from hansei.playbook.v1 import playbook_pb2
 from libs.embedding.embedder import TextEmbedder

@@ -12,7 +12,8 @@ import grpc
 import pytest
 
 from chassis import OwnServer, Peers, ServiceSettings, errors, replicas, serve
-from chassis.channels import OWN, Connection
+from chassis.channels import OWN
+from chassis.connection import Connection
 from chassis.replicas import OwnShare, ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
 from chassis.tests.conftest import Connect, Serve, ServedProbe, wait_until
 from chassis.tests.probe import SERVICE, Probe, pb, policies, service, stub

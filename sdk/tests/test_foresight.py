@@ -18,10 +18,10 @@ from hansei.client.cli.avoidance import (
     PassedShare,
     tells_how,
 )
+from hansei.client.cli.failed_tool_call import FailedToolCall
 from hansei.client.cli.foresight import (
     QUERY_CHARS,
     TOP_K,
-    FailedToolCall,
     ForesightCounts,
     ForesightHits,
     build_query_before,

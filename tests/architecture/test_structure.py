@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
 from alembic.script import ScriptDirectory
@@ -17,6 +18,8 @@ from libs.storage.migrations import find_newest_revision
 
 ROOT = Path(__file__).parents[2]
 OWN = ("chassis", "libs", "services", "gateway", "allinone", "sdk", "examples", "bench", "tests")
+PROGRAMS = ("hansei.client", "hansei.mcp_server", "hansei.a2a_server")
+PACKAGES = ("chassis", "libs", "services", "gateway", "allinone", *PROGRAMS)
 NAMELESS = {"common", "utils", "util", "helpers", "helper", "core", "misc", "base"}
 FOLDERS = {
     "README.md",
@@ -88,13 +91,19 @@ def test_imports_follow_the_layers() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def find_cycle(calls: dict[str, list[str]]) -> list[str]:
-    """Return the services of one cycle of calls, in order; none if there is no cycle."""
+def find_cycle(successors: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the nodes of one cycle, in order; none if there is no cycle."""
     try:
-        tuple(TopologicalSorter(calls).static_order())
+        tuple(TopologicalSorter(successors).static_order())
     except CycleError as error:
         return list(reversed(error.args[1]))
     return []
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    # Also imports that only types need: who reads one of the modules must know the other.
+    graph = grimp.build_graph(*PACKAGES)
+    assert find_cycle({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}) == []
 
 
 def test_no_service_calls_one_that_calls_it() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hansei.client import Client
-from hansei.client.trajectories import TrajectoryRecord, read_trajectories
+from hansei.client.trajectories import TrajectoryRecord
+from hansei.client.trajectory_files import read_trajectories
 from hansei.playbook.v1.playbook_pb2 import TARGET_MODE_SHADOW
 from hansei.reflector.v1.trajectory_pb2 import (
     STEP_ROLE_ASSISTANT,

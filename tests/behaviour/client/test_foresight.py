@@ -12,10 +12,12 @@ import pytest
 
 from allinone import commands
 from hansei.client.cli.embedded_stack import build_temp_settings
-from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, build_query_before
+from hansei.client.cli.failed_tool_call import FailedToolCall
+from hansei.client.cli.foresight import MAX_BULLETS, ForesightCounts, ForesightMeter, build_query_before
 from hansei.client.client import Client
 from hansei.client.learning import learn
-from hansei.client.trajectories import TrajectoryRecord, read_trajectories
+from hansei.client.trajectories import TrajectoryRecord
+from hansei.client.trajectory_files import read_trajectories
 from hansei.curator.v1.curator_service_pb2 import CurateResponse
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.reflector.v1.trajectory_pb2 import SIGNAL_STRENGTH_SELF_REPORT

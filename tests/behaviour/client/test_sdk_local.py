@@ -10,7 +10,8 @@ import pytest
 
 from hansei.client import AsyncClient, Client
 from hansei.client.cli.embedded_stack import build_temp_settings
-from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
+from hansei.client.trajectories import TrajectoryRecord, add_siblings
+from hansei.client.trajectory_files import read_trajectories
 
 EXAMPLES = Path(__file__).parents[3] / "examples/trajectories"
 RUN = "git-push-rebased"

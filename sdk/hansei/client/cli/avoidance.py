@@ -12,12 +12,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
 
+from hansei.client.cli.failed_tool_call import FailedToolCall
 from hansei.client.server import load_server
-
-if TYPE_CHECKING:
-    from hansei.client.cli.foresight import FailedToolCall
 
 PLAYBOOK = "playbook"
 JOINED_ERRORS = "errors joined for each tool"

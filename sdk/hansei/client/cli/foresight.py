@@ -18,6 +18,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from hansei.client.cli.avoidance import Avoidance, PassedShare
+from hansei.client.cli.failed_tool_call import FailedToolCall
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, retry_while_behind
 from hansei.client.pages import join_pages
@@ -38,26 +39,6 @@ QUERY_CHARS = 600
 MAX_RANKED = 10_000
 MAX_BULLETS = 80
 """The most bullets of the playbook: nobody reads more."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedToolCall:
-    """A tool call: the last message of a user before it, the operation, its arguments, and the kind of its error.
-
-    ``error`` has no variable parts, so the same error is equal in every trajectory; it is empty if there was none.
-    """
-
-    user_message: str
-    operation: str
-    arguments: str
-    error: str
-    remedies: Sequence[str] = ()
-    """The values and calls that worked afterwards in the same trajectory."""
-
-    @property
-    def error_kind(self) -> str:
-        """Return the kind of the error: the operation with the message."""
-        return f"{self.operation}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)

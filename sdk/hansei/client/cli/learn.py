@@ -186,7 +186,8 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
     from hansei.client.cli.output import create_console, say
     from hansei.client.cli.show.progress import progress_bar
     from hansei.client.masking import SecretMask, mask_content
-    from hansei.client.trajectories import TrajectoryRecord, add_siblings, read_trajectories
+    from hansei.client.trajectories import TrajectoryRecord, add_siblings
+    from hansei.client.trajectory_files import read_trajectories
 
     records: list[TrajectoryRecord] = []
     notes: set[str] = set()

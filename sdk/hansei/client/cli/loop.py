@@ -9,7 +9,8 @@ from pathlib import Path
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
 from hansei.client.learning import LearnOutcome, learn, retry_while_behind
-from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, add_siblings, read_trajectories
+from hansei.client.trajectories import TrajectoryRecord, add_siblings
+from hansei.client.trajectory_files import UnreadablePart, read_trajectories
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory

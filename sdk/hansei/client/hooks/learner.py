@@ -85,7 +85,8 @@ def learn_session(task: LearnTask, transcript: Path) -> None:
 def _read_records(client: Client, task: LearnTask, transcript: Path) -> Iterator[TrajectoryRecord]:
     """Yield the trajectories of a transcript and of its sub-agents."""
     from hansei.client.masking import SecretMask, mask_content
-    from hansei.client.trajectories import TrajectoryRecord, read_trajectories
+    from hansei.client.trajectories import TrajectoryRecord
+    from hansei.client.trajectory_files import read_trajectories
 
     mask = SecretMask(os.environ, ())
     for file in [transcript, *sorted(transcript.with_suffix("").glob("subagents/**/*.jsonl"))]:
