@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -16,6 +17,7 @@ from chassis import deadlines
 from chassis.logging import get_logger
 from chassis.replicas import OwnShare, build_address_target, split_host_and_port
 from chassis.server.cpu import CpuPool
+from chassis.server.service import do_nothing
 from hansei.search.v1 import collection_service_pb2_grpc, search_service_pb2_grpc
 from libs.embedding.connect import connect_embedding_model, connect_model_by_id
 from libs.embedding.embedder import TextEmbedder
@@ -56,6 +58,7 @@ from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.drop_deleted import DropDeletedPlaybooks
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
+from services.search.usecases.former_generations import FormerGenerations
 from services.search.usecases.hybrid_chunks import HybridChunks
 from services.search.usecases.load_documents import LoadDocuments
 from services.search.usecases.manage_collections import ManageCollections
@@ -72,7 +75,39 @@ from services.search.usecases.search_playbook import SearchPlaybook
 WARM_INDEXES = 8
 """The playbooks that are followed from the start on; the others from their first search on."""
 
+CreateIndex = Callable[[Collection], ChunkIndex]
+
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The objects with which playbooks and collections are indexed and ranked."""
+
+    settings: SearchSettings
+    tokenize: Tokenizer
+    embedders: Embedders
+    index_factory: IndexFactory[Any]
+    rank: RankEntries
+    scoring_pool: CpuPool
+
+    def create_snapshots(
+        self, folder: str, model: str, parse_item: Callable[[bytes], StoredItemT]
+    ) -> SnapshotFiles[StoredItemT] | NoSnapshots[StoredItemT]:
+        """Return the snapshots in a folder of indexes with the vectors of a model."""
+        if self.settings.search_engine == "reference":
+            return NoSnapshots()
+        made_with = {"embedder": model, "tokenizer": self.settings.search_tokenizer}
+        return SnapshotFiles(Path(self.settings.search_snapshot_dir, folder), made_with, parse_item)
+
+
+class _Part(NamedTuple):
+    """A gRPC service of this one, with its share of the start, the end and the tasks."""
+
+    registration: chassis.Registration
+    start: Callable[[], Awaitable[None]]
+    save_and_close: Callable[[], Awaitable[None]]
+    tasks: Mapping[str, Callable[[], Awaitable[None]]]
 
 
 def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
@@ -84,108 +119,21 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     with report_setting("HANSEI_SEARCH_DATABASE_URL"):
         database = open_collection_database(settings.search_database_url)
         cache_database = open_embedding_database(settings.search_database_url)
-    model = connect_embedding_model(settings, embedding_pool, closing, remaining=deadlines.get_remaining)
-    log.info("embedding model loaded", model=model.model_id)
-    cache = TableStore(schema.embeddings, cache_database.read, cache_database.write)
-    embedder = TextEmbedder(model, cache, count=metrics.count_embeddings)
-    tokenize, variant = _get_tokenizer(settings), settings.bm25
+    embedders = _connect_embedders(settings, embedding_pool, cache_database, closing)
     loops = LoopsInUse()
     loader = LoopsLoader(loops)
-    index_factory = _create_index_factory(settings, tokenize, loops)
-    made_with = {"embedder": model.model_id, "tokenizer": settings.search_tokenizer}
-    snapshots = _create_snapshots(settings, "", made_with, parse_bullet)
-
-    def create_follower(dataset: str, embedder: TextEmbedder, snapshots: Snapshots[IndexedBullet]) -> PlaybookFollower:
-        feed = CuratorFeed(peers.get_channel("curator"), embedder.model.model_id)
-        return PlaybookFollower(dataset, feed, embedder, index_factory, snapshots, scoring_pool)
-
-    async def connect_former_model(model_id: str) -> TextEmbedder | None:
-        options = {"remaining": deadlines.get_remaining}
-        former = await embedding_pool.run(connect_model_by_id, model_id, settings, embedding_pool, closing, **options)
-        return TextEmbedder(former, cache) if former else None
-
-    embedders = Embedders(embedder, connect_former_model)
-    former_generations: dict[str, tuple[TextEmbedder, Snapshots[IndexedBullet]]] = {}
-
-    def create_former(dataset: str) -> PlaybookFollower | None:
-        generation = former_generations.pop(dataset, None)
-        return None if generation is None else create_follower(dataset, *generation)
-
-    async def find_former_generations() -> None:
-        for dataset, model in (await embedding_pool.run(snapshots.find_former_models)).items():
-            if (former := await embedders.get(model)) is None:
-                log.warning(
-                    "embedding model of the index is unavailable; rebuilding the index", dataset=dataset, model=model
-                )
-            else:
-                log.info("searching the index of the previous model until the cut-over", dataset=dataset, model=model)
-                former_snapshots = _create_snapshots(settings, "", {**made_with, "embedder": model}, parse_bullet)
-                former_generations[dataset] = former, former_snapshots
-
-    share = _create_own_share(settings)
-    indexes = PlaybookIndexes(
-        lambda dataset: create_follower(dataset, embedder, snapshots),
-        settings.search_memory_bytes,
-        create_former,
-        is_first_owner=share.is_first_owner,
-        release_seconds=settings.search_release_seconds,
-        free_memory=lambda datasets: scoring_pool.run(_free_memory, snapshots, datasets),
-    )
-    metrics.observe_indexes(indexes)
-    weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
-    rank = RankEntries(embedder, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool)
-    servicer = SearchServicer(
-        SearchPlaybook(indexes, rank, deadlines.get_remaining, max_page_bytes=settings.max_message_bytes // 2),
-        RankBullets(embedder, rank, index_factory.create, scoring_pool),
-        indexes,
-        embedder,
-        settings.search_tokenizer,
-        decode_bullet,
-        settings.playbook_budget_tokens,
-    )
-
-    def create_hybrid_chunks(collection: Collection) -> ChunkIndex:
-        collection_snapshots = _create_snapshots(
-            settings, "collections", {**made_with, "embedder": collection.model}, parse_chunk_ref
-        )
-        return HybridChunks(collection, index_factory, collection_snapshots, scoring_pool)
-
-    backends: dict[Backend, Callable[[Collection], ChunkIndex]] = {Backend.HYBRID: create_hybrid_chunks}
-    openings = [(database, "HANSEI_SEARCH_DATABASE_URL"), (cache_database, "HANSEI_SEARCH_DATABASE_URL")]
-    if settings.search_qdrant:
-        backends[Backend.QDRANT] = _connect_qdrant(settings, tokenize, variant, closing)
-    if settings.search_pgvector:
-        backends[Backend.PGVECTOR], chunk_database = _connect_pgvector(settings, tokenize, variant, closing)
-        openings.append((chunk_database, "HANSEI_SEARCH_PGVECTOR"))
-
-    def create_chunk_index(collection: Collection) -> ChunkIndex:
-        if collection.backend not in backends:
-            raise BackendMissing(collection.backend.name)
-        return backends[collection.backend](collection)
-
-    store = CollectionRepository(database)
-    collections = CollectionIndexes(store, create_chunk_index, settings.search_max_collections)
-    chunk = ChunkDocuments(embedders, tokenize, scoring_pool)
-    put = PutDocuments(store, collections, chunk)
-    collection_servicer = CollectionServicer(
-        store,
-        ManageCollections(store, collections, model.model_id, frozenset(backends)),
-        put,
-        LoadDocuments(store, put, chunk),
-        SearchCollection(store, collections, embedders, rank),
-    )
+    ranking = _create_ranking(settings, embedders, loops, scoring_pool)
+    backends, chunk_databases = _connect_backends(ranking, closing)
+    playbooks = _build_playbooks(ranking, peers, embedding_pool)
+    collections = _build_collections(ranking, CollectionRepository(database), backends)
 
     async def start() -> None:
+        openings = [(database, "HANSEI_SEARCH_DATABASE_URL"), (cache_database, "HANSEI_SEARCH_DATABASE_URL")]
+        openings += [(chunk_database, "HANSEI_SEARCH_PGVECTOR") for chunk_database in chunk_databases]
         for opening, setting in openings:
             await wait_until_open(opening.open, opening.url, setting, settings.database_wait_seconds)
-        await find_former_generations()
-
-    async def warm_up() -> None:
-        """Prepare for the first searches: agents wait for them only some tenths of a second."""
-        for dataset in await scoring_pool.run(snapshots.list_newest, WARM_INDEXES):
-            indexes.get_index(dataset)
-        if isinstance(model, PooledModel):  # a provider would charge for the text
-            await embedder.embed_queries(["warm up"])
+        await playbooks.start()
+        await collections.start()
 
     async def compile_loops() -> None:
         await asyncio.sleep(settings.search_compile_after_seconds)
@@ -195,57 +143,181 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
     async def close() -> None:
         loader.stop()
-        await indexes.save()
-        await indexes.close()
-        await collections.save_snapshots()
-        await collections.close()
+        await playbooks.save_and_close()
+        await collections.save_and_close()
         await closing.aclose()
-        await scoring_pool.close()
-        await embedding_pool.close()
+        for pool in (scoring_pool, embedding_pool):
+            await pool.close()
         await cache_database.close()
         await database.close()
         await compile_pool.close()
 
     return chassis.Service(
         name="search",
-        registrations=[
-            chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer),
-            chassis.Registration(
-                collection_service_pb2_grpc.add_CollectionServiceServicer_to_server, collection_servicer
-            ),
-        ],
+        registrations=[playbooks.registration, collections.registration],
         start=start,
         close=close,
-        tasks={
-            "compiled loops": compile_loops,
+        tasks={"compiled loops": compile_loops, **playbooks.tasks, **collections.tasks},
+    )
+
+
+def _connect_embedders(
+    settings: SearchSettings, pool: CpuPool, cache_database: Database, closing: AsyncExitStack
+) -> Embedders:
+    """Return the embedder of the configured model, and the way to those of former models."""
+    model = connect_embedding_model(settings, pool, closing, remaining=deadlines.get_remaining)
+    log.info("embedding model loaded", model=model.model_id)
+    cache = TableStore(schema.embeddings, cache_database.read, cache_database.write)
+
+    async def connect_former_model(model_id: str) -> TextEmbedder | None:
+        options = {"remaining": deadlines.get_remaining}
+        former = await pool.run(connect_model_by_id, model_id, settings, pool, closing, **options)
+        return TextEmbedder(former, cache) if former else None
+
+    return Embedders(TextEmbedder(model, cache, count=metrics.count_embeddings), connect_former_model)
+
+
+def _create_ranking(
+    settings: SearchSettings, embedders: Embedders, loops: LoopsInUse, scoring_pool: CpuPool
+) -> _Ranking:
+    tokenize = _get_tokenizer(settings)
+    weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
+    return _Ranking(
+        settings,
+        tokenize,
+        embedders,
+        _create_index_factory(settings, tokenize, loops),
+        RankEntries(embedders.current, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool),
+        scoring_pool,
+    )
+
+
+def _build_playbooks(ranking: _Ranking, peers: chassis.Peers, embedding_pool: CpuPool) -> _Part:
+    """Return SearchService, which follows playbooks of the curator."""
+    settings, scoring_pool, embedder = ranking.settings, ranking.scoring_pool, ranking.embedders.current
+    model = embedder.model
+    snapshots = ranking.create_snapshots("", model.model_id, parse_bullet)
+
+    def create_follower(dataset: str, embedder: TextEmbedder, snapshots: Snapshots[IndexedBullet]) -> PlaybookFollower:
+        feed = CuratorFeed(peers.get_channel("curator"), embedder.model.model_id)
+        return PlaybookFollower(dataset, feed, embedder, ranking.index_factory, snapshots, scoring_pool)
+
+    def create_former(dataset: str, embedder: TextEmbedder) -> PlaybookFollower:
+        former_snapshots = ranking.create_snapshots("", embedder.model.model_id, parse_bullet)
+        return create_follower(dataset, embedder, former_snapshots)
+
+    former_generations = FormerGenerations(ranking.embedders, create_former)
+    share = _create_own_share(settings)
+    indexes = PlaybookIndexes(
+        lambda dataset: create_follower(dataset, embedder, snapshots),
+        settings.search_memory_bytes,
+        former_generations.create_follower,
+        is_first_owner=share.is_first_owner,
+        release_seconds=settings.search_release_seconds,
+        free_memory=lambda datasets: scoring_pool.run(_free_memory, snapshots, datasets),
+    )
+    metrics.observe_indexes(indexes)
+    servicer = SearchServicer(
+        SearchPlaybook(indexes, ranking.rank, deadlines.get_remaining, max_page_bytes=settings.max_message_bytes // 2),
+        RankBullets(embedder, ranking.rank, ranking.index_factory.create, scoring_pool),
+        indexes,
+        embedder,
+        settings.search_tokenizer,
+        decode_bullet,
+        settings.playbook_budget_tokens,
+    )
+
+    async def start() -> None:
+        await former_generations.find(await embedding_pool.run(snapshots.find_former_models))
+
+    async def warm_up() -> None:
+        """Prepare for the first searches: agents wait for them only some tenths of a second."""
+        for dataset in await scoring_pool.run(snapshots.list_newest, WARM_INDEXES):
+            indexes.get_index(dataset)
+        if isinstance(model, PooledModel):  # a provider would charge for the text
+            await embedder.embed_queries(["warm up"])
+
+    async def save_and_close() -> None:
+        await indexes.save()
+        await indexes.close()
+
+    feed = CuratorFeed(peers.get_channel("curator"), model.model_id)
+    drop_deleted = DropDeletedPlaybooks(feed, snapshots, scoring_pool, settings.search_snapshot_seconds)
+    return _Part(
+        chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer),
+        start,
+        save_and_close,
+        {
             "first searches": warm_up,
-            "cut-over of collections": ReembedCollections(store, collections, embedder).__call__,
-            "deleted playbooks": DropDeletedPlaybooks(
-                CuratorFeed(peers.get_channel("curator"), model.model_id),
-                snapshots,
-                scoring_pool,
-                settings.search_snapshot_seconds,
-            ).__call__,
+            "deleted playbooks": drop_deleted.__call__,
             "own share of datasets": share.run,
             "eviction of indexes": indexes.run_eviction,
             "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
+        },
+    )
+
+
+def _build_collections(
+    ranking: _Ranking, store: CollectionRepository, backends: Mapping[Backend, CreateIndex]
+) -> _Part:
+    """Return CollectionService, whose documents have indexes of several backends."""
+
+    def create_chunk_index(collection: Collection) -> ChunkIndex:
+        if collection.backend not in backends:
+            raise BackendMissing(collection.backend.name)
+        return backends[collection.backend](collection)
+
+    settings, embedders = ranking.settings, ranking.embedders
+    collections = CollectionIndexes(store, create_chunk_index, settings.search_max_collections)
+    chunk = ChunkDocuments(embedders, ranking.tokenize, ranking.scoring_pool)
+    put = PutDocuments(store, collections, chunk)
+    servicer = CollectionServicer(
+        store,
+        ManageCollections(store, collections, embedders.model, frozenset(backends)),
+        put,
+        LoadDocuments(store, put, chunk),
+        SearchCollection(store, collections, embedders, ranking.rank),
+    )
+
+    async def save_and_close() -> None:
+        await collections.save_snapshots()
+        await collections.close()
+
+    return _Part(
+        chassis.Registration(collection_service_pb2_grpc.add_CollectionServiceServicer_to_server, servicer),
+        do_nothing,
+        save_and_close,
+        {
+            "cut-over of collections": ReembedCollections(store, collections, embedders.current).__call__,
             "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
         },
     )
+
+
+def _connect_backends(
+    ranking: _Ranking, closing: AsyncExitStack
+) -> tuple[Mapping[Backend, CreateIndex], Sequence[Database]]:
+    """Return how each configured backend creates the index of a collection, and the databases to open for it."""
+    settings, tokenize, variant = ranking.settings, ranking.tokenize, ranking.settings.bm25
+
+    def create_hybrid_chunks(collection: Collection) -> ChunkIndex:
+        snapshots = ranking.create_snapshots("collections", collection.model, parse_chunk_ref)
+        return HybridChunks(collection, ranking.index_factory, snapshots, ranking.scoring_pool)
+
+    backends: dict[Backend, CreateIndex] = {Backend.HYBRID: create_hybrid_chunks}
+    databases = []
+    if settings.search_qdrant:
+        backends[Backend.QDRANT] = _connect_qdrant(settings, tokenize, variant, closing)
+    if settings.search_pgvector:
+        backends[Backend.PGVECTOR], database = _connect_pgvector(settings, tokenize, variant, closing)
+        databases.append(database)
+    return backends, databases
 
 
 def _create_own_share(settings: SearchSettings) -> OwnShare:
     """Return the datasets whose first owner is this process, as callers choose it."""
     ip, port = settings.search_own_ip, split_host_and_port(settings.listen_address)[1]
     return OwnShare("search", settings.replicas_address, build_address_target(ip, port) if ip else "")
-
-
-def _create_snapshots(
-    settings: SearchSettings, folder: str, made_with: Mapping[str, str], parse_item: Callable[[bytes], StoredItemT]
-) -> SnapshotFiles[StoredItemT] | NoSnapshots[StoredItemT]:
-    if settings.search_engine == "reference":
-        return NoSnapshots()
-    return SnapshotFiles(Path(settings.search_snapshot_dir, folder), made_with, parse_item)
 
 
 def _free_memory(snapshots: Snapshots[IndexedBullet], datasets: Sequence[str]) -> None:
@@ -285,7 +357,7 @@ def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: 
 
 def _connect_qdrant(
     settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
-) -> Callable[[Collection], ChunkIndex]:
+) -> CreateIndex:
     # The import of the client takes longer than all others.
     from services.search.adapters.qdrant import Qdrant, QdrantChunks
 
@@ -296,7 +368,7 @@ def _connect_qdrant(
 
 def _connect_pgvector(
     settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
-) -> tuple[Callable[[Collection], ChunkIndex], Database]:
+) -> tuple[CreateIndex, Database]:
     from services.search.adapters.pgvector.chunks import Pgvector, PgvectorChunks  # imports the driver of PostgreSQL
 
     with report_setting("HANSEI_SEARCH_PGVECTOR"):
