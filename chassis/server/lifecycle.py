@@ -98,7 +98,8 @@ async def _start(service: Service, server: Server, started: AsyncExitStack) -> N
     started.push_async_callback(service.close)
     await service.start()
     for name, task in service.tasks.items():
-        running = asyncio.create_task(_run_task(f"{service.name}/{name}", task, service, server))
+        full_name = f"{service.name}/{name}"
+        running = asyncio.create_task(_run_task(full_name, task, service, server), name=full_name)
         started.push_async_callback(_cancel, running)
     server.set_ready(service)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import chassis
 from chassis.deadlines import get_remaining
-from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from chassis.server.cpu import CpuPool
 from hansei.curator.v1 import curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2_grpc
@@ -82,35 +82,24 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         await closing.aclose()
         await embedding_pool.close()
 
-    async def run_housekeeping() -> None:
-        while True:
-            try:
-                await store.delete_responses(settings.response_retention)
-                await store.expire_pending()
-                await store.erase_deleted_rows()
-                if settings.log_retention is not None:
-                    dropped = await store.drop_old_revisions(settings.log_retention)
-                    if dropped:
-                        _log.info("old revisions dropped from the log", revisions=dropped)
-                metrics.record_pending(await store.count_pending_changes())
-            except HanseiError as error:
-                _log.warning("housekeeping failed; trying again later", error=str(error))
-            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+    async def delete_old_data() -> None:
+        await store.delete_responses(settings.response_retention)
+        await store.expire_pending()
+        await store.erase_deleted_rows()
+        if settings.log_retention is not None:
+            dropped = await store.drop_old_revisions(settings.log_retention)
+            if dropped:
+                _log.info("old revisions dropped from the log", revisions=dropped)
+        metrics.record_pending(await store.count_pending_changes())
 
     async def compact_embeddings() -> None:
-        await asyncio.sleep(HOUSEKEEPING_SECONDS)
-        while True:
-            try:
-                deleted = await store.delete_unused_embeddings(COMPACTION_PAUSE)
-                _log.info("unused embeddings deleted", embeddings=deleted)
-            except HanseiError as error:
-                _log.warning("embeddings could not be compacted; trying again later", error=str(error))
-            await asyncio.sleep(COMPACTION_SECONDS)
+        deleted = await store.delete_unused_embeddings(COMPACTION_PAUSE)
+        _log.info("unused embeddings deleted", embeddings=deleted)
 
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         "feed": feed.poll,
-        "housekeeping": run_housekeeping,
-        "embeddings": compact_embeddings,
+        "housekeeping": partial(repeat, HOUSEKEEPING_SECONDS, delete_old_data),
+        "embeddings": partial(repeat, COMPACTION_SECONDS, compact_embeddings, first_pause=HOUSEKEEPING_SECONDS),
     }
     if store.notifies:
         tasks["notices"] = lambda: store.listen(feed.advance)

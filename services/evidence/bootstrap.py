@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 import chassis
-from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from chassis.settings import BadSetting
 from hansei.evidence.v1 import (
     archive_service_pb2_grpc,
@@ -82,24 +82,6 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     async def report_checks() -> None:
         metrics.report_failed_checks(await store.count_failed_checks())
 
-    async def keep_house() -> None:
-        while True:
-            for work in (delete_responses, delete_guard_records, report_checks, archive.maintain, erase_deleted):
-                try:
-                    await work()
-                except HanseiError as error:
-                    _log.warning("housekeeping failed; trying again later", error=str(error))
-            await asyncio.sleep(settings.evidence_housekeeping_seconds)
-
-    async def publish_decisions() -> None:
-        while True:
-            for decide in (publisher.publish, retest_guards, guard_decisions):
-                try:
-                    await decide()
-                except HanseiError as error:
-                    _log.warning("decisions cannot be read; trying again later", error=str(error))
-            await asyncio.sleep(PUBLISH_SECONDS)
-
     async def close() -> None:
         await guards.close()
         await store.database.close()
@@ -120,7 +102,18 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
         ],
         start=start,
         close=close,
-        tasks={"housekeeping": keep_house, "decisions": publish_decisions},
+        tasks={
+            "housekeeping": partial(
+                repeat,
+                settings.evidence_housekeeping_seconds,
+                delete_responses,
+                delete_guard_records,
+                report_checks,
+                archive.maintain,
+                erase_deleted,
+            ),
+            "decisions": partial(repeat, PUBLISH_SECONDS, publisher.publish, retest_guards, guard_decisions),
+        },
     )
 
 

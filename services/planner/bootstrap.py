@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -12,8 +11,8 @@ from typing import Any
 
 from chassis import deadlines
 from chassis.channels import Peers
-from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from chassis.server.service import Registration, Service
 from chassis.settings import BadSetting
 from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
@@ -110,6 +109,9 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         await executions.open()
         await book.catch_up()
 
+    async def delete_old_responses() -> None:
+        await store.delete_responses(utc_now() - timedelta(days=settings.planner_response_retention_days))
+
     return Service(
         name="planner",
         registrations=[
@@ -137,22 +139,11 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "sweep": executions.sweep,
             "feedback": book.keep_up,
             "webhooks": StateNotifier(store, caller_webhooks).keep_up,
-            "housekeeping": partial(_delete_old_responses, store, settings),
+            "housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_old_responses),
             **_list_tool_tasks(settings, registry, closing),
             **_list_webhook_tasks(settings, store, closing),
         },
     )
-
-
-async def _delete_old_responses(store: SqlExecutionStore, settings: PlannerSettings) -> None:
-    """Delete the stored responses of old requests every minute. Run until cancelled."""
-    retention = timedelta(days=settings.planner_response_retention_days)
-    while True:
-        try:
-            await store.delete_responses(utc_now() - retention)
-        except HanseiError as error:
-            _log.warning("housekeeping failed; trying again later", error=error.message)
-        await asyncio.sleep(_HOUSEKEEPING_SECONDS)
 
 
 def _create_answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:

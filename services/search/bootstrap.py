@@ -7,6 +7,7 @@ import gc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 import chassis
 from chassis import deadlines
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from chassis.replicas import OwnShare, build_address_target, split_host_and_port
 from chassis.server.cpu import CpuPool
 from chassis.server.service import do_nothing
@@ -242,17 +244,18 @@ def _build_playbooks(ranking: _Ranking, peers: chassis.Peers, embedding_pool: Cp
         await indexes.close()
 
     feed = CuratorFeed(peers.get_channel("curator"), model.model_id)
-    drop_deleted = DropDeletedPlaybooks(feed, snapshots, scoring_pool, settings.search_snapshot_seconds)
+    drop_deleted = DropDeletedPlaybooks(feed, snapshots, scoring_pool)
+    seconds = settings.search_snapshot_seconds
     return _Part(
         chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer),
         start,
         save_and_close,
         {
             "first searches": warm_up,
-            "deleted playbooks": drop_deleted.__call__,
+            "deleted playbooks": partial(repeat, seconds, drop_deleted),
             "own share of datasets": share.run,
             "eviction of indexes": indexes.run_eviction,
-            "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
+            "maintenance of indexes": partial(repeat, seconds, indexes.maintain, first_pause=seconds),
         },
     )
 
@@ -268,6 +271,7 @@ def _build_collections(
         return backends[collection.backend](collection)
 
     settings, embedders = ranking.settings, ranking.embedders
+    seconds = settings.search_snapshot_seconds
     collections = CollectionIndexes(store, create_chunk_index, settings.search_max_collections)
     chunk = ChunkDocuments(embedders, ranking.tokenize, ranking.scoring_pool)
     put = PutDocuments(store, collections, chunk)
@@ -289,7 +293,7 @@ def _build_collections(
         save_and_close,
         {
             "cut-over of collections": ReembedCollections(store, collections, embedders.current).__call__,
-            "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
+            "maintenance of collections": partial(repeat, seconds, collections.maintain, first_pause=seconds),
         },
     )
 

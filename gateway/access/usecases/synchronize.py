@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from gateway.access.domain.call_limits import CallLimits
 from gateway.access.usecases.api_keys import ApiKeys
 from gateway.access.usecases.ports import CallCountStore
@@ -33,9 +33,7 @@ class Synchronization:
 
     async def run(self) -> None:
         """Synchronise for as long as the process lives; a database that fails is logged."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            await self.try_once()
+        await repeat(self._interval_seconds, self.synchronize, first_pause=self._interval_seconds)
 
     async def try_once(self) -> None:
         """Synchronise, and log a database that fails."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from gateway.bulk.domain.batches import build_generation_prefix
 from gateway.bulk.domain.job import Job, JobState, JobTotals
 from gateway.bulk.usecases.learn_batches import BatchLearner
@@ -113,12 +114,7 @@ class BulkLearning:
 
     async def run_maintenance(self) -> None:
         """Maintain the jobs for as long as the process lives."""
-        while True:
-            try:
-                await self._maintain()
-            except HanseiError as error:
-                log.warning("maintenance of jobs failed", error=str(error))
-            await asyncio.sleep(self._policy.interval_seconds)
+        await repeat(self._policy.interval_seconds, self._maintain)
 
     async def _maintain(self) -> None:
         if self._stopped:

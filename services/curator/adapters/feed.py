@@ -11,8 +11,8 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from chassis.errors import HanseiError
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from services.curator.domain.log import Revision, RevisionKind
 from services.curator.usecases.ports import PlaybookStore
 
@@ -86,16 +86,12 @@ class RevisionFeed:
 
     async def poll(self) -> None:
         """Search for commits of other processes, forever."""
-        while True:
-            await self._sleep(self._poll_seconds)
-            try:
-                heads = await self._store.list_heads()
-            except HanseiError as error:
-                # Watchers wait while the store does not answer, and get the missed revisions afterwards.
-                _log.warning("reading new revisions for the change feed failed", error=str(error))
-                continue
-            for dataset, head in heads.items():
-                self.advance(dataset, head)
+        # Watchers wait while the store does not answer, and get the missed revisions afterwards.
+        await repeat(self._poll_seconds, self._read_heads, first_pause=self._poll_seconds, sleep=self._sleep)
+
+    async def _read_heads(self) -> None:
+        for dataset, head in (await self._store.list_heads()).items():
+            self.advance(dataset, head)
 
     async def list_revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
         """Return some revisions right after `number`, oldest first, without gap; [] when there is none yet."""

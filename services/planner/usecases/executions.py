@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import HeldLease, Lease, LeaseMonitor, LeaseState
 from services.planner.domain.answers import interpret_response, interpret_timeout
@@ -301,12 +302,8 @@ class Executions:
 
     async def renew_leases(self) -> None:
         """Renew the leases, and notify drivers of events that others wrote. Run until cancelled."""
-        while True:
-            await asyncio.sleep(min(self._ownership.lease_seconds / 3, 2.0))
-            try:
-                await self.renew()
-            except Exception:  # the store may recover in time; if not, the leases have to expire
-                _log.exception("renewing leases failed; trying again later")
+        pause = min(self._ownership.lease_seconds / 3, 2.0)
+        await repeat(pause, self.renew, first_pause=pause)
 
     async def renew(self) -> None:
         """Renew all leases once; cancel executions whose lease is lost, and notify the watchers of new events."""
@@ -328,12 +325,7 @@ class Executions:
 
     async def sweep(self) -> None:
         """Handle expired questions and orphaned executions. Run until cancelled."""
-        while True:
-            try:
-                await self.sweep_once()
-            except Exception:  # the database may respond in the next round
-                _log.exception("handling expired questions and orphaned executions failed; trying again")
-            await asyncio.sleep(min(self._ownership.lease_seconds / 2, 1.0))
+        await repeat(min(self._ownership.lease_seconds / 2, 1.0), self.sweep_once)
 
     async def sweep_once(self) -> None:
         """Apply the default answer to expired questions (P-85, P-130), and take over orphaned executions."""

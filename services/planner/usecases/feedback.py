@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
-from chassis.errors import FailedPrecondition, HanseiError, InvalidArgument, Violation
+from chassis.errors import FailedPrecondition, InvalidArgument, Violation
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.plans import utc_now
 from services.planner.usecases.executions import Executions
@@ -60,12 +60,7 @@ class FeedbackBook:
 
     async def keep_up(self) -> None:
         """Learn from the feedback that other replicas store. Run until cancelled."""
-        while True:
-            await asyncio.sleep(_POLL_SECONDS)
-            try:
-                await self.catch_up()
-            except HanseiError as error:
-                _log.warning("reading feedback failed", error=error.message)
+        await repeat(_POLL_SECONDS, self.catch_up, first_pause=_POLL_SECONDS)
 
     async def submit(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from services.planner.domain.events import ExecutionFinished, InterventionRequested, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
@@ -53,7 +54,7 @@ class QuestionNotifier:
 
     async def keep_up(self) -> None:
         """Send questions as they come. Run until cancelled."""
-        await _repeat(self.send_due)
+        await repeat(_POLL_SECONDS, self.send_due)
 
     async def send_due(self) -> None:
         """Send the questions that no replica has sent, or is sending."""
@@ -87,7 +88,7 @@ class StateNotifier:
 
     async def keep_up(self) -> None:
         """Send changes as they come. Run until cancelled."""
-        await _repeat(self.send_due)
+        await repeat(_POLL_SECONDS, self.send_due)
 
     async def send_due(self) -> None:
         """Send the changes that no replica has sent, or is sending."""
@@ -119,15 +120,6 @@ class StateNotifier:
         has_ended = any(isinstance(recorded.event, ExecutionFinished) for recorded in log)
         last = log[-1].sequence if is_done and log else sent
         await self._store.settle_webhook(webhook, last, claimed_until if is_done else None, has_ended=has_ended)
-
-
-async def _repeat(send_due: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await send_due()
-        except Exception:  # the database may respond in the next round
-            _log.exception("sending messages to webhooks failed; trying again later")
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _describe(error: Exception) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import get_logger
@@ -45,15 +44,13 @@ class CollectionIndexes:
                 "index of a deleted collection could not be removed", collection=collection.name, error=str(error)
             )
 
-    async def run_maintenance(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Save changed indexes and build neighbours of grown ones, without end, with pauses."""
-        while True:
-            await sleep(seconds)
-            for follower in self._followers.peek_values():
-                try:
-                    await follower.maintain()
-                except HanseiError as error:
-                    log.warning("updating the index of a collection failed; trying again later", error=str(error))
+    async def maintain(self) -> None:
+        """Save changed indexes and build the neighbours of grown ones."""
+        for follower in self._followers.peek_values():
+            try:
+                await follower.maintain()
+            except HanseiError as error:
+                log.warning("updating the index of a collection failed; trying again later", error=str(error))
 
     async def save_snapshots(self) -> None:
         """Save snapshots of the changed indexes."""

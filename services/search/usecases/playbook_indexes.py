@@ -171,15 +171,13 @@ class PlaybookIndexes:
         await _finish(generations.stop())
         return True
 
-    async def run_maintenance(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Save changed indexes and build neighbours of grown ones, without end, with pauses."""
-        while True:
-            await sleep(seconds)
-            await self.save()
-            await self.evict()
-            await self.release()
-            for generations in list(self._playbooks.values()):
-                await generations.cut_over().build_neighbours()
+    async def maintain(self) -> None:
+        """Save changed indexes, free memory, and build the neighbours of grown indexes."""
+        await self.save()
+        await self.evict()
+        await self.release()
+        for generations in list(self._playbooks.values()):
+            await generations.cut_over().build_neighbours()
 
     async def save(self) -> None:
         """Save snapshots of the changed indexes."""
