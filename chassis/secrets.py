@@ -19,6 +19,7 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 # The named group of each alternative is not redacted. Repetitions are bounded where matching could be quadratic.
+# `_redact_text` finds the end of a private key and of a member: it may be far, and no other thread runs during a match.
 _REDACTED_FORMS = (
     r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>\bsk-)[A-Za-z0-9_-]{8,}"
@@ -26,18 +27,21 @@ _REDACTED_FORMS = (
     r"|(?P<google>\bAIza)[A-Za-z0-9_-]{20,}"
     r"|(?P<own>\bhansei_)[0-9a-f]{16}_[A-Za-z0-9_-]{16,}"
     r"|(?P<jwt>(?<![A-Za-z0-9_-])ey)J[A-Za-z0-9_-]{5,4000}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
-    r"|(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?s:.*?)(?:(?=-----END)|\Z)"
-    # A password may hold `/` and `@`; the text after a port is no password.
-    r"|(?P<url>\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]*:)(?!\d+(?:[/?#]|$))[^\s\"'<>]{1,500}(?=@)"
+    r"|(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)"
     # A member of a JSON object in a text, also where the JSON is itself a member of another one.
     r"|(?P<member>(?:api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|(?:private|access)"
-    r"[_-]?key)(?P<quote>\\*\")\s{0,9}:\s{0,9}(?P=quote))(?:(?!(?P=quote)).)+"
+    r"[_-]?key)(?P<quote>\\*\")\s{0,9}:\s{0,9}(?P=quote))(?!(?P=quote))."
     # An option of a command line, in a text or as JSON: `--api-token abc`, `"--api-token", "abc"`.
     r"|(?P<option>--(?:[a-z]{1,20}-){0,3}(?:(?:api|access)[_-]?key|token|password|passphrase|secret)"
     r"(?:\s{1,9}|\\*\"\s{0,9},\s{0,9}\\*\"))[^\s\"'\\-][^\s\"'\\]*"
     r"|(?P<assignment>(?:(?:api|access)[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+"
 )
-_URL_ANCHOR = "://"
+_URL_USER = r"://[^\s:/@]*:(?!\d+(?:[/?#]|$))"
+"""The part of a URL between its scheme and a password; the text after a port is no password."""
+_MAX_PASSWORD_CHARS = 500
+# A password may hold `/` and `@`.
+_REDACTED_URL = rf"(?P<url>\b[a-z][a-z0-9+.-]{{0,30}}{_URL_USER})[^\s\"'<>]{{1,{_MAX_PASSWORD_CHARS}}}(?=@)"
+_OPTION_ANCHOR = "--"
 _ANCHORS = (
     *(
         "bearer",
@@ -65,9 +69,10 @@ _ANCHORS = (
         "pass",
         "secret",
     ),
-    *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", "--", _URL_ANCHOR),
+    *("cookie", "credential", "private", "access", "?key", "&key", "?sig", "&sig", _OPTION_ANCHOR),
 )
-"""The beginning of each match of `_REDACTED_FORMS` in lower case, and the `://` of a URL."""
+"""The beginning of each match of `_REDACTED_FORMS` in lower case."""
+_URL_ANCHOR = "://"
 _SCHEME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789+.-"
 _MAX_SCHEME_CHARS = 31
 _MAX_DEPTH = 6
@@ -106,40 +111,78 @@ def mark_option_values(items: list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any
 
 
 @cache
-def _compile_redacted_forms() -> re.Pattern[str]:
-    """Return the compiled `_REDACTED_FORMS`. It is compiled when a text needs it: a hook starts often."""
-    return re.compile(_REDACTED_FORMS, re.IGNORECASE)
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Return the compiled pattern. It is compiled when a text needs it: a hook starts often."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _redact_text(text: str) -> str:
-    """Return a text without its secrets: as by the method `sub` of the pattern, which takes twenty times as long."""
-    folded = text.casefold()
-    if len(folded) != len(text):  # places in one are not places in the other
-        return _compile_redacted_forms().sub(_redact_match, text)
-    anchors = [anchor for anchor in _ANCHORS if anchor in folded]
-    if not anchors:
-        return text
+    """Return a text without its secrets: as by `re.sub` of whole patterns, which takes twenty times as long."""
+    folded = _fold_case(text)
+    starts = {start for anchor in _ANCHORS if anchor in folded for start in _list_starts(folded, anchor)}
+    url_starts = set(_list_url_starts(text, folded)) if _URL_ANCHOR in folded else set()
     parts: list[str] = []
-    end = 0
-    for start in sorted(start for anchor in anchors for start in _list_starts(folded, anchor)):
-        match = _compile_redacted_forms().match(text, start) if start >= end else None
+    end = line_end = 0
+    for start in sorted(starts | url_starts):
+        if start < end:
+            continue
+        match = _compile(_REDACTED_FORMS).match(text, start)
+        if match is None and start in url_starts:
+            match = _compile(_REDACTED_URL).match(text, start)
         if match is not None:
-            parts += (text[end:start], _redact_match(match))
+            parts += (text[end:start], f"{match[match.lastgroup or 0]}{REDACTED}")
             end = match.end()
+            if match.lastgroup == "pem":
+                end = _find(folded, "-----end", end, len(text))
+            elif match.lastgroup == "member":
+                if line_end < end:
+                    line_end = _find(text, "\n", end, len(text))
+                end = _find(text, match["quote"], end, line_end)
     return "".join([*parts, text[end:]]) if parts else text
 
 
+def _fold_case(text: str) -> str:
+    """Return a text of the same length with the letters that the pattern takes for `a` to `z` in lower case."""
+    if text.isascii():
+        return text.lower()
+    return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
+
+
 def _list_starts(folded: str, anchor: str) -> Iterator[int]:
-    """Yield where a match that has an anchor may begin: at the anchor, or anywhere in the scheme of a URL."""
+    """Yield where a match that begins with an anchor may begin."""
     position = folded.find(anchor)
     while position >= 0:
-        if anchor == _URL_ANCHOR:
-            before = folded[max(0, position - _MAX_SCHEME_CHARS) : position]
-            yield from range(position - len(before) + len(before.rstrip(_SCHEME_CHARS)), position)
-        else:
+        # A line of dashes has many, and none begins an option.
+        if anchor != _OPTION_ANCHOR or folded[position + 2 : position + 3] != "-":
             yield position
         position = folded.find(anchor, position + 1)
 
 
-def _redact_match(match: re.Match[str]) -> str:
-    return f"{match[match.lastgroup or 0]}{REDACTED}"
+def _list_url_starts(text: str, folded: str) -> Iterator[int]:
+    """Yield where the match of a URL with a password may begin: at each word of its scheme.
+
+    The password is tested here, once for all these starts, because a hostile text has many URLs without one.
+    """
+    beginning, user, after_password = _compile(r"\b[a-z]"), _compile(_URL_USER), _compile(r"[\s\"'<>]")
+    at = end = -1
+    position = folded.find(_URL_ANCHOR)
+    while position >= 0:
+        found = user.match(text, position)
+        if found is not None:
+            password = found.end()
+            if at <= password and (at := text.find("@", password + 1)) < 0:
+                return
+            if end < password:
+                after = after_password.search(text, password)
+                end = after.start() if after else len(text)
+            if at <= min(end, password + _MAX_PASSWORD_CHARS):
+                scheme = folded[max(0, position - _MAX_SCHEME_CHARS) : position]
+                first = position - len(scheme) + len(scheme.rstrip(_SCHEME_CHARS))
+                yield from (start.start() for start in beginning.finditer(text, first, position))
+        position = folded.find(_URL_ANCHOR, position + 1)
+
+
+def _find(text: str, wanted: str, start: int, end: int) -> int:
+    """Return the position of a text between two positions; the second one if it is not there."""
+    position = text.find(wanted, start, end)
+    return end if position < 0 else position

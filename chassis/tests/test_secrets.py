@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chassis import secrets
@@ -77,10 +79,66 @@ _FRAGMENTS = [
         "passphrase=",
         "--token ",
         "--api-key",
+        "---",
+        "a-b.c+d://",
+        "://:",
+        "1.2.",
+        "80/",
+        "c" * 490,
+        "\u0130",
+        "\u0131",
+        "\u017f",
+        "\u212a",
     ),
 ]
+_WHOLE_FORMS = re.compile(
+    f"{secrets._REDACTED_FORMS}|{secrets._REDACTED_URL}".replace(
+        "PRIVATE KEY-----)", r"PRIVATE KEY-----)(?s:.*?)(?:(?=-----END)|\Z)"
+    ).replace("(?!(?P=quote)).", "(?:(?!(?P=quote)).)+"),
+    re.IGNORECASE,
+)
+"""The forms with the ends of private keys and members, which the module finds without the pattern."""
 
 
 @given(st.lists(st.sampled_from(_FRAGMENTS), max_size=9).map("".join))
+@example("\u0131http://u:p@h")
+@example("sk-abcdefgh12.b://:pw@h")
 def test_the_search_for_anchors_finds_what_the_pattern_finds(text: str) -> None:
-    assert secrets.remove_secrets(text) == secrets._compile_redacted_forms().sub(secrets._redact_match, text)
+    expected = _WHOLE_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}[redacted]", text)
+    assert secrets.remove_secrets(text) == expected
+
+
+def test_the_search_for_anchors_folds_each_letter_that_the_pattern_takes_for_another() -> None:
+    letters = re.findall("[a-z]", "".join(map(chr, range(0x10000))), re.IGNORECASE)
+    assert len(letters) > 52
+    for letter in letters:
+        assert re.fullmatch(re.escape(secrets._fold_case(letter)), letter, re.IGNORECASE)
+        assert secrets._fold_case(letter) in "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a-b-c://" * 10_000,
+        "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o://u" * 10_000,
+        "://:" * 100_000 + " @",
+        "basic://sk-" * 30_000,
+        f"a://b:{'c' * 501}@" * 500,
+        "http://host:80/" * 10_000 + "@",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_text_of_urls_without_a_password_has_no_start_of_a_match(text: str) -> None:
+    assert list(secrets._list_url_starts(text, text)) == []
+    assert secrets.remove_secrets(text) == text
+
+
+def test_a_line_of_dashes_begins_one_option() -> None:
+    assert list(secrets._list_starts("-" * 100_000 + "token x", "--")) == [99_998]
+
+
+def test_a_long_quote_is_not_compared_with_each_character() -> None:
+    quote = "\\" * 20_000 + '"'
+    text = f"password{quote}:{quote}{(quote[1:] + 'x') * 20}"
+    assert secrets.remove_secrets(f"{text}{quote}.") == f"password{quote}:{quote}[redacted]{quote}."
+    assert secrets.remove_secrets(f"{text}\n{quote}.") == f"password{quote}:{quote}[redacted]\n{quote}."
