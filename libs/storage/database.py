@@ -46,6 +46,8 @@ class Database:
     ) -> None:
         """`location` is a URL or the name of a SQLite file; `store` names the contents in messages.
 
+        Messages name a SQLite file, too, for the person who repairs it; the address of a server stays in the log.
+
         Stores of one process in one database share it, with the migrations of each: then one commit, and one disk
         flush, serves all of them, and none waits for the file lock of another.
 
@@ -54,8 +56,8 @@ class Database:
         OSError: see `libs.storage.startup.report_setting`.
         """
         self.url = parse_location(location) if isinstance(location, str) else location
-        self.name = f"{store} {display_name(self.url)}"
         self.is_postgresql = not is_sqlite(self.url)
+        self.name = store if self.is_postgresql else f"{store} {display_name(self.url)}"
         self._migrations = migrations
         create_engine = partial(
             create_database_engine,
@@ -153,5 +155,5 @@ class Database:
     def _translate_error(self, error: Exception) -> Exception:
         translated = translate_error(error, self.name)
         if translated is not error:
-            _log.warning("database error", database=self.name, exc_info=error)
+            _log.warning("database error", store=self.name, database=display_name(self.url), exc_info=error)
         return translated

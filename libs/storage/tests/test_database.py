@@ -147,7 +147,7 @@ async def test_a_unit_that_fails_has_no_callback(database: Database) -> None:
 
 async def test_close_finishes_accepted_work_and_refuses_more(database_location: str, migrations: Migrations) -> None:
     database = Database(database_location, migrations, service="test", store="test store")
-    with pytest.raises(StoreUnavailable, match=r"test store .* is closed"):
+    with pytest.raises(StoreUnavailable, match=r"test store.* is closed"):
         await database.read(item_names)
     await database.open()
     async with BlockedWriter(database):
