@@ -21,6 +21,11 @@ def repair_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def replace_nul(text: str) -> str:
+    """Return a text that PostgreSQL can store: U+0000 becomes U+FFFD."""
+    return text.replace("\0", "\ufffd")
+
+
 def parse_strict_json(text: str | bytes, *, allow_control_characters: bool = False) -> Any:
     """Return the value of a JSON text. NaN and Infinity, which `json.loads` accepts, are refused.
 

@@ -1,10 +1,19 @@
-"""Validation of requests by the rules of the contract, with `protovalidate`."""
+"""Validation of requests by the rules of the contract, with `protovalidate`, and by one rule for all texts.
+
+PostgreSQL cannot store the character U+0000, and SQLite can. No text of a request may contain it, so that both give
+the same response. The exception are `RECORDED_TEXTS`: the outputs of programs contain it, and the stores encode these
+texts.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import protovalidate
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shorten
@@ -14,12 +23,44 @@ REASON = "INVALID_REQUEST"
 _CUSTOM_RULES = {"cel", "cel_expression"}
 # The contracts exclude only the value 0 of an enum, which an omitted field has.
 _MESSAGES = {"enum.not_in": "is required"}
+_NUL = "\0"
 _validator = protovalidate.Validator()
+
+RECORDED_TEXTS = frozenset({
+    "hansei.reflector.v1.Trajectory.query",
+    "hansei.reflector.v1.Trajectory.generated_answer",
+    "hansei.reflector.v1.Trajectory.reasoning_steps",
+    "hansei.reflector.v1.Trajectory.error_message",
+    "hansei.reflector.v1.Step.content",
+    "hansei.reflector.v1.ToolCall.arguments",
+    "hansei.reflector.v1.ReflectRequest.ground_truth",
+    "hansei.reflector.v1.ReflectRequest.test_report",
+    "hansei.reflector.v1.ReflectionResult.trajectory_query",
+    "hansei.curator.v1.PrepareCurationRequest.query",
+    "hansei.evidence.v1.StoreTrajectoryRequest.ground_truth",
+    "hansei.evidence.v1.StoreTrajectoryRequest.test_report",
+    "hansei.evidence.v1.RecallRequest.query_text",
+    "hansei.evidence.v1.GuardedCall.arguments",
+    "hansei.evidence.v1.SessionMessage.text",
+    "hansei.evidence.v1.RecordedToolCall.result",
+    "hansei.evidence.v1.ReportCallRequest.result",
+    "hansei.gateway.v1.LearnRequest.ground_truth",
+    "hansei.gateway.v1.LearnRequest.test_report",
+    "hansei.gateway.v1.QueuedTrajectory.ground_truth",
+    "hansei.gateway.v1.QueuedTrajectory.test_report",
+    "hansei.planner.v1.Hit.content",
+    "hansei.planner.v1.ToolContext.text",
+    "hansei.search.v1.SearchQuery.query_text",
+    "hansei.search.v1.EmbedRequest.texts",
+})  # fmt: skip
+"""Texts of tasks, agents and tools, which may contain U+0000; names and ids may not."""
 
 
 def check(message: Message) -> None:
     """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation."""
     found = [_explain(violation) for violation in _validator.collect_violations(message)]
+    explained = {violation.field for _, violation in found}
+    found += [_explain_nul(path, text) for path, text in _find_texts_with_nul(message) if path not in explained]
     if found:
         raise InvalidArgument(found[0][0], reason=REASON, violations=[violation for _, violation in found])
 
@@ -33,6 +74,47 @@ def _explain(violation: Any) -> tuple[str, Violation]:
         return broken.message, Violation(path, broken.message, rule)
     message = f"{path} {_MESSAGES.get(broken.rule_id) or broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _format_value(violation.field_value), rule)
+
+
+def _explain_nul(path: str, text: str) -> tuple[str, Violation]:
+    message = f"{path} must not contain the character U+0000"
+    return message, Violation(path, message + _format_value(text), "TEXT_NUL")
+
+
+def _find_texts_with_nul(message: Message, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield path and value of the texts and map keys with U+0000, without recorded texts."""
+    texts, others = _list_checked_fields(message.DESCRIPTOR)
+    for name in texts:
+        text = getattr(message, name)
+        if _NUL in text:
+            yield prefix + name, text
+    for field in others:
+        if not field.is_repeated:
+            if message.HasField(field.name):
+                yield from _find_texts_with_nul(getattr(message, field.name), f"{prefix}{field.name}.")
+            continue
+        items = getattr(message, field.name)
+        for subscript, item in items.items() if isinstance(items, Mapping) else enumerate(items):
+            path = f"{prefix}{field.name}{_format_subscript(subscript)}"
+            if isinstance(subscript, str) and _NUL in subscript:
+                yield path, subscript
+            if isinstance(item, Message):
+                yield from _find_texts_with_nul(item, f"{path}.")
+            elif isinstance(item, str) and _NUL in item:
+                yield path, item
+
+
+@cache
+def _list_checked_fields(message: Descriptor) -> tuple[tuple[str, ...], tuple[FieldDescriptor, ...]]:
+    """Return the names of single texts that are no recorded ones, and the other fields that can contain texts."""
+    fields = [
+        field
+        for field in message.fields
+        if field.message_type is not None
+        or (field.type == FieldDescriptor.TYPE_STRING and field.full_name not in RECORDED_TEXTS)
+    ]
+    texts = [field for field in fields if field.message_type is None and not field.is_repeated]
+    return tuple(field.name for field in texts), tuple(field for field in fields if field not in texts)
 
 
 def _list_elements(path: Any) -> Any:
@@ -63,4 +145,4 @@ def _format_path(elements: Any) -> str:
 
 
 def _format_subscript(key: object) -> str:
-    return f'["{shorten(key)}"]' if isinstance(key, str) else f"[{key}]"
+    return f"[{json.dumps(shorten(key), ensure_ascii=False)}]" if isinstance(key, str) else f"[{key}]"

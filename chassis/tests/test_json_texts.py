@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from chassis.json_texts import format_as_text, has_surrogates, parse_strict_json, repair_surrogates
+from chassis.json_texts import format_as_text, has_surrogates, parse_strict_json, repair_surrogates, replace_nul
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,7 @@ def test_line_breaks_in_strings_are_allowed_on_request() -> None:
 def test_halves_of_surrogate_pairs_are_found_and_repaired(text: str, has_half: bool, repaired: str) -> None:
     assert has_surrogates(text) is has_half
     assert repair_surrogates(text) == repaired
+
+
+def test_u0000_is_replaced() -> None:
+    assert replace_nul("a\0\0b") == "a\ufffd\ufffdb"

@@ -64,3 +64,31 @@ def test_undeclared_enum_values_are_refused_at_any_depth() -> None:
         ),
         Violation('colours["b"]', 'colours["b"] must be one of the defined enum values (got -3)', "ENUM_DEFINED_ONLY"),
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "value"),
+    [
+        (pb.EchoRequest(text="a\0b"), "text", "a\0b"),
+        (pb.EchoRequest(steps=[pb.Step(), pb.Step(steps=[pb.Step(content="\0")])]), "steps[1].steps[0].content", "\0"),
+        (pb.EchoRequest(colours={"a\0": 1}), r'colours["a\u0000"]', "a\0"),
+    ],
+)
+def test_texts_with_u0000_are_refused_at_any_depth(message: pb.EchoRequest, field: str, value: str) -> None:
+    rule = f"{field} must not contain the character U+0000"
+    assert violations(message) == (Violation(field, f"{rule} (got {value!r})", "TEXT_NUL"),)
+    assert text_of(message) == rule
+
+
+def test_a_text_that_breaks_its_contract_is_not_reported_twice() -> None:
+    request = pb.EchoRequest(dataset="a\0b", text="\0")
+
+    assert [violation.field for violation in violations(request)] == ["dataset", "text"]
+    assert text_of(request) == "Invalid dataset name: 'a\0b'"
+
+
+def test_a_zero_byte_that_is_no_text_is_accepted() -> None:
+    request = pb.EchoRequest(colours={"a": 0})
+
+    assert b"\0" in request.SerializeToString()
+    validation.check(request)

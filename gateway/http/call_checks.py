@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.requests import Request
 
-from chassis.errors import HanseiError
+from chassis.errors import HanseiError, InvalidArgument
 from chassis.logging import get_logger
 from chassis.targets.guard import CallDecision
 from chassis.targets.session import encode_arguments, shorten_result
@@ -44,13 +44,18 @@ class GuardedCalls:
         self._calls = calls
 
     async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
-        """Return the verdict; a call with too long arguments, or while the guards cannot be asked, is allowed."""
+        """Return the verdict; a call with too long arguments, or while the guards cannot be asked, is allowed.
+
+        Raises InvalidArgument.
+        """
         call = _encode_call(event)
         if call is None or event.agent is not Agent.CLAUDE_CODE:
             return HookVerdict()
         message = guards.CheckCallRequest(dataset=dataset, session_id=event.session_id, call=call)
         try:
             response = await self._calls.unary(_METHODS["CheckCall"], request, message)
+        except InvalidArgument:
+            raise
         except HanseiError as error:
             _log.warning("tool call was not checked; it is allowed", dataset=dataset, error=str(error))
             return HookVerdict()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from chassis.errors import Unavailable
+from chassis.errors import InvalidArgument, Unavailable, Violation
 from chassis.targets.guard import CallDecision
 from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import HookEvent
@@ -261,6 +261,14 @@ async def test_an_agent_continues_while_the_guards_are_unavailable(method: str) 
     event = {**COMMON, "hook_event_name": "PreToolUse" if method == "CheckCall" else "PostToolUse", **CALL}
     response = await post(peers, "claude-code", event)
     assert (response.status_code, response.json()) == (200, {})
+
+
+async def test_a_call_that_guards_refuse_to_read_is_not_allowed() -> None:
+    rule = "session_id must not contain the character U+0000"
+    peers = Peers(raises={"CheckCall": InvalidArgument(rule, violations=[Violation("session_id", rule)])})
+    response = await post(peers, "claude-code", {**COMMON, "hook_event_name": "PreToolUse", **CALL, "session_id": "\0"})
+    assert response.status_code == 400
+    assert [violation["field"] for violation in response.json()["violations"]] == ["session_id"]
 
 
 async def test_a_call_with_too_long_arguments_is_allowed_unchecked() -> None:

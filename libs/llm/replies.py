@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from chassis.errors import shorten
-from chassis.json_texts import parse_strict_json, repair_surrogates
+from chassis.json_texts import parse_strict_json, repair_surrogates, replace_nul
 from libs.llm.errors import ReplyNotStructured
 
 MAX_REPLY_CHARS = 4_000_000
 _FENCE = "```"
+_ESCAPE = re.compile(r"\\(?:u0000|.)", re.DOTALL)
 
 
 def read_text(message: object) -> str:
     """Return the text of a message: its `content`, or that content's text parts joined without separator (G-07).
 
-    An unpaired surrogate becomes U+FFFD.
+    U+0000, which stores refuse, and an unpaired surrogate become U+FFFD.
     """
     content = getattr(message, "content", message)
     parts = content if isinstance(content, list) else [content]
-    return repair_surrogates("".join(_get_part_text(part) for part in parts))
+    return replace_nul(repair_surrogates("".join(_get_part_text(part) for part in parts)))
 
 
 def _get_part_text(part: object) -> str:
@@ -33,7 +35,7 @@ def _get_part_text(part: object) -> str:
 def extract_json_object(text: str) -> dict[str, Any]:
     """Return the JSON object of a reply (G-11): the whole text, its first fenced block, or first `{` to last `}`.
 
-    Raise ReplyNotStructured if none of these parses as an object.
+    An escaped U+0000 becomes U+FFFD, as in `read_text`. Raise ReplyNotStructured if none of these parses as an object.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
@@ -64,9 +66,15 @@ def _parse_json(candidate: str) -> object:
     """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
         # Models write line breaks into strings, which strict JSON does not allow.
-        value = parse_strict_json(candidate, allow_control_characters=True)
+        value = parse_strict_json(_replace_escaped_nul(candidate), allow_control_characters=True)
         if "\\ud" in candidate.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def _replace_escaped_nul(text: str) -> str:
+    if "\\u0000" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found[0] == "\\u0000" else found[0], text)

@@ -8,7 +8,12 @@ import pytest
 from buf.validate import validate_pb2
 from google.api import field_behavior_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
+from chassis.errors import InvalidArgument
+from chassis.server import validation
+from chassis.server.validation import RECORDED_TEXTS
+from hansei.planner.v1 import tool_pb2
 from tests.contract import contracts
 
 
@@ -42,6 +47,10 @@ def _behaviours(field: FieldDescriptor) -> list[int]:
 
 def _is_output(field: FieldDescriptor) -> bool:
     return field_behavior_pb2.OUTPUT_ONLY in _behaviours(field)
+
+
+def _is_text(field: FieldDescriptor) -> bool:
+    return field.type == FieldDescriptor.TYPE_STRING
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -84,3 +93,24 @@ def test_undeclared_values_of_enums_are_refused(name: str) -> None:
         assert rules.repeated.items.enum.defined_only, name
     else:
         assert rules.enum.defined_only, name
+
+
+@pytest.mark.parametrize("name", sorted(name for name, field in FIELDS.items() if _is_text(field)))
+def test_only_recorded_texts_may_contain_u0000(name: str) -> None:
+    """PostgreSQL cannot store the character, and programs print it."""
+    field = FIELDS[name]
+    text = "a\0b"
+    assert field.containing_type is not None
+    message = GetMessageClass(field.containing_type)(**{field.name: [text] if field.is_repeated else text})
+    violations: list[str] = []
+    try:
+        validation.check(message)
+    except InvalidArgument as refused:
+        violations = [violation.field.partition("[")[0] for violation in refused.violations]
+    assert (field.name in violations) == (name not in RECORDED_TEXTS)
+
+
+def test_recorded_texts_are_texts_of_requests() -> None:
+    of_others = fields_below(tool_pb2.ToolInput.DESCRIPTOR, set())  # a tool service may use the chassis
+    fields = [*FIELDS.values(), *of_others]
+    assert {field.full_name for field in fields if _is_text(field)} >= RECORDED_TEXTS

@@ -12,12 +12,13 @@ from langchain_core.messages import AIMessage
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import MAX_REPLY_CHARS, extract_json_object, read_text
 
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
     max_leaves=8,
 )
-json_objects = st.dictionaries(st.text(), json_values)
+json_objects = st.dictionaries(texts, json_values)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ json_objects = st.dictionaries(st.text(), json_values)
         ('```json\n{"a":1}\n```\n```json\n{"a":2}\n```', {"a": 1}),
         ('```json\n{"a":1}', {"a": 1}),
         ('{"a":"\\ud83d\\ude00"}', {"a": "😀"}),
+        (r'{"a\u0000": ["b\u0000c"]}', {"a\ufffd": ["b\ufffdc"]}),
+        (r'{"a": "\\u0000 \\\u0000"}', {"a": "\\u0000 \\\ufffd"}),
     ],
 )
 def test_the_object_is_found(text: str, expected: dict[str, Any]) -> None:
@@ -84,4 +87,4 @@ def test_text_parts_are_joined_without_separator() -> None:
 
 
 def test_text_can_always_be_encoded() -> None:
-    assert read_text(AIMessage(content="a\ud800b 日本 😀")) == "a\ufffdb 日本 😀"
+    assert read_text(AIMessage(content="a\ud800b\0 日本 😀")) == "a\ufffdb\ufffd 日本 😀"

@@ -160,6 +160,8 @@ def validate_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
         _validate_text(f"{field}.keywords[{index}]", keyword, MAX_KEYWORD_CHARS)
     if len(bullet.sources) > MAX_SOURCES:
         raise InvalidBullet(f"{field}.sources", f"{len(bullet.sources)} sources, at most {MAX_SOURCES} are allowed")
+    for index, source in enumerate(bullet.sources):
+        _validate_text(f"{field}.sources[{index}].trajectory", source.trajectory, MAX_SECTION_CHARS)
     for name in ("helpful", "harmful"):
         if getattr(bullet, name) > MAX_COUNTER:
             raise InvalidBullet(f"{field}.{name}", f"{getattr(bullet, name)} is above {MAX_COUNTER}")

@@ -193,6 +193,10 @@ def test_a_playbook_that_never_used_provenance_has_the_plain_form() -> None:
         ({"content": "a\x00b"}, "bullet.content: contains a NUL"),
         ({"section": "\ud800"}, "bullet.section: contains half of a surrogate pair"),
         ({"keywords": ["k"] * 65}, "bullet.keywords: 65 keywords"),
+        (
+            {"sources": (Source(trajectory="t"), Source(trajectory="\0"))},
+            "bullet.sources[1].trajectory: contains a NUL",
+        ),
         ({"helpful": 2**40}, "bullet.helpful: 1099511627776 is above"),
     ],
 )

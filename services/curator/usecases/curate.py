@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from chassis.errors import AlreadyExists, HanseiError
+from chassis.json_texts import replace_nul
 from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey, RequestDone
 from services.curator.domain.curation import (
@@ -344,7 +345,7 @@ def _edit_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: 
     origin = Origin(
         RevisionKind.CURATE,
         request.author or DEFAULT_AUTHOR,
-        reason=reflection.query[:REASON_CHARS],
+        reason=replace_nul(reflection.query[:REASON_CHARS]),
         request_id=request.request_id,
         source_trajectory=reflection.trajectory_id,
         model=model,

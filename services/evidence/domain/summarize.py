@@ -55,9 +55,7 @@ def summarize_steps(steps: Sequence[StoredStep]) -> StepFacts:
     for action in actions:
         if action.error is None or action.result_step is None or len(errors) == MAX_ERRORS:
             continue
-        signature = ToolErrorSignature(
-            action.operation[:MAX_OPERATION_CHARS], action.error.kind.replace("\x00", ""), action.result_step
-        )
+        signature = ToolErrorSignature(action.operation[:MAX_OPERATION_CHARS], action.error.kind, action.result_step)
         errors.setdefault(signature.text, signature)
     agents = _take_first((step.name for step in steps if step.role == "assistant"), MAX_AGENTS)
     return StepFacts(agents, _take_first((action.tool for action in actions), MAX_TOOLS), tuple(errors.values()))

@@ -97,6 +97,21 @@ def test_a_learned_trajectory_can_be_read_from_the_source_of_a_bullet(client: Cl
     wait_for(lambda: list_ids(client, dataset) == ["t-2", "t-1"])
 
 
+def test_a_learned_trajectory_may_contain_u0000_in_its_texts(client: Client, dataset: str) -> None:
+    trajectory = make_trajectory(dataset, "binary", generated_answer="\0", reasoning_steps=["\0"], error_message="\0")
+    trajectory.query += "\0"
+    trajectory.steps[1].tool_calls[0].arguments = r'{"command": "git commit -m \u0000"}'
+    trajectory.steps[2].content += "\0"
+    trajectory.steps[3].tool_calls[0].arguments = "git commit\0"
+    learned = client.learn(trajectory, ground_truth="\0", test_report="\0")
+    assert learned.curation.saved, learned.curation.error
+    archived = wait_for(lambda: client.archive.get_trajectory(dataset=dataset, trajectory_id="binary"))
+    assert archived.trajectory == trajectory
+    assert (archived.ground_truth, archived.test_report) == ("\0", "\0")
+    (revision,) = client.playbooks.get_history(dataset=dataset).revisions
+    assert revision.reason == "Commit the change of binary.\ufffd"
+
+
 def test_the_trajectories_of_a_job_are_archived(client: Client, dataset: str) -> None:
     records = [TrajectoryRecord("test", make_trajectory(dataset, f"t-{number}")) for number in range(5)]
     submit_jobs(client, records)
@@ -173,6 +188,7 @@ def test_invalid_trajectories_are_refused(client: Client, dataset: str) -> None:
         ),
         (make_trajectory("other", "other"), "trajectory.dataset", "dataset mismatch"),
         (make_trajectory(dataset, "x" * 300), "trajectory.id", "trajectory.id must be at most"),
+        (make_trajectory(dataset, "\0"), "trajectory.id", r"trajectory.id must not contain the character U\+0000"),
         (
             make_trajectory(dataset, "no-end", status=trajectory_pb2.TRAJECTORY_STATUS_UNSPECIFIED),
             "trajectory.status",

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 import chassis
-from chassis.errors import HanseiError, RequestIdReused
+from chassis.errors import HanseiError, InvalidArgument, RequestIdReused
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.guard import MAX_EXHAUSTIONS
 from hansei.evidence.v1 import archive_service_pb2, archive_service_pb2_grpc, guard_service_pb2_grpc
@@ -198,6 +198,9 @@ async def test_a_report_counts_once_and_bad_arguments_are_refused(curator: str, 
                 await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s", call=call))
         with pytest.raises(HanseiError, match="call"):
             await guards.CheckCall(pb.CheckCallRequest(dataset="d", session_id="s"))
+        with pytest.raises(InvalidArgument, match=r"session_id must not contain the character U\+0000"):
+            await check(guards, "t", "s\0")
+        assert (await report(guards, "t", "\0", messages=[pb.SessionMessage(text="\0")])).events == 5
 
 
 async def test_a_target_is_tested_on_recorded_trajectories(curator: str, tmp_path: Path) -> None:
