@@ -56,7 +56,7 @@ def describe_rule(error: ErrorDetails) -> str:
     rule = _RULES.get(error["type"])
     if rule is not None:
         return rule.format_map(error.get("ctx", {}))
-    message = re.sub("Value error, |Assertion failed, ", "", error["msg"])
+    message = re.sub("Value error, |Assertion failed, | after validation", "", error["msg"])
     message = re.sub("(?:Input|Value|String|List|Dictionary|Tuple) should ", "must ", message)
     return re.sub("a valid ", "a ", message)
 

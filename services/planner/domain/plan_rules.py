@@ -11,7 +11,14 @@ from typing import Any
 from chassis.errors import shorten
 from libs.prompts.language import Language
 from services.planner.domain.errors import InvalidPlan
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, find_faults, replace_steps
+from services.planner.domain.plans import (
+    MAX_STEP_ID,
+    Action,
+    ExecutionPlan,
+    PlanStep,
+    find_faults,
+    replace_steps,
+)
 from services.planner.domain.texts import TEXTS
 
 FEWEST_STEPS, MOST_STEPS = 2, 5
@@ -85,6 +92,9 @@ def complete_plan(plan: ExecutionPlan, rules: PlanRules) -> ExecutionPlan:
     earlier_ids = tuple(step.step_id for step in before)
     if last.action is not Action.REASONING:
         last_id = max(last.step_id, *earlier_ids, 0) + 1
+        if last_id > MAX_STEP_ID:
+            rule = f"and {MAX_STEP_ID} is the highest step_id"
+            raise InvalidPlan([f"the plan needs a reasoning step after step {last_id - 1}, {rule}"])
         description = TEXTS[rules.language].answer_description
         reasoning = PlanStep(step_id=last_id, action=Action.REASONING, description=description)
         before, last, earlier_ids = [*before, last], reasoning, (*earlier_ids, last.step_id)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chassis.errors import shorten
+from chassis.field_errors import describe_error
 from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.errors import InvalidPlan
 from services.planner.domain.texts import TEXTS
 
 MAX_STEPS = 20
+MAX_STEP_ID = 1_000_000
 DEFAULT_TIMEOUT_SECONDS = 30
 
 
@@ -74,7 +76,7 @@ class PlanStep(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    step_id: int = Field(ge=1, le=1_000_000)
+    step_id: int = Field(ge=1, le=MAX_STEP_ID)
     action: Action
     description: str = Field(min_length=1, max_length=4_000)
     query: str | None = Field(default=None, max_length=10_000)
@@ -138,10 +140,26 @@ class ExecutionPlan(BaseModel):
         return next(i for i, step in enumerate(self.steps, start=1) if step.step_id == step_id)
 
 
+def parse_plan(fields: Mapping[str, Any]) -> ExecutionPlan:
+    """Return the plan with these fields. Raises InvalidPlan, which names field, value and rule."""
+    try:
+        return ExecutionPlan.model_validate(fields)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        broken = [item["loc"] for item in errors]
+        # A list without its invalid items is too short, which is no second fault.
+        faults = [item for item in errors if not any(_is_inside(loc, item["loc"]) for loc in broken)]
+        raise InvalidPlan([describe_error(fault, "plan") for fault in faults]) from error
+
+
+def _is_inside(location: Sequence[int | str], outer: Sequence[int | str]) -> bool:
+    return len(location) > len(outer) and tuple(location[: len(outer)]) == tuple(outer)
+
+
 def replace_steps(plan: ExecutionPlan, steps: Sequence[PlanStep], **changes: Any) -> ExecutionPlan:
-    """Return a plan with other steps, validated again; it keeps its id and its query (P-109)."""
+    """Return a plan with other steps, validated again; it keeps its id and its query (P-109). Raises InvalidPlan."""
     fields = {**plan.model_dump(exclude={"steps", "estimated_steps"}), **changes}
-    return ExecutionPlan.model_validate({**fields, "steps": [step.model_dump() for step in steps]})
+    return parse_plan({**fields, "steps": [step.model_dump() for step in steps]})
 
 
 def validate_dependencies(plan: ExecutionPlan, language: Language = "ja") -> list[str]:

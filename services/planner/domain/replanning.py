@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from libs.prompts.language import Language
 from services.planner.domain.errors import InvalidPlan
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, find_faults, replace_steps, utc_now
+from services.planner.domain.plans import (
+    MAX_STEP_ID,
+    Action,
+    ExecutionPlan,
+    PlanStep,
+    find_faults,
+    replace_steps,
+    utc_now,
+)
 from services.planner.domain.results import StepResult
 from services.planner.domain.texts import TEXTS, contains_words
 
@@ -136,8 +144,11 @@ def join_plans(
     """Return the `kept_steps` of `plan`, then the steps of `new` under new ids (P-102 to P-105).
 
     `highest_id` is the highest step id that the execution ever used, so that no new step can be taken for an old one
-    (P-133). Raises InvalidPlan or a validation error if the joined plan is not executable.
+    (P-133). Raises InvalidPlan if the joined plan is not executable.
     """
+    last_id = highest_id + len(new.steps)
+    if last_id > MAX_STEP_ID:
+        raise InvalidPlan([f"the new steps need a step_id up to {last_id}, and {MAX_STEP_ID} is the highest"])
     numbers = {step.step_id: highest_id + i for i, step in enumerate(new.steps, start=1)}
     kept_ids = [step.step_id for step in kept_steps]
     steps = list(kept_steps)
@@ -157,7 +168,7 @@ def join_plans(
 
 
 def remove_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
-    """Return `plan` without a step and without all references to it (P-107)."""
+    """Return `plan` without a step and without all references to it (P-107). Raises InvalidPlan for the only step."""
     steps = [
         step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d != step_id)})
         for step in plan.steps

@@ -17,6 +17,7 @@ from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import AskUserTool, ExtractiveReasoningTool, RAGSearchTool, ToolRegistry
+from tests.support.wrong_inputs import find_python_form
 
 HARD = "AとBの違いを比較して詳しく教えて"
 GOOD = {
@@ -153,12 +154,19 @@ async def test_a_plan_that_cannot_run_is_repaired(steps: list[Any], expected: li
         ([{**SEARCH, "action": "web_search"}, ANSWER], "there is no tool for the action web_search"),
         ([ANSWER | {"depends_on": []}], "the plan has 1 steps; 2 to 5 are allowed"),
         ([SEARCH | {"step_id": i} for i in range(1, 6)], "the plan has 6 steps; 2 to 5 are allowed"),
+        ([SEARCH, ANSWER | {"step_id": 1_000_001}], "InvalidPlan: steps[1].step_id: 1000001 must be at most 1000000"),
+        (
+            [SEARCH | {"step_id": 1_000_000}],
+            "InvalidPlan: the plan needs a reasoning step after step 1000000, and 1000000 is the highest step_id",
+        ),
+        ([], "InvalidPlan: steps: a list must have at least 1 item, not 0"),
     ],
 )
 async def test_a_plan_beyond_repair_is_refused_when_it_is_made(steps: list[Any], reason: str) -> None:  # P-16, P-19
     made = await Planner(FixedBackend(), ScriptedModel(json.dumps({"steps": steps}))).create_plan("Compare, in detail.")
     assert made.from_template
     assert reason in made.template_reason
+    assert find_python_form(made.template_reason) == ""
 
 
 async def test_a_query_that_is_an_object_becomes_its_text() -> None:

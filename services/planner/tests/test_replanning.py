@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.planner.domain.errors import InvalidPlan
 from services.planner.domain.plans import ExecutionPlan, validate_dependencies
 from services.planner.domain.replanning import (
     ReplanContext,
@@ -137,6 +138,18 @@ def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-1
 def test_a_full_replan_drops_the_old_steps() -> None:  # P-105, P-133
     merged = join_plans(line(3), [], line(2), highest_id=3)
     assert [(s.step_id, s.depends_on) for s in merged.steps] == [(4, ()), (5, (4,))]
+
+
+def test_a_replan_without_step_ids_left_is_refused() -> None:  # P-103
+    with pytest.raises(InvalidPlan, match="the new steps need a step_id up to 1000001, and 1000000 is the highest"):
+        join_plans(line(1), [], line(2), highest_id=999_999)
+    assert [step.step_id for step in join_plans(line(1), [], line(2), highest_id=999_998).steps] == [999_999, 1_000_000]
+
+
+def test_a_joined_plan_with_too_many_steps_is_refused() -> None:  # P-05
+    plan = line(19)
+    with pytest.raises(InvalidPlan, match="steps: a list must have at most 20 items, not 21"):
+        join_plans(plan, plan.steps, line(2), highest_id=19)
 
 
 def test_the_paused_step_is_not_kept() -> None:  # P-102

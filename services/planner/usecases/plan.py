@@ -18,6 +18,7 @@ from services.planner.domain.plans import (
     ExecutionPlan,
     create_plan_id,
     ensure_plan_id,
+    parse_plan,
     prepare_plan,
     utc_now,
 )
@@ -183,7 +184,7 @@ def _build_plan_from_template(query: str, complexity: float, rules: PlanRules) -
 def validate_plan(fields: dict[str, object], query: str, rules: PlanRules) -> ExecutionPlan:
     """Return the plan of a model, repaired and validated, with the fields that the model may not choose (P-17).
 
-    Raises pydantic.ValidationError, InvalidPlan.
+    Raises InvalidPlan.
     """
     fixed = {
         "original_query": query,
@@ -194,7 +195,7 @@ def validate_plan(fields: dict[str, object], query: str, rules: PlanRules) -> Ex
         "collection": rules.collection,
     }
     repaired = repair_fields(fields, rules)
-    return complete_plan(ExecutionPlan.model_validate({"requires_confirmation": False, **repaired, **fixed}), rules)
+    return complete_plan(parse_plan({"requires_confirmation": False, **repaired, **fixed}), rules)
 
 
 def _parse_number(text: str) -> float:
