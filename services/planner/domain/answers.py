@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from chassis.errors import Violation
 from services.planner.domain.errors import AnswerRefused, InvalidPlan
 from services.planner.domain.events import PLAN_CHANGES, AnswerOutcome, InterventionAnswered
 from services.planner.domain.execution import ExecutionState, StepToolCall
@@ -120,6 +121,10 @@ def _find_outcome_for_step(
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
+    if action is InterventionAction.SKIP and response.remove_step and len(state.plan.steps) == 1:
+        rule = f"remove_step cannot remove step {step_id}, the only step of the plan"
+        violation = Violation("response.remove_step", rule)
+        raise AnswerRefused(f"{rule}: skip it without remove_step, or cancel", violations=[violation])
     if action is InterventionAction.INPUT and _format_text(response):
         has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
         if has_rounds and _must_run_again(state, step_id):

@@ -6,6 +6,7 @@ import pytest
 
 from services.planner.compat import InProcessExecutor
 from services.planner.domain.answers import InterventionPolicy
+from services.planner.domain.errors import AnswerRefused
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionRequest, InterventionResponse
 from services.planner.domain.moves import ExecutionRules
@@ -159,6 +160,16 @@ async def test_a_step_that_is_removed_leaves_the_steps_that_depended_on_it() -> 
     assert (done.plan.plan_id, done.plan_version, done.replan_count) == (plan.plan_id, 2, 0)
     assert done.result is not None
     assert done.result.overall_status is OverallStatus.SUCCESS
+
+
+async def test_the_only_step_of_a_plan_cannot_be_removed() -> None:  # P-107
+    made, plan = executor(ScriptedTool({"s1": answer("one", 0.5)})), agent_plan(agent_step(1))
+    paused = (await states_of(made, plan))[-1]
+    with pytest.raises(AnswerRefused, match="remove_step cannot remove step 1, the only step of the plan") as refused:
+        await resume(made, plan, paused, action=Action.SKIP, remove_step=True)
+    assert [violation.field for violation in refused.value.violations] == ["response.remove_step"]
+    done = await resume(made, plan, paused, action=Action.SKIP)
+    assert status(done) == {1: "skipped"}
 
 
 @pytest.mark.parametrize("text", ["やり直しをお願いします", "別の方法で"])
