@@ -83,7 +83,8 @@ def create_front(
     HTTP calls the servicers of `local_services`, which run in the same process. Raises BadSetting.
     """
     database = _create_database(settings.gateway_database_url)
-    outbox = build_outbox(settings, database, settings.bulk_executor, ArchiveServiceStub(peers.get_channel("evidence")))
+    archive = ArchiveServiceStub(peers.get_channel("evidence"))
+    outbox = build_outbox(settings, database, settings.bulk_executor, archive, settings.max_message_bytes)
     learning = _create_learning(peers, outbox if settings.archive_trajectories else None)
     bulk = build_bulk(settings, database, learning)
     own = create_chains(peers, create_prompts(settings), learning) | {

@@ -111,7 +111,7 @@ async def measure_learn(trajectories: Trajectories, folder: Path) -> dict[str, A
     database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="outbox")
     await database.open()
     repository = OutboxRepository(database, "bench")
-    outbox = TrajectoryOutbox(repository, InProcessArchive(servicer), 1024**4)
+    outbox = TrajectoryOutbox(repository, InProcessArchive(servicer), 1024**4, max_message_bytes=1024**4)
     learning = Learning(None, None, outbox)  # type: ignore[arg-type]
     requests = [
         build_learn_request(trajectory, number, position)

@@ -12,7 +12,15 @@ from gateway.outbox.usecases.ports import ArchivePort
 from libs.storage.database import Database
 
 
-def build_outbox(settings: OutboxSettings, database: Database, executor: str, archive: ArchivePort) -> TrajectoryOutbox:
+def build_outbox(
+    settings: OutboxSettings, database: Database, executor: str, archive: ArchivePort, max_message_bytes: int
+) -> TrajectoryOutbox:
     """Return the outbox; `executor` names this replica, empty: the host name."""
     repository = OutboxRepository(database, executor or socket.gethostname())
-    return TrajectoryOutbox(repository, archive, settings.archive_outbox_max_bytes, count=count_result)
+    return TrajectoryOutbox(
+        repository,
+        archive,
+        settings.archive_outbox_max_bytes,
+        max_message_bytes=max_message_bytes,
+        count=count_result,
+    )

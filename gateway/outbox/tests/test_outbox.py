@@ -71,6 +71,7 @@ async def open_outbox(
     folder: Path,
     *failures: HanseiError,
     max_bytes: int = 10_000,
+    max_message_bytes: int = 10_000,
     executor: str = "one",
     now: datetime = NOW,
     gather_seconds: float = 0.0,
@@ -86,7 +87,13 @@ async def open_outbox(
             finished.release()
 
     outbox = TrajectoryOutbox(
-        repository, archive, max_bytes, count=count, policy=AT_ONCE, gather_seconds=gather_seconds
+        repository,
+        archive,
+        max_bytes,
+        max_message_bytes=max_message_bytes,
+        count=count,
+        policy=AT_ONCE,
+        gather_seconds=gather_seconds,
     )
     await database.open()
     await outbox.count_waiting_bytes()
@@ -157,6 +164,13 @@ async def test_a_refused_trajectory_does_not_hold_up_the_others(tmp_path: Path) 
         await system.deliver(3)
         assert system.archive.stored == ["good"]
         assert system.results == {DeliveryResult.REFUSED: 2, DeliveryResult.DELIVERED: 1}
+
+
+async def test_a_trajectory_that_is_larger_than_a_message_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path, max_message_bytes=100) as system:
+        await system.outbox.add(make_request("large", query="x" * 100))
+        assert system.results == {DeliveryResult.REFUSED: 1}
+        assert await system.repository.list_entries(10) == []
 
 
 async def test_only_the_trajectory_that_failed_is_delivered_again(tmp_path: Path) -> None:

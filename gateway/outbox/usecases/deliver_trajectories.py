@@ -43,7 +43,7 @@ class DeliveryResult(Enum):
 
     DELIVERED = "delivered"
     REFUSED = "refused"
-    """The archive refused it; another attempt cannot succeed."""
+    """The archive refused it, or it is larger than a message may be; another attempt cannot succeed."""
     NOT_STORED = "not stored"
     """The outbox is full, or its database is unavailable."""
 
@@ -57,6 +57,7 @@ class TrajectoryOutbox:
         archive: ArchivePort,
         max_bytes: int,
         *,
+        max_message_bytes: int,
         count: Callable[[DeliveryResult], None] = lambda result: None,
         policy: RetryPolicy = DELIVERY,
         sweep_seconds: float = SWEEP_SECONDS,
@@ -65,6 +66,7 @@ class TrajectoryOutbox:
         self._store = store
         self._archive = archive
         self._max_bytes = max_bytes
+        self._max_message_bytes = max_message_bytes
         self._count = count
         self._policy = policy
         self._sweep_seconds = sweep_seconds
@@ -81,6 +83,16 @@ class TrajectoryOutbox:
     async def add(self, request: archive_pb.StoreTrajectoryRequest) -> None:
         """Store a trajectory for the archive. Raise nothing: a failure is logged and counted."""
         payload = request.SerializeToString()
+        if len(payload) > self._max_message_bytes:
+            self._count(DeliveryResult.REFUSED)
+            log.warning(
+                "a learned trajectory is larger than a message may be; it is not archived",
+                trajectory=request.trajectory.id,
+                dataset=request.dataset,
+                bytes=len(payload),
+                max_message_bytes=self._max_message_bytes,
+            )
+            return
         try:
             if self._waiting_bytes + len(payload) > self._max_bytes:
                 self._count(DeliveryResult.NOT_STORED)
