@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from services.evidence.domain.archive_errors import (
     TrajectoryRefused,
 )
 from services.evidence.domain.policy import TrialPolicy
+from services.evidence.rpc.convert.archive import decode_request
 from services.evidence.tests.archives import (
     DATASET,
     LIMITS,
@@ -37,6 +39,8 @@ from services.evidence.tests.archives import (
     read,
     store,
 )
+from services.evidence.usecases.archive import INLINE_BYTES, MAX_THREADS
+from services.evidence.usecases.archive_ports import PreparedTrajectory
 from services.evidence.usecases.ports import OutcomeReport, RankedBullet
 
 SECRET = "sk-abcdefgh12345678"
@@ -357,3 +361,30 @@ async def test_concurrent_stores_of_one_trajectory_store_it_once(tmp_path: Path)
         responses = await asyncio.gather(*(store(servicer) for _ in range(8)))
         assert sum(response.stored for response in responses) == 1
         assert await list_ids(servicer) == ["t-1"]
+
+
+async def test_large_trajectories_leave_threads_to_other_calls(tmp_path: Path) -> None:
+    async with open_archive(tmp_path) as (_, archive, _):
+        trajectory = make_trajectory(query="x" * INLINE_BYTES)
+        incoming = decode_request(pb.StoreTrajectoryRequest(dataset=DATASET, trajectory=trajectory))
+        started, go_on = threading.Semaphore(0), threading.Event()
+
+        def prepare() -> PreparedTrajectory:
+            started.release()
+            go_on.wait()
+            return incoming.prepare()
+
+        slow = [
+            replace(incoming, key=replace(incoming.key, trajectory_id=f"t-{number}"), prepare=prepare)
+            for number in range(40)
+        ]
+        stores = [asyncio.create_task(archive.add(trajectory)) for trajectory in slow]
+        try:
+            async with asyncio.timeout(20):
+                for _ in range(MAX_THREADS):
+                    await asyncio.to_thread(started.acquire)
+                for _ in range(40):
+                    await asyncio.to_thread(read_files, tmp_path)
+        finally:
+            go_on.set()
+        assert await asyncio.gather(*stores) == [True] * 40

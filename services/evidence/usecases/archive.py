@@ -29,6 +29,11 @@ from services.evidence.usecases.pack_bodies import PackBodies
 
 INLINE_BYTES = 64 * 1024
 """Size of a trajectory up to which it is prepared on the event loop; a larger one takes a thread, if it is new."""
+MAX_THREADS = 2
+"""Large trajectories that are prepared at once.
+
+More would take the threads of other calls, and the time of each other: none would be ready before its deadline.
+"""
 
 _log = get_logger(__name__)
 
@@ -64,6 +69,7 @@ class Archive:
         self._decompress = decompress
         self._packs = PackBodies(store, compress=compress_pack, decompress=decompress)
         self._now = now
+        self._threads = asyncio.Semaphore(MAX_THREADS)
 
     async def add(self, incoming: IncomingTrajectory) -> bool:
         """Store a trajectory; return whether it is new.
@@ -183,7 +189,10 @@ class Archive:
             prepared = incoming.prepare()
             return prepared, self._compress(prepared.body)
 
-        return prepare() if incoming.size <= INLINE_BYTES else await asyncio.to_thread(prepare)
+        if incoming.size <= INLINE_BYTES:
+            return prepare()
+        async with self._threads:
+            return await asyncio.to_thread(prepare)
 
     async def _put_object(self, new: NewTrajectory, body: bytes) -> NewTrajectory:
         assert self._objects is not None
