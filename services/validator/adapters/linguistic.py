@@ -41,14 +41,14 @@ class SudachiTokenizer:
         self._dictionary = Dictionary(dict="core")
         self._local = threading.local()
 
-    def __call__(self, text: str) -> list[Morpheme]:
-        """Return the morphemes of a text of any length."""
+    def __call__(self, text: str) -> Iterator[Morpheme]:
+        """Yield the morphemes of a text of any length."""
         tokenizer = self._load_tokenizer()
-        return [
-            Morpheme(word.surface(), word.normalized_form(), word.part_of_speech()[0], word.part_of_speech()[5])
-            for chunk in _split_chunks(repair_surrogates(text))
-            for word in tokenizer.tokenize(chunk)
-        ]
+        for chunk in _split_chunks(repair_surrogates(text)):
+            for word in tokenizer.tokenize(chunk):
+                yield Morpheme(
+                    word.surface(), word.normalized_form(), word.part_of_speech()[0], word.part_of_speech()[5]
+                )
 
     def _load_tokenizer(self) -> Any:
         # A tokenizer may not be used by two threads at once.

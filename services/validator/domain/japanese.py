@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -22,8 +22,8 @@ class Morpheme:
     form: str = "*"
 
 
-Tokenize = Callable[[str], Sequence[Morpheme]]
-"""Splits normalised text into morphemes."""
+Tokenize = Callable[[str], Iterable[Morpheme]]
+"""Splits normalised text into morphemes, a part of a long text at a time."""
 
 _JAPANESE = r"[\u3040-\u30ff\u3400-\u9fff\u3005]"
 _SPACE_INSIDE = re.compile(rf"(?<={_JAPANESE})[ \t\u3000]+(?={_JAPANESE})")

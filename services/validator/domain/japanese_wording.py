@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.validator.domain.japanese import Morpheme, Tokenize, normalise
+from services.validator.domain.wording import CheckTime, allow_any_time
 
 Text = Sequence[Morpheme]
 Rule = Callable[[Text, int], bool]
 """True when the morpheme at an index is the head of a forbidden expression."""
 
 _NOTHING = Morpheme("", "", "")
+_WORDS_BETWEEN_CHECKS = 1_000
 
 
 def _get_morpheme(text: Text, index: int) -> Morpheme:
@@ -148,9 +150,9 @@ class LinguisticRules:
     tokenize: Tokenize
     rules: Sequence[Rule]
 
-    def occurs_in(self, text: str) -> bool:
+    def occurs_in(self, text: str, check_time: CheckTime = allow_any_time) -> bool:
         """Return whether a rule applies somewhere in the text."""
-        words = self.tokenize(normalise(text))
+        words = _split_words(self.tokenize, text, check_time)
         return any(rule(words, index) for index in range(len(words)) for rule in self.rules)
 
 
@@ -159,14 +161,26 @@ class LinguisticPhrases:
 
     def __init__(self, tokenize: Tokenize, phrases: Sequence[str]) -> None:
         self._tokenize = tokenize
-        self._wanted = [tuple(word.normal for word in tokenize(normalise(phrase))) for phrase in phrases]
+        self._by_first_word: dict[str, set[tuple[str, ...]]] = {}
+        for phrase in phrases:
+            wanted = tuple(word.normal for word in tokenize(normalise(phrase)))
+            if wanted:
+                self._by_first_word.setdefault(wanted[0], set()).add(wanted)
 
-    def occurs_in(self, text: str) -> bool:
+    def occurs_in(self, text: str, check_time: CheckTime = allow_any_time) -> bool:
         """Return whether one of the phrases occurs as whole words."""
-        normals = tuple(word.normal for word in self._tokenize(normalise(text)))
+        normals = tuple(word.normal for word in _split_words(self._tokenize, text, check_time))
         return any(
             normals[start : start + len(wanted)] == wanted
-            for wanted in self._wanted
-            for start in range(len(normals) - len(wanted) + 1)
-            if wanted
+            for start, first in enumerate(normals)
+            for wanted in self._by_first_word.get(first, ())
         )
+
+
+def _split_words(tokenize: Tokenize, text: str, check_time: CheckTime) -> Text:
+    words: list[Morpheme] = []
+    for word in tokenize(normalise(text)):
+        if len(words) % _WORDS_BETWEEN_CHECKS == 0:
+            check_time()
+        words.append(word)
+    return words

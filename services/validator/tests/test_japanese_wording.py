@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -120,3 +121,24 @@ def test_several_threads_may_search() -> None:
 def test_any_text_is_searched_without_an_exception(text: str) -> None:  # V-77
     is_found("organizer", text)
     is_found("advisor", text)
+
+
+@pytest.mark.parametrize("phrases", [ORGANIZER_PHRASES, ("絶対",)])
+def test_a_search_ends_when_its_time_is_over(phrases: Sequence[str]) -> None:
+    checks = 0
+
+    def check_time() -> None:
+        nonlocal checks
+        checks += 1
+        if checks > 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        LINGUISTIC.get_finder(phrases).occurs_in("私は東京へ行きます。" * 100_000, check_time)
+    assert checks == 4
+
+
+def test_phrases_with_the_same_first_word_are_found() -> None:
+    finder = LINGUISTIC.get_finder(("絶対に必要", "絶対に無理", " "))
+    assert finder.occurs_in("それは絶対に無理です")
+    assert not finder.occurs_in("それは絶対です")

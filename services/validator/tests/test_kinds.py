@@ -15,7 +15,9 @@ from services.validator.domain.errors import KindInvalid
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kind_definition import (
     Check,
+    Count,
     Expression,
+    ForbiddenWords,
     KindDefinition,
     Reference,
     Required,
@@ -180,6 +182,17 @@ def test_an_expression_has_a_limit_of_steps(expression: str) -> None:
 def test_an_expression_has_a_limit_of_time() -> None:
     result = validate_report(kind(Expression("true"), limits=RuleLimits(seconds=-1)), {})
     assert any("exceeded its limit of time" in error for error in result.errors)
+
+
+@pytest.mark.parametrize(
+    "check", [Required("/a"), Reference("/a"), Count("/a", 1, None), ForbiddenWords(("",), ("x",))], ids=repr
+)
+def test_every_rule_has_a_limit_of_time(check: Check) -> None:
+    rules = (Rule("R", check, message="the rule's own text"),)
+    expired = compile_kind(KindDefinition("k", rules=rules), RuleLimits(seconds=-1))
+    finding = validate_report(expired, {"a": "b"}).findings[-1]
+    assert (finding.code, finding.pointer) == ("R", "")
+    assert finding.message == "report was not checked in full: rule R exceeded its limit of time"
 
 
 def test_an_expression_cannot_build_huge_values() -> None:

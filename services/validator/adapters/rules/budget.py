@@ -26,6 +26,10 @@ class RuleBudget:
         self._steps -= 1
         if self._steps < 0:
             self._exceed("steps")
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise RuleTooExpensive when the time is over."""
         if self._clock() > self._until:
             self._exceed("time")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from chassis.errors import Violation as FieldViolation
 from libs.prompts.language import Language
-from services.validator.adapters.rules.budget import RuleBudget
+from services.validator.adapters.rules.budget import RuleBudget, RuleTooExpensive
 from services.validator.adapters.rules.cel import CelExpression, ExpressionInvalid, to_cel
 from services.validator.adapters.rules.json_schema import CompiledSchema, SchemaInvalid
 from services.validator.domain.errors import KindInvalid
@@ -96,7 +96,8 @@ class _CompiledRules:
         if not isinstance(report, dict):
             return ValidationResult((Finding("REPORT_NOT_OBJECT", "report must be an object", ""),))
         found = self.schema.list_findings(report, RuleBudget(self.limits))
-        checked = RuleInput(report, [item for item in valid_node_ids if isinstance(item, str)], words)
+        node_ids = [item for item in valid_node_ids if isinstance(item, str)]
+        checked = RuleInput(report, node_ids, words, lambda: RuleBudget(self.limits).check_time)
         variables = cache(lambda: _build_variables(checked))
         for rule in self.rules:
             broken = self._find_violations(rule, checked, variables)
@@ -108,7 +109,11 @@ class _CompiledRules:
         self, rule: Rule, checked: RuleInput, variables: Callable[[], dict[str, Any] | None]
     ) -> Iterator[RuleViolation]:
         if not isinstance(rule.check, Expression):
-            yield from find_violations(rule.check, checked)
+            try:
+                yield from find_violations(rule.check, checked)
+            except RuleTooExpensive as error:
+                problem = f"was not checked in full: rule {rule.code} exceeded its limit of {error}"
+                yield RuleViolation("", problem, is_limit=True)
             return
         expression, shared = self.expressions[rule.check.expression], variables()
         if shared is None:
@@ -121,7 +126,8 @@ class _CompiledRules:
             this = shared["report"] if value is checked.report else to_cel(value)
             reason = expression.find_failure({**shared, "this": this}, budget)
             if reason:
-                yield RuleViolation(pointer, f"breaks rule {rule.code}: {rule.check.expression} {reason}")
+                requirement = f"breaks rule {rule.code}: {rule.check.expression} {reason}"
+                yield RuleViolation(pointer, requirement, is_limit=budget.spent)
             if budget.spent:
                 return
 
