@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tests.console.reader import Reader
 from tests.console.windows import Stack
@@ -17,6 +17,52 @@ def open_menu(reader: Reader, item: str) -> Locator:
     reader.page.get_by_text("Dataset…", exact=True).click()
     reader.button(item).click()
     return reader.page.get_by_role("dialog")
+
+
+def test_a_dialog_keeps_its_values_until_they_are_saved(reader: Reader, stack: Stack) -> None:
+    """Another person changes the bullet, then the gateway cannot be reached; the typed text survives both."""
+    first, second, *_ = stack.seeds.playbook("edited-twice", 4)
+    reader.open(f"#/playbooks/edited-twice?bullet={first}")
+    reader.button("Edit…").click()
+    dialog = reader.page.get_by_role("dialog")
+    lesson = dialog.get_by_label("Lesson")
+    lesson.fill("A text that took an hour.")
+    other = {"type": "DELTA_TYPE_UPDATE", "bullet_id": first, "content": "Another text."}
+    stack.seeds.deltas("edited-twice", [other], "meanwhile")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Not applied")
+    expect(lesson).to_have_value("A text that took an hour.")
+    dialog.get_by_role("button", name="Back").click()
+    reader.open(f"#/playbooks/edited-twice?bullet={second}")
+    reader.button("Edit…").click()
+    lesson.fill("A text that took a day.")
+    reader.page.context.set_offline(True)
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_have_text("The gateway cannot be reached.")
+    reader.page.context.set_offline(False)
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    expect(reader.page.get_by_role("region", name="Bullet").locator(".lead")).to_have_text("A text that took a day.")
+    reader.expect_only_refusals("ERR_INTERNET_DISCONNECTED")
+
+
+def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("saved-once", 2)
+    reader.open("#/playbooks/saved-once")
+    reader.button("Add a lesson…").click()
+    dialog = reader.page.get_by_role("dialog")
+    dialog.get_by_label("Lesson").fill("Close the file after the last line.")
+    held: list[Route] = []
+    reader.page.route("**/v1/playbooks/saved-once/deltas", lambda route: held.append(route))
+    save = dialog.get_by_role("button", name="Add")
+    save.click()
+    expect(save).to_be_disabled()
+    dialog.get_by_label("Why").press("Enter")
+    dialog.get_by_label("Why").press("Escape")
+    expect(dialog).to_have_count(0)
+    (route,) = held
+    route.continue_()
+    reader.sees("3 bullets · revision")
 
 
 def test_a_person_votes_on_a_bullet(reader: Reader, stack: Stack) -> None:

@@ -7,8 +7,11 @@ const RETRY_MS = [500, 1000, 2000, 5000];
 /** Statuses of permanent errors: a repeated request fails in the same way. */
 const REFUSED = new Set([400, 401, 403, 404, 409, 422]);
 
+/** An error that the user can understand and correct, such as a file that is too large. */
+export class Refusal extends Error {}
+
 /** An error of the gateway. `reason` is the stable name that gRPC has, too. */
-export class ApiError extends Error {
+export class ApiError extends Refusal {
   constructor(status, problem) {
     super(problem.detail || problem.title || problem.error || t("api.the_gateway_responded_with_status", { status }));
     this.status = status;

@@ -1,5 +1,6 @@
 /** What a person does with a whole dataset: import and export, policy, sections, deletion. */
 
+import { Refusal } from "./api.js";
 import { askInDialog, openDialog } from "./dialog.js";
 import { h, saveFile } from "./dom.js";
 import { deleteAfterConfirmation } from "./edits.js";
@@ -42,7 +43,7 @@ export function renderDatasetMenu(dataset, signal) {
 }
 
 async function importFile(dataset) {
-  const answer = await askInDialog({
+  const done = await askInDialog({
     title: t("dataset_actions.import_into", { dataset }),
     text: t("dataset_actions.a_playbook_as_json_or"),
     fields: [
@@ -51,19 +52,16 @@ async function importFile(dataset) {
       { name: "reason", label: t("common.why") },
     ],
     confirm: t("dataset_actions.import"),
-  });
-  if (!answer?.file) return;
-  const done = await runChange(
-    async () => importPlaybook(dataset, await encodeChunks(answer.file), answer.replace, answer.reason),
-    ({ added, updated, removed, revision }) =>
+    act: async ({ file, replace, reason }) => importPlaybook(dataset, await encodeChunks(file), replace, reason),
+    done: ({ added, updated, removed, revision }) =>
       t("dataset_actions.revision_added_updated_removed", { revision, added, updated, removed }),
-  );
+  });
   if (done) reopenRoute(["playbooks", dataset]);
 }
 
 /** The bytes of a file as base64 texts, each small enough for a message. */
 async function encodeChunks(file) {
-  if (file.size > MOST_BYTES) throw new Error(t("dataset_actions.the_file_is_larger_than"));
+  if (file.size > MOST_BYTES) throw new Refusal(t("dataset_actions.the_file_is_larger_than"));
   const bytes = new Uint8Array(await file.arrayBuffer());
   const chunks = [];
   for (let from = 0; from < bytes.length; from += CHUNK) {
@@ -75,16 +73,17 @@ async function encodeChunks(file) {
 }
 
 async function exportFile(dataset, signal) {
-  const answer = await askInDialog({
+  await askInDialog({
     title: t("dataset_actions.export", { dataset }),
     fields: [{ name: "format", label: t("common.format"), kind: "choice", options: FORMATS, value: FORMATS[0][0] }],
     confirm: t("dataset_actions.export_2"),
+    act: async ({ format }) => {
+      const chunks = await exportPlaybook(dataset, { format }, signal);
+      const parts = chunks.map((chunk) => Uint8Array.from(atob(chunk), (letter) => letter.charCodeAt(0)));
+      saveFile(new Blob(parts), `${dataset}.${format === FORMATS[0][0] ? "json" : "txt"}`);
+      return chunks;
+    },
   });
-  if (!answer) return;
-  const chunks = await runChange(() => exportPlaybook(dataset, { format: answer.format }, signal));
-  if (!chunks) return;
-  const parts = chunks.map((chunk) => Uint8Array.from(atob(chunk), (letter) => letter.charCodeAt(0)));
-  saveFile(new Blob(parts), `${dataset}.${answer.format === FORMATS[0][0] ? "json" : "txt"}`);
 }
 
 async function editPolicy(dataset, signal) {
@@ -93,7 +92,7 @@ async function editPolicy(dataset, signal) {
   const { policy } = found;
   const days = policy.pending_lifetime ? Number.parseFloat(policy.pending_lifetime) / DAY_SECONDS : 30;
   const number = (name, label, value) => ({ name, label, kind: "number", min: "0", value: value ?? "" });
-  const answer = await askInDialog({
+  await askInDialog({
     title: t("dataset_actions.policy_of", { dataset }),
     fields: [
       { name: "mode", label: t("common.review"), kind: "choice", options: REVIEW_MODES, value: policy.review_mode },
@@ -104,19 +103,20 @@ async function editPolicy(dataset, signal) {
       number("days", t("dataset_actions.days_after_which_a_pending"), days),
     ],
     confirm: t("common.save"),
+    act: (answer) => writePolicy(dataset, changePolicy(policy, answer)),
+    done: t("dataset_actions.the_policy_is_saved"),
   });
-  if (!answer) return;
-  const changed = {
-    ...policy,
-    review_mode: answer.mode,
-    max_bullets: Number(answer.bullets || 0),
-    max_tokens: String(answer.tokens || 0),
-    duplicate_threshold: answer.duplicates === "" ? undefined : Number(answer.duplicates),
-    retire_after_harmful: Number(answer.harmful || 0),
-    pending_lifetime: `${Math.round(Number(answer.days || 30) * DAY_SECONDS)}s`,
-  };
-  await runChange(() => writePolicy(dataset, changed), t("dataset_actions.the_policy_is_saved"));
 }
+
+const changePolicy = (policy, answer) => ({
+  ...policy,
+  review_mode: answer.mode,
+  max_bullets: Number(answer.bullets || 0),
+  max_tokens: String(answer.tokens || 0),
+  duplicate_threshold: answer.duplicates === "" ? undefined : Number(answer.duplicates),
+  retire_after_harmful: Number(answer.harmful || 0),
+  pending_lifetime: `${Math.round(Number(answer.days || 30) * DAY_SECONDS)}s`,
+});
 
 async function showSections(dataset, signal) {
   const found = await runChange(() => listSections(dataset, signal));

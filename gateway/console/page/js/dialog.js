@@ -1,30 +1,46 @@
 /** Questions in the middle of the page. */
 
-import { h } from "./dom.js";
+import { fillElement, h } from "./dom.js";
+import { runChange, showToast } from "./states.js";
 import { t } from "./texts.js";
 
 /**
- * Asks for confirmation and values. `fields` are `{name, label, kind, value, required, options, pattern}` with kind
- * `text`, `long`, `choice`, `check`, `date`, `number` or `file`. Returns the values by name, or null if the person cancels.
+ * Asks for confirmation and values, and runs a change with them. `fields` are `{name, label, kind, value, required,
+ * options, pattern}` with kind `text`, `long`, `choice`, `check`, `date`, `number` or `file`; `act(values)` gets the
+ * values by name. The dialog is open until `act` has succeeded: an error is shown in it, and it keeps all values.
+ * Returns the response of `act`, after `done` is shown as in `runChange`; null if the person cancels.
  */
-export function askInDialog({ title, text, fields = [], confirm, danger = false }) {
+export function askInDialog({ title, text, fields = [], confirm, danger = false, act, done }) {
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((field) => [field.name, createInput(field)]));
     const back = h("button", { type: "button", onclick: () => dialog.close() }, t("dialog.back"));
+    const submit = h("button", { class: danger ? "danger" : "primary" }, confirm);
+    const fault = h("p", { class: "bad text", role: "alert" });
     const form = h(
       "form",
       { method: "dialog" },
       h("h2", { id: "dialog-title" }, title),
       text ? h("p", { class: "muted" }, text) : null,
       fields.map((field) => renderField(field, inputs.get(field.name))),
-      h("div", { class: "actions" }, back, h("button", { class: danger ? "danger" : "primary" }, confirm)),
+      fault,
+      h("div", { class: "actions" }, back, submit),
     );
     const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
+    const showError = (message) => (dialog.open ? fillElement(fault, message) : showToast(message, "bad"));
+    const save = async () => {
+      const values = Object.fromEntries([...inputs].map(([name, input]) => [name, readInput(input)]));
+      const response = await runChange(() => act(values), done, showError);
+      submit.disabled = false;
+      if (response) dialog.close();
+      return response;
+    };
+    /** The response of the last attempt; a person may close the dialog before it arrives. */
     let answer = null;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      answer = Object.fromEntries([...inputs].map(([name, input]) => [name, readInput(input)]));
-      dialog.close();
+      submit.disabled = true;
+      fillElement(fault);
+      answer = save();
     });
     openDialog(dialog, () => resolve(answer));
   });

@@ -3,7 +3,6 @@
 import { askInDialog } from "./dialog.js";
 import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
 import { openRoute, reopenRoute } from "./router.js";
-import { runChange } from "./states.js";
 import { t } from "./texts.js";
 
 /** The beginning of the ids under which people vote: their votes belong to no trajectory. */
@@ -19,87 +18,89 @@ const createLessonField = (value) => ({
 
 export async function addBullet(dataset) {
   const section = { name: "section", label: t("common.section"), value: "strategies_and_hard_rules" };
-  const answer = await askInDialog({
+  await askForEdit(dataset, {
     title: t("edits.add_a_lesson"),
     fields: [createLessonField(""), section, why],
     confirm: t("common.add"),
+    createDelta: ({ content, section: name }) => ({ type: "DELTA_TYPE_ADD", content, section: name }),
   });
-  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_ADD", ...answer }, answer.reason);
 }
 
 export async function editBullet(dataset, { id, content, updated_revision: base }) {
-  const answer = await askInDialog({
+  await askForEdit(dataset, {
     title: t("edits.edit", { id }),
     fields: [createLessonField(content), why],
     confirm: t("common.save"),
+    createDelta: ({ content: edited }) => ({ type: "DELTA_TYPE_UPDATE", bullet_id: id, content: edited }),
+    base,
   });
-  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_UPDATE", bullet_id: id, ...answer }, answer.reason, base);
 }
 
 export async function deleteBullet(dataset, { id, content, updated_revision: base }) {
-  const text = t("edits.the_history_keeps_it", { content });
-  const answer = await askInDialog({
+  await askForEdit(dataset, {
     title: t("edits.remove", { id }),
-    text,
-    fields: [why],
+    text: t("edits.the_history_keeps_it", { content }),
     confirm: t("common.remove"),
     danger: true,
+    createDelta: () => ({ type: "DELTA_TYPE_DELETE", bullet_id: id }),
+    base,
   });
-  if (answer) await applyEdit(dataset, { type: "DELTA_TYPE_DELETE", bullet_id: id }, answer.reason, base);
 }
 
 /** Asks for the reason of a vote, and casts it. A person's vote is no trajectory, so it gets an id of its own. */
 export async function voteOnBullet(dataset, { id }, tag) {
   const isHelpful = tag === "VOTE_TAG_HELPFUL";
-  const answer = await askInDialog({
+  const done = await askInDialog({
     title: isHelpful ? t("edits.vote_that_helped", { id }) : t("edits.vote_that_harmed", { id }),
     text: t("edits.search_ranks_bullets_with_helpful"),
     fields: [why],
     confirm: t("edits.vote"),
+    act: ({ reason }) =>
+      castVote(dataset, { bullet_id: id, tag, trajectory_id: PERSON + crypto.randomUUID(), reason }, reason),
+    done: ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),
   });
-  if (!answer) return;
-  const vote = { bullet_id: id, tag, trajectory_id: PERSON + crypto.randomUUID(), reason: answer.reason };
-  const done = await runChange(
-    () => castVote(dataset, vote, answer.reason),
-    ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),
-  );
   if (done) reopenRoute(["playbooks", dataset], { bullet: id });
 }
 
 /** Makes an earlier text of a bullet current again; a removed bullet is added with a new id. */
 export async function restoreBullet(dataset, { id, section, content, updated_revision: base }, isRemoved) {
-  const answer = await askInDialog({
+  await askForEdit(dataset, {
     title: isRemoved ? t("edits.add_again_2", { id }) : t("edits.restore_this_text_of", { id }),
     text: content,
-    fields: [why],
     confirm: isRemoved ? t("edits.add_again") : t("common.restore"),
+    createDelta: () =>
+      isRemoved
+        ? { type: "DELTA_TYPE_ADD", section, content }
+        : { type: "DELTA_TYPE_UPDATE", bullet_id: id, content },
+    base: isRemoved ? undefined : base,
   });
-  if (!answer) return;
-  const delta = isRemoved
-    ? { type: "DELTA_TYPE_ADD", section, content }
-    : { type: "DELTA_TYPE_UPDATE", bullet_id: id, content };
-  await applyEdit(dataset, delta, answer.reason, isRemoved ? undefined : base);
 }
 
 export async function deleteAfterConfirmation(dataset) {
   const typed = { name: "typed", label: t("edits.type_to_confirm", { dataset }), required: true, pattern: dataset };
-  const answer = await askInDialog({
+  const done = await askInDialog({
     title: t("edits.delete", { dataset }),
     text: t("edits.its_bullets_history_votes_and"),
     fields: [typed, why],
     confirm: t("common.delete"),
     danger: true,
+    act: ({ reason }) => deleteDataset(dataset, reason),
+    done: t("edits.is_deleted", { dataset }),
   });
-  if (!answer) return;
-  const done = await runChange(() => deleteDataset(dataset, answer.reason), t("edits.is_deleted", { dataset }));
   if (done) openRoute(["playbooks"]);
 }
 
-async function applyEdit(dataset, { reason: _, ...delta }, reason, base) {
-  const done = await runChange(() => applyDelta(dataset, delta, reason, base), describeOutcome);
-  const operation = done?.operations[0];
-  if (operation)
-    reopenRoute(["playbooks", dataset], delta.type === "DELTA_TYPE_DELETE" ? {} : { bullet: operation.bullet_id });
+/** Asks for the values of an edit of one bullet, applies it, and opens the bullet. */
+async function askForEdit(dataset, { createDelta, base, fields = [why], ...dialog }) {
+  const done = await askInDialog({
+    ...dialog,
+    fields,
+    act: (values) => applyDelta(dataset, createDelta(values), values.reason, base),
+    done: describeOutcome,
+  });
+  if (!done) return;
+  const [{ delta, bullet_id: id }] = done.operations;
+  reopenRoute(["playbooks", dataset], delta.type === "DELTA_TYPE_DELETE" ? {} : { bullet: id });
 }
 
 function describeOutcome({ revision, operations: [{ applied, bullet_id: id, skipped_reason: skipped }] }) {

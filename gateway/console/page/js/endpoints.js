@@ -1,6 +1,7 @@
 /** The endpoints of the gateway that the page uses; messages are those of the contracts. */
 
 import {
+  Refusal,
   streamEvents,
   fetchAll,
   followStream,
@@ -12,6 +13,7 @@ import {
   deleteJson,
 } from "./api.js";
 import { session } from "./session.js";
+import { t } from "./texts.js";
 
 const addressDataset = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
 const addressTrajectory = (dataset, id) => `${addressDataset(dataset)}/trajectories/${encodeURIComponent(id)}`;
@@ -61,8 +63,14 @@ export const listBulletRevisions = (dataset, id, signal) =>
 export const restoreRevision = (dataset, revision, reason) =>
   postJson(`${addressDataset(dataset)}/restore`, createEdit({ revision, reason }));
 export const deleteDataset = (dataset, reason) => deleteJson(addressDataset(dataset), createEdit({ reason }));
-export const applyDelta = (dataset, delta, reason, base_revision) =>
-  postJson(`${addressDataset(dataset)}/deltas`, createEdit({ deltas: [delta], reason, base_revision }));
+/** Applies one delta; fails if it changed nothing and does not wait for review. */
+export async function applyDelta(dataset, delta, reason, base_revision) {
+  const edit = createEdit({ deltas: [delta], reason, base_revision });
+  const response = await postJson(`${addressDataset(dataset)}/deltas`, edit);
+  const [{ applied, skipped_reason: skipped }] = response.operations;
+  if (!applied && !response.pending.length) throw new Refusal(t("edits.not_applied", { skipped }));
+  return response;
+}
 /** Votes for or against a bullet; the vote counts once for each of its trajectories. */
 export const castVote = (dataset, vote, reason) =>
   postJson(`${addressDataset(dataset)}/deltas`, createEdit({ votes: [vote], reason }));

@@ -1,5 +1,6 @@
 /** What a new user sees: what hansei is, the recorded examples, and the ways to connect an agent. */
 
+import { Refusal } from "./api.js";
 import { fillElement, h } from "./dom.js";
 import { parseTrajectories, readExamples, submitJob, watchJob } from "./endpoints.js";
 import { formatCount } from "./format.js";
@@ -46,7 +47,7 @@ async function loadExamples(button, progress, signal) {
   button.disabled = true;
   const job = await runChange(async () => {
     const file = await readExamples(signal);
-    if (!file) throw new Error(t("firstrun.this_gateway_comes_without_examples"));
+    if (!file) throw new Refusal(t("firstrun.this_gateway_comes_without_examples"));
     const { trajectories } = await parseTrajectories({ dataset: EXAMPLE_DATASET }, file, signal);
     const { job: made } = await submitJob(
       EXAMPLE_DATASET,

@@ -107,17 +107,14 @@ export class Job {
 
   async cancel() {
     if (this.cancelling.hidden) return;
-    const confirmed = await askInDialog({
+    await askInDialog({
       title: t("jobs.cancel_this_job"),
       text: t("jobs.waiting_trajectories_are_cancelled_learned"),
       confirm: t("common.cancel_it"),
       danger: true,
+      act: () => cancelJob(this.id),
+      done: ({ job }) => t("jobs.cancelled", { dropped: formatPlural(job.dropped, "trajectory") }),
     });
-    if (confirmed)
-      await runChange(
-        () => cancelJob(this.id),
-        ({ job }) => t("jobs.cancelled", { dropped: formatPlural(job.dropped, "trajectory") }),
-      );
   }
 
   async retry() {

@@ -1,14 +1,15 @@
 /** The open question of an execution: confirm, answer, modify, retry, leave out or cancel. */
 
+import { Refusal } from "./api.js";
 import { askInDialog } from "./dialog.js";
 import { h } from "./dom.js";
 import { formatEnum } from "./format.js";
 import { renderChip, renderConfidence, renderKey, renderTime } from "./parts.js";
-import { showToast } from "./states.js";
+import { runChange } from "./states.js";
 import { t } from "./texts.js";
 
 /**
- * The question as a form; `respond(response)` sends the answer. The options of the question are not shown: they name the
+ * The question as a form; `respond(response)` sends the answer and returns the event that it caused. The options of the question are not shown: they name the
  * same actions as the buttons, in the language of the plan.
  */
 export function renderQuestion(open, respond) {
@@ -22,6 +23,7 @@ export function renderQuestion(open, respond) {
     expires_at: expires,
   } = open;
   const send = (action, more = {}) => respond({ action: `INTERVENTION_ACTION_${action}`, ...more });
+  const answer = (...response) => runChange(() => send(...response), t("execution.answered"));
   const head = h(
     "div",
     { class: "card-head" },
@@ -37,13 +39,13 @@ export function renderQuestion(open, respond) {
     questionText && message !== questionText ? h("p", { class: "text muted" }, message) : null,
     reason ? h("p", { class: "text muted" }, reason) : null,
     score === undefined ? null : h("p", null, renderConfidence(score)),
-    renderInput(send),
-    renderDecisions(open, send),
+    renderInput(answer),
+    renderDecisions(open, answer, send),
   );
 }
 
 /** Shows a field for an answer in words. */
-function renderInput(send) {
+function renderInput(answer) {
   const text = h("input", {
     class: "grow",
     required: true,
@@ -54,32 +56,32 @@ function renderInput(send) {
   const form = h("form", { class: "answer" }, text, h("button", null, t("common.answer")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    send("INPUT", { user_input: text.value });
+    answer("INPUT", { user_input: text.value });
   });
   return form;
 }
 
-function renderDecisions({ step_id: step, plan }, send) {
+function renderDecisions({ step_id: step, plan }, answer, send) {
   const button = (text, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, text);
   return h(
     "div",
     { class: "actions" },
-    button([t("question.confirm"), renderKey("y")], () => send("PROCEED"), {
+    button([t("question.confirm"), renderKey("y")], () => answer("PROCEED"), {
       class: "primary",
       "data-answer": "proceed",
     }),
     button(t("question.modify_2"), () => modifyPlan(plan, send)),
     step === undefined
       ? null
-      : [button(t("question.run_again"), () => send("RETRY")), button(t("question.skip"), () => send("SKIP"))],
-    button(t("question.cancel_the_execution"), () => send("CANCEL"), { class: "danger" }),
+      : [button(t("question.run_again"), () => answer("RETRY")), button(t("question.skip"), () => answer("SKIP"))],
+    button(t("question.cancel_the_execution"), () => answer("CANCEL"), { class: "danger" }),
   );
 }
 
 /** Asks for another plan: described in words, or as a message of the contract. */
 async function modifyPlan(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
-  const reply = await askInDialog({
+  await askInDialog({
     title: t("question.modify_the_plan"),
     text: t("question.describe_the_change_in_words"),
     fields: [
@@ -87,12 +89,15 @@ async function modifyPlan(plan, send) {
       { name: "plan", label: t("question.the_plan"), kind: "long", value: whole },
     ],
     confirm: t("question.modify"),
+    act: ({ words, plan: text }) => send("MODIFY", words ? { user_input: words } : { modified_plan: parsePlan(text) }),
+    done: t("execution.answered"),
   });
-  if (!reply) return null;
-  if (reply.words) return send("MODIFY", { user_input: reply.words });
+}
+
+function parsePlan(text) {
   try {
-    return send("MODIFY", { modified_plan: JSON.parse(reply.plan) });
+    return JSON.parse(text);
   } catch (error) {
-    return showToast(t("question.the_plan_is_not_json", { message: error.message }), "bad");
+    throw new Refusal(t("question.the_plan_is_not_json", { message: error.message }));
   }
 }

@@ -1,6 +1,6 @@
 /** The states of a part of a page without content: loading, empty, failed. */
 
-import { ApiError } from "./api.js";
+import { Refusal } from "./api.js";
 import { fillElement, h } from "./dom.js";
 import { t } from "./texts.js";
 
@@ -58,9 +58,9 @@ export async function loadPart(container, signal, ask, draw) {
   }
 }
 
-/** Logs an error of the page's code; errors of the gateway are shown to the user. */
+/** Logs an error of the page's code; a refusal is shown to the user. */
 export function logUnexpectedError(error) {
-  if (!(error instanceof ApiError)) console.error(error);
+  if (!(error instanceof Refusal)) console.error(error);
 }
 
 /** Shows a message at the edge of the page for some seconds; screen readers read it. */
@@ -70,15 +70,15 @@ export function showToast(text, kind = "") {
   setTimeout(() => line.remove(), kind === "bad" ? 9000 : 4000);
 }
 
-/** Runs a change, shows its outcome, and returns its response, or null if it failed. */
-export async function runChange(act, done) {
+/** Runs a change, shows its outcome or its error, and returns its response, or null if it failed. */
+export async function runChange(act, done, showError = (message) => showToast(message, "bad")) {
   try {
     const answer = await act();
     if (done) showToast(typeof done === "function" ? done(answer) : done);
     return answer;
   } catch (error) {
     logUnexpectedError(error);
-    showToast(error.message, "bad");
+    showError(error.message);
     return null;
   }
 }

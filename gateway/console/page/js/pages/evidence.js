@@ -28,7 +28,7 @@ import {
 import { formatCount, formatPlural, readEnum } from "../format.js";
 import { renderHead, renderHeader, renderState, renderTime, renderWideTable } from "../parts.js";
 import { formatLink } from "../router.js";
-import { runChange, loadPart, renderEmptyState } from "../states.js";
+import { loadPart, renderEmptyState } from "../states.js";
 import { t, translateWord } from "../texts.js";
 
 const PAGE = 1000;
@@ -202,13 +202,14 @@ class Evidence {
   }
 
   async undo({ number, revision }) {
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("evidence.undo_decision", { number }),
       text: Number(revision) ? t("evidence.the_bullet_is_added_to") : t("evidence.the_bullet_goes_back_on"),
       confirm: t("evidence.undo"),
+      act: () => undoDecision(this.dataset, number),
+      done: t("evidence.the_bullet_is_on_trial"),
     });
-    if (answer && (await runChange(() => undoDecision(this.dataset, number), t("evidence.the_bullet_is_on_trial"))))
-      await this.load();
+    if (done) await this.load();
   }
 
   renderStartButton() {
@@ -220,23 +221,25 @@ class Evidence {
   }
 
   async start() {
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("evidence.start_trials_of", { dataset: this.dataset }),
       text: t("evidence.a_bullet_on_trial_is"),
       confirm: t("common.start"),
+      act: () => startTrials(this.dataset),
+      done: t("evidence.trials_are_running"),
     });
-    if (answer && (await runChange(() => startTrials(this.dataset), t("evidence.trials_are_running"))))
-      await this.load();
+    if (done) await this.load();
   }
 
   async stop() {
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("evidence.stop_trials_of", { dataset: this.dataset }),
       text: t("evidence.every_session_gets_all_bullets"),
       confirm: t("evidence.stop"),
+      act: () => stopTrials(this.dataset),
+      done: t("evidence.trials_have_stopped"),
     });
-    if (answer && (await runChange(() => stopTrials(this.dataset), t("evidence.trials_have_stopped"))))
-      await this.load();
+    if (done) await this.load();
   }
 }
 

@@ -10,7 +10,7 @@ import { renderConfidence, renderFacts, renderHead, renderKey, renderState, rend
 import { drawPlanGraph } from "../plan.js";
 import { renderQuestion } from "../question.js";
 import { openRoute } from "../router.js";
-import { runChange, loadPart, logUnexpectedError, showToast } from "../states.js";
+import { loadPart, logUnexpectedError, showToast } from "../states.js";
 import { t } from "../texts.js";
 
 const ENDED = new Set(["success", "partial", "failed", "cancelled"]);
@@ -162,10 +162,8 @@ class Execution {
       ...(step === undefined ? {} : { step_id: step }),
     };
     // The feed shows the further events; only the first event of this stream is needed.
-    await runChange(async () => {
-      for await (const event of answerQuestion(this.id, body, this.signal)) return event;
-      return null;
-    }, t("execution.answered"));
+    for await (const event of answerQuestion(this.id, body, this.signal)) return event;
+    return {};
   }
 
   async follow() {
@@ -200,14 +198,15 @@ class Execution {
   async cancel() {
     if (!this.execution || ENDED.has(this.status)) return;
     const fields = [{ name: "reason", label: t("common.why") }];
-    const reply = await askInDialog({
+    await askInDialog({
       title: t("execution.cancel_this_execution"),
       text: t("execution.running_tools_get_a_signal"),
       fields,
       confirm: t("common.cancel_it"),
       danger: true,
+      act: ({ reason }) => cancelExecution(this.id, reason),
+      done: t("execution.cancelled"),
     });
-    if (reply) await runChange(() => cancelExecution(this.id, reply.reason), t("execution.cancelled"));
   }
 
   async addInformation() {
@@ -215,13 +214,14 @@ class Execution {
     const fields = [
       { name: "text", label: t("execution.information_for_the_execution"), kind: "long", required: true },
     ];
-    const reply = await askInDialog({
+    await askInDialog({
       title: t("execution.add_information"),
       text: t("execution.the_execution_replans_before_its"),
       fields,
       confirm: t("common.add"),
+      act: ({ text }) => addInformation(this.id, text),
+      done: t("execution.added"),
     });
-    if (reply) await runChange(() => addInformation(this.id, reply.text), t("execution.added"));
   }
 }
 

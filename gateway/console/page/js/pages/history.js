@@ -202,18 +202,15 @@ class History {
   }
 
   async restore(revision) {
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("history.restore_revision", { revision }),
       text: t("history.its_bullets_become_current_again"),
       fields: [{ name: "reason", label: t("common.why"), kind: "text" }],
       confirm: t("common.restore"),
       danger: true,
+      act: ({ reason }) => restoreRevision(this.dataset, revision, reason),
+      done: ({ revision: made }) => t("history.revision_is_current_again_as", { revision, made }),
     });
-    if (!answer) return;
-    const done = await runChange(
-      () => restoreRevision(this.dataset, revision, answer.reason),
-      ({ revision: made }) => t("history.revision_is_current_again_as", { revision, made }),
-    );
     if (done) openRoute(["playbooks", this.dataset, "history"], { revision: done.revision });
   }
 

@@ -123,7 +123,7 @@ async function createNewKey(reload) {
     kind: "check",
     value: name === "ACCESS_SCOPE_READ" || name === "ACCESS_SCOPE_LEARN",
   }));
-  const answer = await askInDialog({
+  const made = await askInDialog({
     title: t("keys.create_an_api_key"),
     text: t("keys.the_text_of_the_key"),
     fields: [
@@ -137,15 +137,13 @@ async function createNewKey(reload) {
       ...scopes,
     ],
     confirm: t("keys.create"),
+    act: (answer) =>
+      createKey({
+        label: answer.label,
+        scopes: Object.keys(SCOPES).filter((scope) => answer[scope]),
+        ...(answer.expires ? { expires_at: new Date(answer.expires).toISOString() } : {}),
+      }),
   });
-  if (!answer) return;
-  const made = await runChange(() =>
-    createKey({
-      label: answer.label,
-      scopes: Object.keys(SCOPES).filter((scope) => answer[scope]),
-      ...(answer.expires ? { expires_at: new Date(answer.expires).toISOString() } : {}),
-    }),
-  );
   if (!made) return;
   showKeyText(made);
   await reload();
@@ -169,13 +167,15 @@ function showKeyText({ key, text }) {
 }
 
 async function revokeAfterConfirmation({ id, label }, reload) {
-  const answer = await askInDialog({
+  const done = await askInDialog({
     title: t("keys.revoke", { label }),
     text: t("keys.calls_with_this_key_are"),
     confirm: t("keys.revoke_2"),
     danger: true,
+    act: () => revokeKey(id),
+    done: t("keys.is_revoked", { label }),
   });
-  if (answer && (await runChange(() => revokeKey(id), t("keys.is_revoked", { label })))) await reload();
+  if (done) await reload();
 }
 
 function renderAudit(page, signal) {

@@ -242,30 +242,33 @@ class Queue {
 
   async approve() {
     const ids = this.targets;
-    if (ids.length) await this.submit("DECISION_APPROVE", ids, "");
+    if (ids.length && (await runChange(() => this.decide("DECISION_APPROVE", ids, ""), describeOutcome)))
+      this.drop(ids);
   }
 
   async reject() {
     const ids = this.targets;
     if (!ids.length) return;
     const fields = [{ name: "reason", label: t("common.why"), kind: "long", required: true }];
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("review.reject", { length: formatPlural(ids.length, "change") }),
       text: t("review.the_reason_is_stored_with"),
       fields,
       confirm: t("review.reject_2"),
       danger: true,
+      act: ({ reason }) => this.decide("DECISION_REJECT", ids, reason),
+      done: describeOutcome,
     });
-    if (answer) await this.submit("DECISION_REJECT", ids, answer.reason);
+    if (done) this.drop(ids);
   }
 
-  async submit(decision, ids, reason) {
+  decide(decision, ids, reason) {
+    return changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason));
+  }
+
+  /** Removes decided changes from the list. */
+  drop(ids) {
     const at = this.list.selected;
-    const done = await runChange(
-      () => changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason)),
-      describeOutcome,
-    );
-    if (!done) return;
     const gone = new Set(ids);
     this.picked.clear();
     this.all = this.all.filter(({ id }) => !gone.has(id));

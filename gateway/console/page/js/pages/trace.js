@@ -8,7 +8,7 @@ import { formatCost, formatCount, formatPlural, shortenText, formatEnum, readEnu
 import { bindKeys } from "../keys.js";
 import { renderFacts, renderHead, renderState, renderTime } from "../parts.js";
 import { openRoute, formatLink, noteQuery } from "../router.js";
-import { runChange, loadPart, renderEmptyState } from "../states.js";
+import { loadPart, renderEmptyState } from "../states.js";
 import { drawStep, renderLongText } from "../trace.js";
 import { t } from "../texts.js";
 
@@ -274,17 +274,15 @@ class Trace {
   }
 
   async delete() {
-    const answer = await askInDialog({
+    const done = await askInDialog({
       title: t("trace.delete_this_trajectory"),
       text: t("trace.all_that_is_stored_under"),
       confirm: t("common.delete"),
       danger: true,
+      act: () => deleteTrajectory(this.dataset, this.id),
+      done: t("trace.the_trajectory_is_deleted"),
     });
-    if (
-      answer &&
-      (await runChange(() => deleteTrajectory(this.dataset, this.id), t("trace.the_trajectory_is_deleted")))
-    )
-      openRoute(["trajectories", this.dataset]);
+    if (done) openRoute(["trajectories", this.dataset]);
   }
 }
 
