@@ -65,6 +65,28 @@ def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
     reader.sees("3 bullets · revision")
 
 
+def test_only_a_press_beside_a_dialog_closes_it(reader: Reader, stack: Stack) -> None:
+    """A text is selected with the mouse from within the dialog to a place beside it."""
+    stack.seeds.playbook("selected", 2)
+    reader.open("#/playbooks/selected")
+    reader.button("Add a lesson…").click()
+    dialog = reader.page.get_by_role("dialog")
+    lesson = dialog.get_by_label("Lesson")
+    lesson.fill("A long text.")
+    lesson.hover()
+    mouse = reader.page.mouse
+    mouse.down()
+    mouse.move(5, 400, steps=5)
+    mouse.up()
+    expect(lesson).to_have_value("A long text.")
+    box = dialog.bounding_box()
+    assert box is not None
+    mouse.click(box["x"] + 5, box["y"] + 5)  # the padding of the dialog
+    expect(lesson).to_have_value("A long text.")
+    mouse.click(5, 400)
+    expect(dialog).to_have_count(0)
+
+
 def test_a_person_votes_on_a_bullet(reader: Reader, stack: Stack) -> None:
     stack.seeds.playbook("voted", 4)
     reader.open("#/playbooks/voted")

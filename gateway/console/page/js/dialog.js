@@ -58,9 +58,18 @@ function renderField({ kind, label }, input) {
 /** Shows a dialog until it is closed, then removes it. */
 export function openDialog(dialog, closed = () => {}) {
   dialog.addEventListener("close", () => (dialog.remove(), closed()));
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  // The click of a drag out of the dialog, such as the selection of a text, belongs to the dialog, too.
+  let isPressedBeside = false;
+  dialog.addEventListener("pointerdown", (event) => (isPressedBeside = isBeside(dialog, event)));
+  dialog.addEventListener("click", (event) => isPressedBeside && isBeside(dialog, event) && dialog.close());
   document.body.append(dialog);
   dialog.showModal();
+}
+
+/** Returns whether an event of the pointer is beside the dialog, on its backdrop. */
+function isBeside(dialog, { target, clientX: x, clientY: y }) {
+  const { left, right, top, bottom } = dialog.getBoundingClientRect();
+  return target === dialog && (x < left || x > right || y < top || y > bottom);
 }
 
 function createInput({ name, kind = "text", value = "", required = false, options = [], pattern = ".*", min }) {
