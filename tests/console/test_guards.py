@@ -67,3 +67,22 @@ def test_a_bullet_gets_a_guard_and_loses_it(reader: Reader, stack: Stack) -> Non
     detail.get_by_role("button", name="Remove the target").click()
     reader.sees("No guards yet")
     reader.expect_only_refusals("404")  # the editor also tests the saved target against the empty archive
+
+
+def test_the_history_shows_changes_of_guards(reader: Reader, stack: Stack) -> None:
+    """Nobody voted: the guard of a bullet was set, and a restoration removed it."""
+    first, *_ = stack.seeds.playbook("guards-changed", 4)
+    target = {"expression": TARGET, "mode": "TARGET_MODE_DENY", "pinned": True}
+    guard = {"type": "DELTA_TYPE_UPDATE", "bullet_id": first, "target": target}
+    revision = stack.seeds.deltas("guards-changed", [guard], "agreed")["revision"]
+    reader.open(f"#/playbooks/guards-changed/history?revision={revision}")
+    detail = reader.page.get_by_role("region", name="Revision", exact=True)
+    expect(detail).to_contain_text("1 guard changed")
+    expect(detail.locator(".card")).to_contain_text(f"Guard: no guard → denypinned {TARGET}")
+    reader.open("#/playbooks/guards-changed/history?revision=3")
+    reader.button("Restore…").click()
+    reader.page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(detail.locator(".card")).to_contain_text(f"Guard: denypinned {TARGET} → no guard")
+    reader.open(f"#/playbooks/guards-changed?bullet={first}")
+    history = reader.page.get_by_role("region", name="Bullet").locator(".story")
+    expect(history).to_contain_text(f"Guard: denypinned {TARGET} → no guard")

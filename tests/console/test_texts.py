@@ -27,7 +27,8 @@ _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _ATTRIBUTE = re.compile(r'(?:class|d|"stroke-linecap"|style|rel|kind|keys|pattern)(?:: |: \$?)$')
 _SENTENCE = re.compile(r"[A-Z][a-z]+[ .,:;?!…]|^[A-Z][a-z]+$|[a-z]{2,} [a-z]{2,}")
 _NAMES_IN_CODE = {"Enter", "Escape", "Home", "End", "Bearer ", "Authorization", "Enter, o", "Ctrl ↵"}
-_NAMES_IN_CODE |= {"voted on", "not serving", "in doubt", "text lead", "text card", "text bad", "text mono"}
+_NAMES_IN_CODE |= {"voted on", "guard changed", "not serving", "in doubt"}
+_NAMES_IN_CODE |= {"text lead", "text card", "text bad", "text mono"}
 """Keys of the keyboard, states, classes and headers, which no reader sees as a text of the page."""
 NO_TEXTS = {
     "icons.js": "paths of drawings",

@@ -3,11 +3,10 @@
 import { drawDiff } from "./diff.js";
 import { h } from "./dom.js";
 import { restoreBullet } from "./edits.js";
-import { formatPlural } from "./format.js";
-import { renderChip, renderVotes } from "./parts.js";
+import { formatCount, formatEnum, formatPlural, readEnum } from "./format.js";
+import { renderChip, renderState, renderVotes } from "./parts.js";
 import { formatLink } from "./router.js";
-import { translateWord } from "./texts.js";
-import { t } from "./texts.js";
+import { t, translateWord } from "./texts.js";
 
 const MOST = 200;
 
@@ -52,10 +51,22 @@ function summarizeChanges(list) {
 function classifyChange({ before, after }) {
   if (!before) return "added";
   if (!after) return "removed";
-  return before.content === after.content && before.section === after.section ? "voted on" : "changed";
+  if (before.content !== after.content || before.section !== after.section) return "changed";
+  if (!hasSameTarget(before, after)) return "guard changed";
+  if (before.state !== after.state) return readEnum(after.state, "BULLET_STATE_");
+  if (!hasSameVotes(before, after)) return "voted on";
+  return isConfirmed(before, after) ? "confirmed" : "changed";
 }
 
-const KINDS = { added: "delta-add", removed: "delta-delete", changed: "delta-update", "voted on": "" };
+const KINDS = { added: "delta-add", removed: "delta-delete", changed: "delta-update", "guard changed": "delta-update" };
+
+const hasSameVotes = (before, after) => before.helpful === after.helpful && before.harmful === after.harmful;
+const isConfirmed = (before, after) => after.sources.length > before.sources.length;
+
+function hasSameTarget({ target: before }, { target: after }) {
+  const fields = ["expression", "mode", "pinned"];
+  return before && after ? fields.every((field) => before[field] === after[field]) : !before === !after;
+}
 
 function renderChange(dataset, change) {
   const { before, after, bullet_id: id } = change;
@@ -86,14 +97,41 @@ function renderChange(dataset, change) {
 }
 
 function renderVoteChange(before, after) {
-  if (!before || !after || (before.helpful === after.helpful && before.harmful === after.harmful)) return null;
+  if (!before || !after || hasSameVotes(before, after)) return null;
   return h("span", { class: "end" }, renderVotes(before), h("span", { class: "muted" }, " → "), renderVotes(after));
 }
 
 function renderChangedText(before, after) {
-  if (before && after)
-    return before.content === after.content
-      ? h("p", { class: "text muted" }, after.content)
-      : drawDiff(before.content, after.content);
-  return h("p", { class: `text ${after ? "" : "muted"}` }, (after ?? before).content);
+  if (!before || !after) return h("p", { class: `text ${after ? "" : "muted"}` }, (after ?? before).content);
+  return [
+    before.content === after.content ? h("p", { class: "text muted" }, after.content) : null,
+    renderDifferences(before, after),
+  ];
+}
+
+/** Returns what differs between two versions of a bullet, except their votes. */
+export function renderDifferences(before, after) {
+  return [
+    before.content === after.content ? null : drawDiff(before.content, after.content),
+    before.section === after.section
+      ? null
+      : h("p", null, t("common.section"), ": ", before.section, " → ", after.section),
+    hasSameTarget(before, after)
+      ? null
+      : h("p", { class: "text" }, t("common.guard"), ": ", renderTarget(before), " → ", renderTarget(after)),
+    before.state === after.state ? null : h("p", null, t("bullet.now"), formatEnum(after.state, "BULLET_STATE_"), "."),
+    isConfirmed(before, after)
+      ? h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }))
+      : null,
+  ];
+}
+
+function renderTarget({ target }) {
+  if (!target) return h("span", { class: "muted" }, t("changes.no_guard"));
+  return [
+    renderState(readEnum(target.mode, "TARGET_MODE_")),
+    target.pinned ? renderChip(t("guards.pinned")) : null,
+    " ",
+    h("code", { class: "mono" }, target.expression),
+  ];
 }

@@ -1,7 +1,7 @@
 /** One bullet: its text, its sources and its history. */
 
 import { fetchAll, waitFor } from "../api.js";
-import { drawDiff } from "../diff.js";
+import { renderDifferences } from "../changes.js";
 import { h } from "../dom.js";
 import { PERSON, editBullet, deleteBullet, restoreBullet, voteOnBullet } from "../edits.js";
 import {
@@ -250,11 +250,7 @@ function renderChange({ before, after }) {
   if (!before) return h("p", { class: "text" }, renderChip(translateWord("added"), "delta-add"), " ", after.content);
   if (!after)
     return h("p", { class: "text" }, renderChip(translateWord("removed"), "delta-delete"), " ", before.content);
-  if (before.content !== after.content) return drawDiff(before.content, after.content);
-  if (before.state !== after.state) return h("p", null, t("bullet.now"), formatEnum(after.state, "BULLET_STATE_"), ".");
-  if (after.sources.length > before.sources.length)
-    return h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }));
-  return null;
+  return renderDifferences(before, after);
 }
 
 /** Links to the trajectories that voted; a vote of a person has none. */
