@@ -87,6 +87,19 @@ def test_only_a_press_beside_a_dialog_closes_it(reader: Reader, stack: Stack) ->
     expect(dialog).to_have_count(0)
 
 
+def test_an_address_opens_any_bullet_or_says_that_it_is_missing(reader: Reader, stack: Stack) -> None:
+    """The first page of bullets has 50."""
+    reader.open(f"#/playbooks/thousand?bullet={stack.thousand[899]}")
+    bullet = reader.page.get_by_role("region", name="Bullet")
+    expect(bullet).to_contain_text(stack.thousand[899])
+    expect(reader.chosen_row).to_have_attribute("aria-posinset", "900")
+    expect(reader.chosen_row).to_be_in_viewport()
+    reader.open("#/playbooks/thousand?bullet=zz-99999")
+    expect(bullet).to_contain_text("There is no bullet zz-99999")
+    reader.open(f"#/playbooks/thousand?bullet={stack.thousand[899]}&q=nothing-has-this")
+    expect(bullet).to_contain_text(stack.thousand[899])
+
+
 def test_a_person_votes_on_a_bullet(reader: Reader, stack: Stack) -> None:
     stack.seeds.playbook("voted", 4)
     reader.open("#/playbooks/voted")

@@ -49,6 +49,8 @@ export function openPage({ params: { dataset }, query, signal }) {
 class View {
   constructor(dataset, query, signal) {
     Object.assign(this, { dataset, query, signal, all: [], shown: [], revision: 0 });
+    /** The bullet of the address until it is selected; it may be on a later page. */
+    this.wanted = query.bullet;
     this.aside = h("span", { role: "status" });
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": t("common.bullet") });
@@ -92,6 +94,7 @@ class View {
       this.next = answer.next_page_token;
       this.addBullets(answer.bullets, answer.revision, answer.total_size);
       this.filterBullets();
+      this.openWanted();
     }
   }
 
@@ -126,7 +129,7 @@ class View {
           }),
         ),
     );
-    this.start();
+    requestAnimationFrame(() => this.openWanted());
     return h("div", null, tools, this.list.element);
   }
 
@@ -226,22 +229,40 @@ class View {
     );
   }
 
-  start() {
-    const index = this.query.bullet ? this.shown.findIndex(({ id }) => id === this.query.bullet) : -1;
-    if (index >= 0) requestAnimationFrame(() => this.list.select(index));
+  /** Opens the bullet of the address when it has been read, also if the filter hides its row. */
+  openWanted() {
+    const { wanted } = this;
+    if (!wanted) return;
+    const bullet = this.all.find(({ id }) => id === wanted);
+    if (!bullet && this.next) return;
+    const index = this.shown.indexOf(bullet);
+    if (index >= 0) this.list.select(index);
+    else if (bullet) this.showBullet(bullet);
+    else this.showMissing(wanted);
+  }
+
+  showMissing(id) {
+    const history = h(
+      "a",
+      { class: "button", href: formatLink(["playbooks", this.dataset, "history"]) },
+      t("history.history_of", { dataset: this.dataset }),
+    );
+    this.showSide(renderEmptyState(t("playbook.no_bullet", { id }), t("playbook.it_was_removed_or"), history));
   }
 
   showBullet(bullet) {
     noteQuery({ bullet: bullet.id });
-    this.body.classList.remove("alone");
-    if (!this.side.isConnected) this.body.append(this.side);
     this.leaving.abort();
     this.leaving = new AbortController();
     const signal = AbortSignal.any([this.signal, this.leaving.signal]);
-    fillElement(
-      this.side,
-      renderBullet(this.dataset, bullet, signal, () => this.close(), this.current),
-    );
+    this.showSide(renderBullet(this.dataset, bullet, signal, () => this.close(), this.current));
+  }
+
+  showSide(...children) {
+    this.wanted = "";
+    this.body.classList.remove("alone");
+    if (!this.side.isConnected) this.body.append(this.side);
+    fillElement(this.side, children);
     this.side.scrollTop = 0;
   }
 
