@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from hansei.client.cli.failures import format_error_lines
-from hansei.client.cli.output import create_console
+from hansei.client.cli.output import create_console, print_json, print_line, print_pages, say
 from hansei.client.cli.show import jobs, status, trials
 from hansei.client.cli.show.guards import render_backtest, render_table
+from hansei.client.cli.show.words import label_row
 from hansei.client.errors import InvalidArgument, Violation
 from hansei.evidence.v1 import evidence_pb2 as epb
 from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
 from hansei.evidence.v1.guard_service_pb2 import Guard
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.playbook.v1.playbook_service_pb2 import Dataset
+
+HOSTILE = "a\x1b[2J\x1b]52;c;aGk=\x07\x9b31mb\u202ec\u2066\rd"
+HARMLESS = "a[2J]52;c;aGk=31mbcd"
 
 
 def render(view: RenderableType, width: int = 80) -> str:
@@ -97,3 +103,27 @@ def test_lines_in_a_pipe_are_not_cut(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_an_error_names_a_field_once(violation: Violation, message: str, lines: list[str]) -> None:
     error = InvalidArgument(message, reason="INVALID", violations=[violation])
     assert format_error_lines(error) == lines
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_texts_cannot_send_control_characters_to_the_terminal(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if is_terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    create_console().print(Text(HOSTILE, "red"), label_row("label", HOSTILE), crop=False)
+    create_console().print(Text("own colours", "red"))
+    print_pages(Text(HOSTILE))
+    print_line(HOSTILE)
+    say(HOSTILE)
+    out, err = capsys.readouterr()
+    assert (out.count(HARMLESS), err) == (4, HARMLESS + "\n")
+    assert set("\x07\r\x9b\u202e\u2066").isdisjoint(out)
+    assert ("\x1b[31mown colours" in out) is is_terminal
+    assert "\x1b[2J" not in out
+    assert "\x1b]" not in out
+
+
+def test_json_keeps_each_character_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"content": HOSTILE})
+    assert json.loads(capsys.readouterr().out) == {"content": HOSTILE}

@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from hansei.client.cli.options import EXIT_CODES, CommandFailedError
+from hansei.client.cli.output import say
 from hansei.client.cli.root import RootGroup
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         root_command()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="hansei")
     except CommandFailedError as failure:
-        sys.stderr.write(f"Error: {failure.message}\n")
+        say(f"Error: {failure.message}")
         sys.exit(failure.code)
     except Exception as failure:
         # The module of the errors loads slowly, so it is imported only after an error.

@@ -100,7 +100,7 @@ def _build_items(result: object) -> Any:
 
 def print_result(result: Any, as_json: bool, view: str, *, line: bool = False, has_pager: bool = False) -> None:
     """Print a message as JSON, on one line if `line`, or as its view; a tuple has more arguments of the view."""
-    from hansei.client.cli.output import create_console, print_json, print_pages
+    from hansei.client.cli.output import create_console, print_json, print_line, print_pages
 
     message, *view_arguments = result if isinstance(result, tuple) else (result,)
     if as_json:
@@ -109,7 +109,7 @@ def print_result(result: Any, as_json: bool, view: str, *, line: bool = False, h
     module, _, function = view.partition(".")
     rendered = getattr(import_module(f"hansei.client.cli.show.{module}"), function)(message, *view_arguments)
     if isinstance(rendered, str):
-        typer.echo(rendered)
+        print_line(rendered)
     elif has_pager:
         print_pages(rendered)
     else:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hansei.client.cli.control_characters import remove_control_characters
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console, RenderableType
@@ -35,9 +37,9 @@ def as_json(message: Message) -> dict[str, Any]:
 
 def create_console(stderr: bool = False) -> Console:
     """Create the console for results, or for progress and remarks (stderr), so that results can be piped."""
-    from rich.console import Console
+    from hansei.client.cli.safe_console import SafeConsole
 
-    console = Console(stderr=stderr, highlight=False)
+    console = SafeConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = PIPE_WIDTH
     return console
@@ -58,6 +60,12 @@ def print_pages(rendered: RenderableType) -> None:
     pydoc.pager(text)
 
 
+def print_line(text: str) -> None:
+    """Write a line to stdout, without control characters."""
+    sys.stdout.write(remove_control_characters(text) + "\n")
+    sys.stdout.flush()
+
+
 def say(message: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(message + "\n")
+    """Write a line to stderr, without control characters."""
+    sys.stderr.write(remove_control_characters(message) + "\n")

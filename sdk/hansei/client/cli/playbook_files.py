@@ -169,7 +169,7 @@ def sync_exports(
 
 def _report(export: TargetExport, as_json: bool) -> list[FileOutcome]:
     """Write the files of an export, and print a line for each."""
-    from hansei.client.cli.output import print_json, say
+    from hansei.client.cli.output import print_json, print_line, say
     from hansei.client.cli.show.words import count_noun
 
     outcomes = []
@@ -180,11 +180,11 @@ def _report(export: TargetExport, as_json: bool) -> list[FileOutcome]:
             continue
         of_playbook = f"{count_noun(outcome.bullets, 'bullet')} of {outcome.dataset} at revision {outcome.revision}"
         detail = of_playbook if outcome.bullets else f"{outcome.dataset} at revision {outcome.revision}"
-        typer.echo(f"{outcome.state:8}  {outcome.path}  {detail}")
+        print_line(f"{outcome.state:8}  {outcome.path}  {detail}")
         for note in outcome.notes:
-            typer.echo(f"          {note}")
+            print_line(f"          {note}")
         if outcome.state == "waiting":
-            typer.echo(f"          decide with: hansei playbook review --dataset {outcome.dataset}")
+            print_line(f"          decide with: hansei playbook review --dataset {outcome.dataset}")
     if export.omitted_bullets and not as_json:
         say(f"not in these files: {count_noun(export.omitted_bullets, 'bullet')}")
     return outcomes
