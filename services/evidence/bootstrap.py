@@ -108,6 +108,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
                 settings.evidence_housekeeping_seconds,
                 delete_responses,
                 delete_guard_records,
+                guards.release_unused,
                 report_checks,
                 archive.maintain,
                 erase_deleted,

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import time
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from chassis.errors import HanseiError, Unavailable
+from chassis.errors import HanseiError, NotFound, Unavailable
+from chassis.feed_retries import FeedRetries
 from chassis.logging import get_logger
-from chassis.retry import RetryPolicy
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.guard import CallGuard, GuardIndex, GuardMode
 from chassis.targets.target import Target
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from services.evidence.usecases.guard_ports import DatasetGuards
 
-FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
 FIRST_GUARDS_SECONDS = 2.0
 """The time for which the first check of a dataset waits for its guards."""
+UNUSED_SECONDS = 600.0
+"""The time after the last check for which the playbook of a dataset is followed."""
 
 _log = get_logger(__name__)
 
 
 class GuardsFeed:
-    """Follows the playbook of each dataset that was asked for. `channel` is connected to the curator."""
+    """Follows the playbooks of the datasets that exist and are in use. `channel` is connected to the curator.
 
-    def __init__(self, channel: Any) -> None:
+    Each other dataset takes no memory: anybody may ask for the guards of any name.
+    """
+
+    def __init__(self, channel: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
+        self._clock = clock
         self._followers: dict[str, _Follower] = {}
 
     async def find(self, dataset: str) -> DatasetGuards:
-        """Return the guards of a dataset, those last read while the curator is unavailable. Raises Unavailable."""
+        """Return the guards of a dataset, those last read while the curator is unavailable; none of a missing dataset.
+
+        Raises Unavailable.
+        """
         follower = self._followers.get(dataset)
         if follower is None:
             follower = self._followers[dataset] = _Follower(dataset, self._playbooks)
+            follower.task.add_done_callback(lambda _: self._followers.pop(dataset, None))
+        follower.used_at = self._clock()
         return await follower.find()
+
+    async def release_unused(self) -> None:
+        """Stop following datasets that were not used for `UNUSED_SECONDS`."""
+        since = self._clock() - UNUSED_SECONDS
+        for follower in self._followers.values():
+            if follower.used_at <= since:
+                follower.task.cancel()
 
     async def close(self) -> None:
         """Stop following."""
@@ -46,12 +64,17 @@ class GuardsFeed:
 
 
 class _Follower:
+    """Follows one playbook, until it does not exist or the task is cancelled."""
+
+    used_at: float = 0.0
+
     def __init__(self, dataset: str, playbooks: Any) -> None:
         self._dataset = dataset
         self._playbooks = playbooks
         self._guards: DatasetGuards | None = None
         self._targets: dict[str, tuple[CallGuard, bool]] = {}
         self._is_known = asyncio.Event()
+        self._retries = FeedRetries(_log)
         # An empty context: the deadline of the first check must not end the feed.
         self.task = asyncio.create_task(self._run(), name=f"guards of {dataset}", context=Context())
 
@@ -66,22 +89,25 @@ class _Follower:
         return self._guards
 
     async def _run(self) -> None:
-        failures = 0
         while True:
             try:
                 await self._follow()
-                failures = 0
+            except NotFound:
+                self._targets.clear()
+                self._publish(0)
+                return
             except HanseiError as error:
-                failures += 1
-                _log.warning(
+                self._retries.log_failure(
                     "reading the guards of a playbook failed; trying again", dataset=self._dataset, error=str(error)
                 )
-            await asyncio.sleep(FEED_RETRIES.pause(max(1, failures), None, random.random))
+            await self._retries.pause()
 
     async def _follow(self) -> None:
-        request = playbook_service_pb2.WatchPlaybookRequest(dataset=self._dataset, snapshot=True, allow_missing=True)
+        """Follow the playbook until the feed ends. Raises NotFound for a missing dataset, and other HanseiErrors."""
+        request = playbook_service_pb2.WatchPlaybookRequest(dataset=self._dataset, snapshot=True)
         parts: list[playbook_pb2.Bullet] = []
         async for response in self._playbooks.WatchPlaybook(request):
+            self._retries.reset()
             match response.WhichOneof("event"):
                 case "snapshot":
                     parts.extend(response.snapshot.playbook.bullets)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from chassis.errors import HanseiError, Internal, OutOfRange
+from chassis.feed_retries import FeedRetries
 from chassis.logging import get_logger
-from chassis.retry import RetryPolicy
 from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
@@ -38,9 +38,6 @@ from services.search.usecases.ports import IndexFactory, SearchIndex, SearchView
 
 log = get_logger(__name__)
 
-FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
-QUIET_FAILURES = 5
-"""Failures in a row that the restart of a curator, or the stop of this process, may cause: some seconds."""
 FOLLOWER_BYTES = 100_000
 """Bytes of a followed playbook besides its index: the stream of its changes, its tasks and its order."""
 # To write so few entries takes less time than a thread hand-over.
@@ -84,8 +81,7 @@ class PlaybookFollower:
         self._index_factory = index_factory
         self._snapshots = snapshots
         self._pool = pool
-        self._sleep = sleep
-        self._rng = rng
+        self._retries = FeedRetries(log, sleep=sleep, rng=rng)
         self._now = now
         self._feed_grace_seconds = feed_grace_seconds
         self._index: SearchIndex[IndexedBullet] | None = None
@@ -174,22 +170,21 @@ class PlaybookFollower:
             log.exception("snapshot could not be loaded; building the index from the playbook", dataset=self.dataset)
         finally:
             self.is_open = True
-        failures = 0
         after = None if self._committed_at is None else self._revision
         while True:
             committed_at = None if after is None else self._committed_at
             try:
                 async for event in self._feed.watch(self.dataset, after, max(0, self._revision), committed_at):
                     await self._apply(event)
-                    after, failures = self._revision, 0
+                    after = self._revision
+                    self._retries.reset()
             except (MissedRevisionError, OutOfRange) as error:
                 log.warning("feed has a gap; reading it from its start", dataset=self.dataset, error=str(error))
                 after = None
             except SharedIdError:
                 after = None  # only the whole playbook distinguishes such bullets
             except HanseiError as error:
-                log_failure = log.warning if failures >= QUIET_FAILURES else log.debug
-                log_failure("feed failed; trying again", dataset=self.dataset, error=str(error))
+                self._retries.log_failure("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error
                 self._notify_waiters()
             except Exception as error:
@@ -199,8 +194,7 @@ class PlaybookFollower:
                 )
                 after, self.error = None, Internal(f"the index failed ({type(error).__name__})")
                 self._notify_waiters()
-            failures += 1
-            await self._sleep(FEED_RETRIES.pause(failures, None, self._rng))
+            await self._retries.pause()
 
     async def build_neighbours(self) -> None:
         """Build the neighbour index if the index has become large enough for preselection."""

@@ -23,6 +23,7 @@ from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build as build_curator
 from services.curator.settings import CuratorSettings
 from services.evidence import bootstrap
+from services.evidence.adapters.guards_feed import UNUSED_SECONDS, GuardsFeed
 from services.evidence.bootstrap import build
 from services.evidence.domain.archive_errors import ArchiveNotFound
 from services.evidence.domain.errors import InvalidCallArguments
@@ -99,6 +100,56 @@ async def wait_for_revision(guards: Any, revision: int) -> None:
     """Wait until guards are those of a revision."""
     while (await guards.ListGuards(pb.ListGuardsRequest(dataset="d"))).revision < revision:
         pass
+
+
+def find_followers() -> list[asyncio.Task[Any]]:
+    """Return the tasks that follow playbooks for guards."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("guards of ")]
+
+
+async def test_a_missing_dataset_is_not_followed_and_its_guards_work_once_it_exists(
+    playbooks: Any, curator: str, tmp_path: Path
+) -> None:
+    async with serve_evidence(tmp_path / "e", curator) as guards:
+        for number in range(20):
+            request = pb.CheckCallRequest(dataset=f"typo-{number}", session_id="s", call=pb.GuardedCall(tool="git"))
+            assert (await guards.CheckCall(request)).decision == pb.GUARD_DECISION_ALLOW
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+        assert find_followers() == []
+        await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY"))
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_DENY
+        assert len(find_followers()) == 1
+
+
+async def test_an_unused_dataset_is_followed_no_more(playbooks: Any, curator: str) -> None:
+    await apply(playbooks, aim(add("Set user.name first."), COMMIT, "DENY"))
+    peers = chassis.Peers({"curator": curator})
+    seconds = 0.0
+    feed = GuardsFeed(peers.get_channel("curator"), clock=lambda: seconds)
+    try:
+        await feed.find("d")
+        seconds = UNUSED_SECONDS - 1
+        await feed.find("d")
+        seconds = UNUSED_SECONDS + 1
+        await feed.release_unused()
+        assert len((await feed.find("d")).guards) == 1
+        assert len(find_followers()) == 1
+        seconds = 2 * UNUSED_SECONDS + 1
+        await feed.release_unused()
+        await asyncio.gather(*find_followers(), return_exceptions=True)
+        assert find_followers() == []
+        assert len((await feed.find("d")).guards) == 1
+    finally:
+        await feed.close()
+        await peers.close()
+
+
+async def test_an_outage_of_the_curator_is_no_warning_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with serve_evidence(tmp_path / "e", "127.0.0.1:9") as guards:
+        assert (await check(guards, "git_commit")).decision == pb.GUARD_DECISION_ALLOW
+    failures = [record for record in caplog.records if record.message.startswith("reading the guards")]
+    assert {record.levelname for record in failures} == {"DEBUG"}
 
 
 async def test_a_call_that_repeats_a_mistake_is_refused_until_the_session_did_better(

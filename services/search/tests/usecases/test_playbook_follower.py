@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chassis.errors import Unavailable
+from chassis.feed_retries import QUIET_SECONDS
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached, WrongVector
@@ -17,7 +18,6 @@ from services.search.domain.query import SearchQuery
 from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.vector_weight import VectorWeight
 from services.search.tests.usecases.world import LengthModel, Memory, MemorySnapshots, bullet, world
-from services.search.usecases.playbook_follower import QUIET_FAILURES
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_entries import QueryVector, RankEntries, RankingRequest
 from services.search.usecases.search_playbook import SearchPlaybook
@@ -72,12 +72,13 @@ async def test_a_feed_that_a_restart_interrupts_is_no_warning_and_an_outage_is(
 ) -> None:
     caplog.set_level("DEBUG")
     async with world() as w:
-        w.feed.failures = [Unavailable("away")] * (QUIET_FAILURES + 1)
+        w.feed.failures = [Unavailable("away")] * 17
         w.feed.add(bullet("a"))
         w.indexes.get_index("d")
         await eventually(lambda: w.indexes.get_index("d").revision == 1)
     levels = [record.levelname for record in caplog.records if record.message.startswith("feed failed")]
-    assert levels == ["DEBUG"] * QUIET_FAILURES + ["WARNING"]
+    assert levels == ["DEBUG"] * 16 + ["WARNING"]  # 0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 11 * 2.5 s
+    assert sum(w.pauses[:15]) < QUIET_SECONDS <= sum(w.pauses[:16])
 
 
 async def test_a_feed_that_never_starts_is_unavailable() -> None:
