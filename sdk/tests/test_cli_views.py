@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hansei.client.cli.failures import format_error_lines
 from hansei.client.cli.output import create_console, print_json, print_line, print_pages, say
-from hansei.client.cli.show import jobs, status, trials
+from hansei.client.cli.show import jobs, playbooks, status, trials
 from hansei.client.cli.show.guards import render_backtest, render_table
 from hansei.client.cli.show.words import label_row
 from hansei.client.errors import InvalidArgument, Violation
@@ -18,6 +18,8 @@ from hansei.evidence.v1 import evidence_pb2 as epb
 from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
 from hansei.evidence.v1.guard_service_pb2 import Guard
 from hansei.gateway.v1 import bulk_pb2 as bulk
+from hansei.playbook.v1 import playbook_pb2 as pb
+from hansei.playbook.v1 import playbook_service_pb2 as service
 from hansei.playbook.v1.playbook_service_pb2 import Dataset
 
 HOSTILE = "a\x1b[2J\x1b]52;c;aGk=\x07\x9b31mb\u202ec\u2066\rd"
@@ -127,3 +129,48 @@ def test_texts_cannot_send_control_characters_to_the_terminal(
 def test_json_keeps_each_character_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"content": HOSTILE})
     assert json.loads(capsys.readouterr().out) == {"content": HOSTILE}
+
+
+def _build_guarded_bullet(expression: str, mode: str, **fields: object) -> pb.Bullet:
+    target = pb.Target(expression=expression, mode=pb.TargetMode.Value(f"TARGET_MODE_{mode}"), pinned=True)
+    return pb.Bullet(id=BULLET, content="Ask first.", target=target, **fields)
+
+
+GUARDED = _build_guarded_bullet("call.tool == 'a'", "DENY")
+UNGUARDED = pb.Bullet(id=BULLET, content="Ask first.")
+GUARDED_THEN = "guard: deny, pinned, call.tool == 'a' →"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (UNGUARDED, GUARDED, "guard: none → deny, pinned, call.tool == 'a'"),
+        (GUARDED, UNGUARDED, f"{GUARDED_THEN} none"),
+        (GUARDED, _build_guarded_bullet("call.tool == 'a'", "ASK"), f"{GUARDED_THEN} ask, pinned, call.tool == 'a'"),
+        (GUARDED, _build_guarded_bullet("call.tool == 'b'", "DENY"), f"{GUARDED_THEN} deny, pinned, call.tool == 'b'"),
+        (GUARDED, pb.Bullet(id=BULLET, content="Ask a person first."), f"{GUARDED_THEN} none"),
+        (GUARDED, None, f"{GUARDED_THEN} none"),
+    ],
+)
+def test_a_change_of_a_guard_is_shown_in_differences_restorations_and_the_history(
+    before: pb.Bullet, after: pb.Bullet | None, shown: str
+) -> None:
+    change = pb.BulletChange(bullet_id=BULLET, before=before, after=after)
+    operation = pb.Operation(applied=True, bullet_id=BULLET, delta=pb.Delta(type=pb.DELTA_TYPE_UPDATE))
+    views = [
+        playbooks.render_difference(service.DiffRevisionsResponse(changes=[change])),
+        playbooks.render_restoration(service.RestoreRevisionResponse(changes=[change]), DATASET),
+        playbooks.render_revision(pb.Revision(kind=pb.REVISION_KIND_APPLY, operations=[operation], changes=[change])),
+        playbooks.render_revision(pb.Revision(kind=pb.REVISION_KIND_RESTORE, changes=[change])),
+    ]
+    for view in views:
+        text = render(view, 200)
+        assert text.count(shown) == 1
+        assert "keywords" not in text
+
+
+def test_the_history_shows_the_text_of_a_removed_bullet() -> None:
+    operation = pb.Operation(applied=True, bullet_id=BULLET, delta=pb.Delta(type=pb.DELTA_TYPE_DELETE))
+    change = pb.BulletChange(bullet_id=BULLET, before=UNGUARDED)
+    revision = pb.Revision(kind=pb.REVISION_KIND_APPLY, operations=[operation], changes=[change])
+    assert f"- {BULLET} Ask first." in render(playbooks.render_revision(revision), 200)

@@ -68,10 +68,16 @@ def render_revision(entry: pb.Revision) -> RenderableType:
 def _render_details(entry: pb.Revision) -> Iterator[RenderableType]:
     if entry.reason:
         yield label_row("reason", put_on_one_line(entry.reason), indent=6)
+    changes = {change.bullet_id: change for change in entry.changes}
     for operation in entry.operations:
         if operation.applied:
-            body = Text.assemble((f"{operation.bullet_id} ", ID), put_on_one_line(operation.delta.content))
+            change = changes.pop(operation.bullet_id, pb.BulletChange())
+            text = operation.delta.content or change.after.content or change.before.content
+            body = Text.assemble((f"{operation.bullet_id} ", ID), put_on_one_line(text), _render_guard_change(change))
             yield label_row(SIGN[operation.delta.type], body, indent=6, width=1)
+    for change in changes.values():  # a restoration, for example, has no operations
+        if guard_change := _render_guard_change(change):
+            yield label_row(Text("~", CHANGED), Text.assemble((change.bullet_id, ID), guard_change), indent=6, width=1)
     for outcome in entry.votes:
         if outcome.applied:
             body = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
@@ -110,16 +116,36 @@ def _render_change(change: pb.BulletChange) -> Iterator[RenderableType]:
     before, after = change.before, change.after
     has_before, has_after = change.HasField("before"), change.HasField("after")
     if has_before and has_after and (before.content, before.section) == (after.content, after.section):
-        body = Text.assemble((f"{change.bullet_id} ", ID), _render_minor_change(before, after))
+        guard_change = _render_guard_change(change)
+        minor_change = _render_minor_change(before, after, has_guard_change=bool(guard_change))
+        body = Text.assemble((f"{change.bullet_id} ", ID), minor_change, guard_change)
         yield label_row(Text("~", CHANGED), body, width=1)
         return
     if has_before:
         yield _render_bullet_row("-", BAD, change.bullet_id, before)
     if has_after:
         yield _render_bullet_row("+", GOOD, change.bullet_id, after)
+    if guard_change := _render_guard_change(change):
+        yield label_row("", Text.assemble((change.bullet_id, ID), guard_change), width=1)
 
 
-def _render_minor_change(before: pb.Bullet, after: pb.Bullet) -> Text:
+def _render_guard_change(change: pb.BulletChange) -> Text:
+    """Show the target and the mode of a guard before and after; an empty text if they are equal."""
+    before, after = change.before.target, change.after.target
+    if before == after:
+        return Text()
+    states = [Text(_describe_guard(before), BAD), Text(_describe_guard(after), GOOD)]
+    return Text.assemble("  guard: ", states[0], " → ", states[1])
+
+
+def _describe_guard(target: pb.Target) -> str:
+    if not target.expression:
+        return "none"
+    mode = format_enum_name(pb.TargetMode, target.mode or pb.TARGET_MODE_SHADOW)
+    return f"{mode}{', pinned' if target.pinned else ''}, {target.expression}"
+
+
+def _render_minor_change(before: pb.Bullet, after: pb.Bullet, *, has_guard_change: bool) -> Text:
     """Show the change of a bullet whose text and section are the same."""
     if before.state != after.state:
         return Text("retired", BAD) if after.state == pb.BULLET_STATE_RETIRED else Text("active again", GOOD)
@@ -127,7 +153,7 @@ def _render_minor_change(before: pb.Bullet, after: pb.Bullet) -> Text:
         return Text.assemble(format_vote_counters(before), " → ", format_vote_counters(after))
     if len(before.sources) != len(after.sources):
         return Text(f"source trajectories: {len(before.sources)} → {len(after.sources)}", FAINT)
-    return Text("keywords or searchable text", FAINT)
+    return Text("" if has_guard_change else "keywords or searchable text", FAINT)
 
 
 def _render_bullet_row(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
