@@ -68,7 +68,7 @@ class Seeds:
         """
         self.deltas(dataset, [lesson(number) for number in range(3)], "begin")
         first, second, _ = self._ids(dataset)
-        self._policy(dataset, "REVIEW_MODE_REVIEW")
+        self.set_policy(dataset, "REVIEW_MODE_REVIEW")
         edits = [
             {
                 "type": "DELTA_TYPE_UPDATE",
@@ -80,7 +80,7 @@ class Seeds:
             {"type": "DELTA_TYPE_DELETE", "bullet_id": second, "reasoning": "it harmed"},
         ]
         self.deltas(dataset, [*edits, *(lesson(10 + number) for number in range(changes - len(edits)))], "proposal")
-        self._policy(dataset, "REVIEW_MODE_AUTO")
+        self.set_policy(dataset, "REVIEW_MODE_AUTO")
         self.deltas(
             dataset,
             [{"type": "DELTA_TYPE_UPDATE", "bullet_id": first, "content": "Check the invoice, always."}],
@@ -144,7 +144,8 @@ class Seeds:
             if not token:
                 return
 
-    def _policy(self, dataset: str, mode: str) -> None:
+    def set_policy(self, dataset: str, mode: str) -> None:
+        """Set the review mode of a dataset, and otherwise the defaults."""
         body = {"request_id": str(uuid.uuid4()), "policy": {"review_mode": mode}}
         assert self._http.put(f"/v1/playbooks/{dataset}/policy", json=body).status_code == 200
 

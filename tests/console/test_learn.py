@@ -24,6 +24,7 @@ from tests.support.bulk_jobs import build_trajectories
 
 pytestmark = pytest.mark.long
 
+EXAMPLES = Path(__file__).parents[2] / "examples/trajectories"
 PEERS = set(systems.PEERS) - {"REFLECTOR_ADDR"}
 
 
@@ -71,9 +72,19 @@ def test_learning_one_trajectory_shows_its_stages(reader: Reader) -> None:
     source = stages.nth(1).locator(".card").get_by_role("link", name=re.compile("^step .* of "))
     expect(source.first).to_have_attribute("href", re.compile(r"^#/trajectories/learned/.+\?step=\d+$"))
     expect(stages.nth(2)).to_contain_text("fatal: unable to auto-detect email address")
+    expect(stages.nth(2)).to_contain_text("1 change waiting for review")
+    expect(stages.nth(2)).to_contain_text("No lesson was added or changed.")
+    expect(stages.nth(2)).not_to_contain_text("ADD: 1")
     arrived = reader.page.get_by_role("region", name="Feed").locator(".arrived")
     expect(arrived).to_contain_text("revision 1")
     expect(arrived).to_contain_text("curate")
+
+
+def test_a_lesson_that_was_added_is_in_its_revision(reader: Reader) -> None:
+    reader.open("#/learn/rebased")
+    reader.page.get_by_label("Trajectory files").set_input_files(EXAMPLES / "git-push-rebased.json")
+    reader.main.get_by_role("button", name="Learn").click()
+    expect(reader.main.locator(".stages > .done").nth(2)).to_contain_text("The lessons are in revision 1.")
 
 
 def test_what_others_write_arrives_too(reader: Reader, stack: Stack) -> None:

@@ -33,7 +33,9 @@ export class Stages {
     if (stage === "LEARN_STAGE_SKIPPED") return this.skip(message);
     const { item, text } = this.items.get(stage);
     item.className = "done";
-    fillElement(item, h("h2", null, text), h("p", { class: "muted" }, message), this.describe(stage, response));
+    // The message of a curation counts proposed edits; what became of each is shown below.
+    const counts = stage === "LEARN_STAGE_CURATED" ? null : h("p", { class: "muted" }, message);
+    fillElement(item, h("h2", null, text), counts, this.describe(stage, response));
     const next = STAGES.findIndex(([name]) => name === stage) + 1;
     if (next < STAGES.length) this.markRunning(STAGES[next][0]);
   }
@@ -115,7 +117,7 @@ function renderInsight(content) {
   );
 }
 
-function renderCuration(dataset, { revision, operations, pending, conflicts, saved, error }) {
+function renderCuration(dataset, { revision, operations, votes, pending, conflicts, saved, error }) {
   const done = operations.map(({ delta, applied, bullet_id: id, skipped_reason: why }) =>
     h(
       "article",
@@ -142,18 +144,20 @@ function renderCuration(dataset, { revision, operations, pending, conflicts, sav
   const lost = conflicts.length
     ? h("p", null, t("stages.not_applied_because_of_newer", { length: formatPlural(conflicts.length, "edit") }))
     : null;
-  const outcome = saved
-    ? h(
-        "p",
-        { class: "muted" },
-        t("stages.held_by"),
-        h(
-          "a",
-          { href: formatLink(["playbooks", dataset, "history"], { revision }) },
-          t("common.revision_2", { revision }),
-        ),
-        ".",
-      )
-    : h("p", { class: "bad" }, error);
-  return [done, waiting, lost, outcome];
+  const fault = error ? h("p", { class: "bad text" }, error) : null;
+  return [done, waiting, lost, fault, saved ? renderOutcome(dataset, revision, operations, votes) : null];
+}
+
+/** Says which revision has the lessons or the votes, or that nothing changed. */
+function renderOutcome(dataset, revision, operations, votes) {
+  const hasApplied = (outcomes) => outcomes.some(({ applied }) => applied);
+  const isLearned = hasApplied(operations);
+  if (!isLearned && !hasApplied(votes)) return h("p", { class: "muted" }, t("stages.no_lesson_was_added"));
+  return h(
+    "p",
+    { class: "muted" },
+    isLearned ? t("stages.held_by") : t("stages.no_lesson_was_added_votes"),
+    h("a", { href: formatLink(["playbooks", dataset, "history"], { revision }) }, t("common.revision_2", { revision })),
+    ".",
+  );
 }

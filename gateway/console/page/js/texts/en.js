@@ -789,6 +789,8 @@ export default {
   "stages.curate_small_edits_of_the": "Curate: small edits of the playbook",
   "stages.error": "Error",
   "stages.held_by": "The lessons are in ",
+  "stages.no_lesson_was_added": "No lesson was added or changed.",
+  "stages.no_lesson_was_added_votes": "No lesson was added or changed. The votes are in ",
   "stages.not_applied_because_of_newer": "{length} not applied because of newer changes.",
   "stages.read_the_playbook": "Read the playbook",
   "stages.reflect_find_errors_and_their": "Reflect: find errors and their causes",

@@ -780,6 +780,8 @@ export default {
   "stages.curate_small_edits_of_the": "キュレーション：プレイブックの小さな変更",
   "stages.error": "エラー",
   "stages.held_by": "反映先：",
+  "stages.no_lesson_was_added": "教訓は追加も変更もされませんでした。",
+  "stages.no_lesson_was_added_votes": "教訓は追加も変更もされませんでした。投票の反映先：",
   "stages.not_applied_because_of_newer": "{length}は新しい変更のため適用されませんでした。",
   "stages.read_the_playbook": "プレイブックを読む",
   "stages.reflect_find_errors_and_their": "反省：エラーと原因を見つける",
