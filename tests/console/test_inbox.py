@@ -64,6 +64,17 @@ def test_an_empty_inbox_says_so(visitor: Reader) -> None:
     expect(badge(visitor)).to_be_hidden()
 
 
+def test_an_inbox_that_cannot_be_read_counts_nothing(visitor: Reader) -> None:
+    visitor.open("#/playbooks")
+    visitor.page.context.set_offline(True)
+    visitor.open("#/inbox")
+    visitor.sees("The gateway cannot be reached.", times=1)
+    expect(visitor.main.get_by_role("heading", level=1)).to_have_text("Inbox")
+    expect(visitor.main.get_by_text("open item")).to_have_count(0)
+    visitor.page.context.set_offline(False)
+    visitor.expect_only_refusals("ERR_INTERNET_DISCONNECTED")
+
+
 def test_the_inbox_leads_to_what_waits(visitor: Reader, work: Work) -> None:
     filled = work.seeds
     execution = filled.execution("Choose a colour", steps=ASKING)

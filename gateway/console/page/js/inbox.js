@@ -21,7 +21,10 @@ export function watchInbox(take, signal) {
   signal.addEventListener("abort", () => watchers.delete(take), { once: true });
 }
 
-/** Returns the items of all three kinds. A kind that the reader may not read is empty, and its error is returned. */
+/**
+ * Returns the items of all three kinds. A kind that the reader may not read is empty, and its error is returned. Throws
+ * an error if no kind can be read.
+ */
 export async function readInbox(signal) {
   const kinds = {
     questions: async (token) =>
@@ -42,6 +45,7 @@ export async function readInbox(signal) {
       }
     }),
   );
+  if (found.errors.length === Object.keys(kinds).length) throw found.errors[0];
   found.reviews = found.reviews.filter(({ pending_changes: waiting }) => waiting > 0);
   found.jobs = found.jobs.filter(({ dead }) => Number(dead) > 0);
   return found;

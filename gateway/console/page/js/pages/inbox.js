@@ -14,17 +14,20 @@ export const formatTitle = () => t("common.inbox");
 export function openPage({ signal }) {
   const aside = h("span", { role: "status" });
   const body = h("div", { class: "scroll inbox" });
-  const read = () =>
-    loadPart(
+  const read = () => {
+    aside.textContent = "";
+    return loadPart(
       body,
       signal,
       () => readInbox(signal),
       (found) => {
         showBadge(found);
-        aside.textContent = formatPlural(countItems(found), "open item");
+        const items = formatPlural(countItems(found), "open item");
+        aside.textContent = found.errors.length ? t("inbox.at_least", { items }) : items;
         return renderInbox(found, read);
       },
     );
+  };
   read();
   bindKeys([{ keys: "u", what: t("inbox.read_the_inbox_again"), run: read }], signal);
   return [renderHead(t("common.inbox"), aside), body];

@@ -470,6 +470,7 @@ export default {
   "history.the_dataset_has_no_revision": "The dataset has no revision yet.",
   "history.to_revision": "To revision",
   "history.with": "with",
+  "inbox.at_least": "at least {items}",
   "inbox.changes_for_review": "Changes for review",
   "inbox.nothing_needs_you": "Nothing needs you",
   "inbox.questions": "Questions",

@@ -463,6 +463,7 @@ export default {
   "history.the_dataset_has_no_revision": "データセットにはまだリビジョンがありません。",
   "history.to_revision": "比較先のリビジョン",
   "history.with": "と",
+  "inbox.at_least": "{items}以上",
   "inbox.changes_for_review": "レビュー待ちの変更",
   "inbox.nothing_needs_you": "対応が必要なものはありません",
   "inbox.questions": "質問",
