@@ -65,6 +65,24 @@ def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
     reader.sees("3 bullets · revision")
 
 
+def test_the_outcome_of_an_edit_is_named(reader: Reader, stack: Stack) -> None:
+    first, second, *_ = stack.seeds.playbook("outcomes", 4)
+    toasts = reader.page.locator("#toasts")
+    dialog = reader.page.get_by_role("dialog")
+    reader.open(f"#/playbooks/outcomes?bullet={first}")
+    reader.button("Remove…").click()
+    dialog.get_by_role("button", name="Remove").click()
+    expect(toasts).to_contain_text(f"{first}: removed in revision 4.")
+    stack.seeds.set_policy("outcomes", "REVIEW_MODE_REVIEW")
+    reader.open(f"#/playbooks/outcomes?bullet={second}")
+    reader.button("Edit…").click()
+    dialog.get_by_label("Lesson").fill("A text that a colleague reads first.")
+    dialog.get_by_role("button", name="Save").click()
+    expect(toasts).to_contain_text("Waits for review: every change of this dataset waits for review.")
+    toasts.get_by_role("link", name="Review").click()
+    expect(reader.page).to_have_url(re.compile("#/review/outcomes$"))
+
+
 def test_only_a_press_beside_a_dialog_closes_it(reader: Reader, stack: Stack) -> None:
     """A text is selected with the mouse from within the dialog to a place beside it."""
     stack.seeds.playbook("selected", 2)

@@ -1,13 +1,19 @@
 /** The edits that a person makes by hand: remember, edit and forget a bullet, delete a dataset. */
 
 import { askInDialog } from "./dialog.js";
+import { h } from "./dom.js";
 import { applyDelta, castVote, deleteDataset } from "./endpoints.js";
-import { openRoute, reopenRoute } from "./router.js";
+import { formatLink, openRoute, reopenRoute } from "./router.js";
 import { t } from "./texts.js";
 
 /** The beginning of the ids under which people vote: their votes belong to no trajectory. */
 export const PERSON = "console-";
 const why = { name: "reason", label: t("common.why"), kind: "text" };
+const OUTCOMES = {
+  DELTA_TYPE_ADD: (values) => t("edits.added_in_revision", values),
+  DELTA_TYPE_UPDATE: (values) => t("edits.revision", values),
+  DELTA_TYPE_DELETE: (values) => t("edits.removed_in_revision", values),
+};
 const createLessonField = (value) => ({
   name: "content",
   label: t("edits.lesson"),
@@ -96,13 +102,18 @@ async function askForEdit(dataset, { createDelta, base, fields = [why], ...dialo
     ...dialog,
     fields,
     act: (values) => applyDelta(dataset, createDelta(values), values.reason, base),
-    done: describeOutcome,
+    done: (response) => describeEdit(dataset, response),
   });
   if (!done) return;
-  const [{ delta, bullet_id: id }] = done.operations;
-  reopenRoute(["playbooks", dataset], delta.type === "DELTA_TYPE_DELETE" ? {} : { bullet: id });
+  const [{ applied, delta, bullet_id: id }] = done.operations;
+  const isRemoved = applied && delta.type === "DELTA_TYPE_DELETE";
+  reopenRoute(["playbooks", dataset], { bullet: isRemoved ? "" : id || delta.bullet_id });
 }
 
-function describeOutcome({ revision, operations: [{ applied, bullet_id: id, skipped_reason: skipped }] }) {
-  return applied ? t("edits.revision", { id, revision }) : t("edits.not_applied", { skipped });
+/** Says in which revision an edit is, or that it waits for review, with a link. */
+export function describeEdit(dataset, { revision, operations: [{ delta, bullet_id: id }], pending }) {
+  if (!pending.length) return OUTCOMES[delta.type]({ id, revision });
+  const [{ review_reason: reason }] = pending;
+  const link = h("a", { href: formatLink(["review", dataset]) }, t("common.review"));
+  return [t("edits.waits_for_review", { reason }), link];
 }

@@ -1,6 +1,7 @@
 /** The editor of a guard: its target and mode, and beside them the backtest on the archived trajectories. */
 
 import { fillElement, h } from "./dom.js";
+import { describeEdit } from "./edits.js";
 import { applyDelta, runBacktest, storeBacktest } from "./endpoints.js";
 import { formatCount, formatEnum, formatPercent, formatPlural } from "./format.js";
 import { renderFacts } from "./parts.js";
@@ -197,10 +198,8 @@ export class GuardEditor {
       : { type: "DELTA_TYPE_ADD", ...lesson, target };
     try {
       const done = await applyDelta(this.dataset, delta, reason, id ? this.revision : undefined);
-      const [{ applied, bullet_id: bullet, skipped_reason: skipped }] = done.operations;
-      if (!applied) return this.showFault(t("edits.not_applied", { skipped }));
-      showToast(t("guards.saved_in_revision", { revision: done.revision }));
-      this.saved(bullet, done.revision);
+      showToast(describeEdit(this.dataset, done));
+      this.saved(done.operations[0].bullet_id || id, done.revision);
     } catch (error) {
       logUnexpectedError(error);
       this.showFault(error.reason === "TARGET_INVALID" ? `${t("guards.target")}: ${error.message}` : error.message);

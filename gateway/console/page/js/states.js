@@ -63,11 +63,12 @@ export function logUnexpectedError(error) {
   if (!(error instanceof Refusal)) console.error(error);
 }
 
-/** Shows a message at the edge of the page for some seconds; screen readers read it. */
-export function showToast(text, kind = "") {
-  const line = h("div", { class: `toast ${kind}` }, text);
+/** Shows a message, a text or nodes, at the edge of the page for some seconds; screen readers read it. */
+export function showToast(content, kind = "") {
+  const line = h("div", { class: `toast ${kind}` }, content);
   document.getElementById("toasts").append(line);
-  setTimeout(() => line.remove(), kind === "bad" ? 9000 : 4000);
+  const isLong = kind === "bad" || typeof content !== "string";
+  setTimeout(() => line.remove(), isLong ? 9000 : 4000);
 }
 
 /** Runs a change, shows its outcome or its error, and returns its response, or null if it failed. */

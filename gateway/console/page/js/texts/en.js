@@ -226,6 +226,7 @@ export default {
   "edits.add_a_lesson": "Add a lesson",
   "edits.add_again": "Add again",
   "edits.add_again_2": "Add {id} again?",
+  "edits.added_in_revision": "{id}: added in revision {revision}.",
   "edits.delete": "Delete {dataset}?",
   "edits.edit": "Edit {id}",
   "edits.is_deleted": "{dataset} is deleted.",
@@ -234,6 +235,7 @@ export default {
   "edits.lesson": "Lesson",
   "edits.not_applied": "Not applied: {skipped}.",
   "edits.remove": "Remove {id}?",
+  "edits.removed_in_revision": "{id}: removed in revision {revision}.",
   "edits.restore_this_text_of": "Restore this text of {id}?",
   "edits.revision": "{id}: changed in revision {revision}.",
   "edits.search_ranks_bullets_with_helpful":
@@ -243,6 +245,7 @@ export default {
   "edits.vote": "Vote",
   "edits.vote_that_harmed": "Vote that {id} harmed",
   "edits.vote_that_helped": "Vote that {id} helped",
+  "edits.waits_for_review": "Waits for review: {reason}. ",
   "edits.your_vote_counts_from_revision": "Your vote counts from revision {revision}.",
   "effects.both_arms_need_sessions":
     "No conclusion yet: at least one session with the playbook and one without it must report an outcome.",
@@ -412,7 +415,6 @@ export default {
   "guards.previous_guard": "previous guard",
   "guards.remove_the_target": "Remove the target",
   "guards.repeated_the_mistake": "{mistakes} of {sessions} repeated the mistake",
-  "guards.saved_in_revision": "Saved in revision {revision}.",
   "guards.shadow_count_the_call": "Shadow: count the call",
   "guards.step_of_trajectory": "{id}, step {step}",
   "guards.store_a_backtest_or_pin": "Store a backtest with few false alarms, or pin the mode.",
