@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 
+import httpx
 from playwright.sync_api import expect
 
 from tests.console.reader import Reader
@@ -181,6 +183,25 @@ def test_changes_are_approved_and_rejected_with_a_reason(reader: Reader, stack: 
     reader.open("#/review/decided?show=decided")
     reader.rows.filter(has_text="rejected").first.click()
     expect(reader.page.get_by_role("region", name="Change")).to_contain_text("rejected by console: not true")
+
+
+def test_a_change_that_somebody_else_decided_leaves_the_queue(reader: Reader, stack: Stack) -> None:
+    stack.seeds.queue("decided-twice", 4)
+    pending = httpx.get(f"{stack.url}/v1/playbooks/decided-twice/pending").json()["changes"]
+    reader.open("#/review/decided-twice")
+    reader.rows.filter(has_text="invoice first").click()
+    reader.press("x")
+    dialog = reader.page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("not true")
+    first = next(change["id"] for change in pending if "invoice first" in change["delta"]["content"])
+    decision = {"request_id": str(uuid.uuid4()), "decision": "DECISION_APPROVE", "ids": [first]}
+    stack.seeds.post("/v1/playbooks/decided-twice/pending", decision)
+    dialog.get_by_role("button", name="Reject").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Somebody has decided on a change meanwhile.")
+    dialog.get_by_role("button", name="Back").click()
+    reader.sees("3 changes")
+    expect(reader.rows).to_have_count(3)
+    reader.expect_only_refusals("400")
 
 
 def test_search_shows_how_scores_came_about(reader: Reader) -> None:

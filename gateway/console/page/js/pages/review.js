@@ -1,6 +1,6 @@
 /** Pending changes: the effect of each, the changes of its target since, and the decision. */
 
-import { fetchAll } from "../api.js";
+import { Refusal, fetchAll } from "../api.js";
 import { renderChanges } from "../changes.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { askInDialog } from "../dialog.js";
@@ -262,8 +262,16 @@ class Queue {
     if (done) this.drop(ids);
   }
 
-  decide(decision, ids, reason) {
-    return changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason));
+  /** Decides on changes; reads the list again if somebody has decided on one of them since. */
+  async decide(decision, ids, reason) {
+    try {
+      return await changeInBatches(ids, (part) => decideChanges(this.dataset, decision, part, reason));
+    } catch (error) {
+      if (error.reason !== "PENDING_CHANGE_DECIDED") throw error;
+      this.picked.clear();
+      this.load();
+      throw new Refusal(t("review.somebody_has_decided"));
+    }
   }
 
   /** Removes decided changes from the list. */

@@ -727,6 +727,7 @@ export default {
   "review.reject_with_a_reason": "reject with a reason",
   "review.review": "Review of {dataset}",
   "review.see": "See ",
+  "review.somebody_has_decided": "Somebody has decided on a change meanwhile. The list is read again.",
   "review.the_bullet_has_not_changed": "The bullet has not changed since this was proposed.",
   "review.the_playbook_has_not_changed": "The playbook has not changed since this was proposed.",
   "review.the_reason_is_stored_with": "The reason is stored with the change.",

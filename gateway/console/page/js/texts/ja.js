@@ -717,6 +717,7 @@ export default {
   "review.reject_with_a_reason": "理由をつけて却下",
   "review.review": "{dataset} のレビュー",
   "review.see": "参照：",
+  "review.somebody_has_decided": "その間に別の人が変更を決定しました。一覧を読み直しました。",
   "review.the_bullet_has_not_changed": "提案の後、この教訓は変わっていません。",
   "review.the_playbook_has_not_changed": "提案の後、プレイブックは変わっていません。",
   "review.the_reason_is_stored_with": "理由は変更とともに保存されます。",
