@@ -204,6 +204,17 @@ def test_a_change_that_somebody_else_decided_leaves_the_queue(reader: Reader, st
     reader.expect_only_refusals("400")
 
 
+def test_search_names_the_field_that_is_wrong(reader: Reader) -> None:
+    reader.open("#/search/thousand?q=database")
+    results = reader.page.get_by_label("Results")
+    for value in ("1.5", "0", "1001"):
+        results.fill(value)
+        reader.sees("Correct the field to search")
+        reader.sees("Results: ")
+    results.fill("3")
+    expect(reader.main.locator(".result")).to_have_count(3)
+
+
 def test_search_shows_how_scores_came_about(reader: Reader) -> None:
     reader.open("#/search/thousand")
     reader.page.get_by_label("Query").fill("locked database")

@@ -187,6 +187,33 @@ def test_the_policy_of_a_dataset_is_changed(reader: Reader, stack: Stack) -> Non
     expect(dialog).to_contain_text("Sections of governed")
 
 
+def test_values_beyond_a_limit_are_not_sent(reader: Reader, stack: Stack) -> None:
+    """The browser names the field and the rule; a request that the gateway refuses would be a complaint."""
+    stack.seeds.playbook("limited", 2)
+    reader.open("#/playbooks/limited")
+    dialog = open_menu(reader, "Policy…")
+    for label, wrong, right in (
+        ("Most active bullets", "2.5", "2"),
+        ("Similarity of duplicates", "7", "0.9"),
+        ("Harmful votes that retire a bullet", "100001", "100000"),
+        ("Days after which a pending change expires", "0", "0.5"),
+    ):
+        field = dialog.get_by_label(label)
+        field.fill(wrong)
+        dialog.get_by_role("button", name="Save").click()
+        assert field.evaluate("field => field.matches(':invalid')")
+        field.fill(right)
+        assert field.evaluate("field => field.matches(':valid')")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    reader.open("#/keys")
+    reader.button("Create a key…").click()
+    dialog.get_by_label("Name of its user").fill("past")
+    dialog.get_by_label("Ends on").fill("2020-01-01")
+    dialog.get_by_role("button", name="Create").click()
+    assert dialog.get_by_label("Ends on").evaluate("field => field.matches(':invalid')")
+
+
 def test_two_revisions_are_compared_by_clicking(reader: Reader) -> None:
     reader.open("#/playbooks/thousand/history")
     reader.rows.nth(0).locator("[data-mark]").click()

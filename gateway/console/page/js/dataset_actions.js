@@ -22,6 +22,9 @@ const REVIEW_MODES = [
   ["REVIEW_MODE_REVIEW", t("dataset_actions.every_change_waits")],
 ];
 const DAY_SECONDS = 86_400;
+/** The limits of the contract. */
+const MOST_COUNT = 100_000;
+const MOST_DAYS = 36_525;
 
 /** Returns the actions as a menu that opens on demand. */
 export function renderDatasetMenu(dataset, signal) {
@@ -91,16 +94,18 @@ async function editPolicy(dataset, signal) {
   if (!found) return;
   const { policy } = found;
   const days = policy.pending_lifetime ? Number.parseFloat(policy.pending_lifetime) / DAY_SECONDS : 30;
-  const number = (name, label, value) => ({ name, label, kind: "number", min: "0", value: value ?? "" });
+  const number = (name, label, value, limits) => ({ name, label, kind: "number", value: value ?? "", min: 0, ...limits });
+  const share = { max: 1, step: "any" };
+  const lifetime = { min: 1 / DAY_SECONDS, max: MOST_DAYS, step: "any" };
   await askInDialog({
     title: t("dataset_actions.policy_of", { dataset }),
     fields: [
       { name: "mode", label: t("common.review"), kind: "choice", options: REVIEW_MODES, value: policy.review_mode },
-      number("bullets", t("dataset_actions.most_active_bullets_0_default"), policy.max_bullets),
-      number("tokens", t("dataset_actions.most_tokens_of_all_bullets"), policy.max_tokens),
-      number("duplicates", t("dataset_actions.similarity_of_duplicates_0_to"), policy.duplicate_threshold),
-      number("harmful", t("dataset_actions.harmful_votes_that_retire_a"), policy.retire_after_harmful),
-      number("days", t("dataset_actions.days_after_which_a_pending"), days),
+      number("bullets", t("dataset_actions.most_active_bullets_0_default"), policy.max_bullets, { max: MOST_COUNT }),
+      number("tokens", t("dataset_actions.most_tokens_of_all_bullets"), policy.max_tokens, { max: Number.MAX_SAFE_INTEGER }),
+      number("duplicates", t("dataset_actions.similarity_of_duplicates_0_to"), policy.duplicate_threshold, share),
+      number("harmful", t("dataset_actions.harmful_votes_that_retire_a"), policy.retire_after_harmful, { max: MOST_COUNT }),
+      number("days", t("dataset_actions.days_after_which_a_pending"), days, lifetime),
     ],
     confirm: t("common.save"),
     act: (answer) => writePolicy(dataset, changePolicy(policy, answer)),

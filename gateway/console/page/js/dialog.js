@@ -6,8 +6,8 @@ import { t } from "./texts.js";
 
 /**
  * Asks for confirmation and values, and runs a change with them. `fields` are `{name, label, kind, value, required,
- * options, pattern}` with kind `text`, `long`, `choice`, `check`, `date`, `number` or `file`; `act(values)` gets the
- * values by name. The dialog is open until `act` has succeeded: an error is shown in it, and it keeps all values.
+ * options, pattern, min, max, step}` with kind `text`, `long`, `choice`, `check`, `date`, `number` or `file`; without a
+ * step a number is whole. `act(values)` gets the values by name. The dialog is open until `act` has succeeded: an error is shown in it, and it keeps all values.
  * Returns the response of `act`, after `done` is shown as in `runChange`; null if the person cancels.
  */
 export function askInDialog({ title, text, fields = [], confirm, danger = false, act, done }) {
@@ -72,7 +72,7 @@ function isBeside(dialog, { target, clientX: x, clientY: y }) {
   return target === dialog && (x < left || x > right || y < top || y > bottom);
 }
 
-function createInput({ name, kind = "text", value = "", required = false, options = [], pattern = ".*", min }) {
+function createInput({ name, kind = "text", value = "", required = false, options = [], pattern = ".*", ...limits }) {
   if (kind === "long") return h("textarea", { name, required, rows: 5, value });
   if (kind === "choice") {
     return h(
@@ -83,6 +83,6 @@ function createInput({ name, kind = "text", value = "", required = false, option
   }
   if (kind === "check") return h("input", { name, type: "checkbox", checked: value === true });
   if (kind === "file") return h("input", { name, type: "file", required });
-  if (kind === "date" || kind === "number") return h("input", { name, type: kind, required, value, step: "any", min });
+  if (kind === "date" || kind === "number") return h("input", { name, type: kind, required, value, ...limits });
   return h("input", { name, required, value, pattern, autocomplete: "off" });
 }

@@ -19,6 +19,7 @@ import { loadPart, renderEmptyState, runChange } from "../states.js";
 import { t } from "../texts.js";
 
 const PAGE = 200;
+const DAY_MS = 86_400_000;
 const REFUSALS = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
 const SCOPES = {
   ACCESS_SCOPE_READ: t("keys.read_search_playbooks_answers"),
@@ -116,6 +117,9 @@ function renderKeyRow(key, reload) {
   );
 }
 
+/** Returns the first day on which a new key can end: a day begins at midnight in UTC. */
+const formatTomorrow = () => new Date(Date.now() + DAY_MS).toISOString().slice(0, 10);
+
 async function createNewKey(reload) {
   const scopes = Object.entries(SCOPES).map(([name, label]) => ({
     name,
@@ -133,7 +137,7 @@ async function createNewKey(reload) {
         required: true,
         pattern: "[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}",
       },
-      { name: "expires", label: t("keys.ends_on_optional"), kind: "date" },
+      { name: "expires", label: t("keys.ends_on_optional"), kind: "date", min: formatTomorrow() },
       ...scopes,
     ],
     confirm: t("keys.create"),

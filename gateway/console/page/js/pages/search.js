@@ -59,7 +59,7 @@ class Search {
       type: "number",
       min: "0",
       max: "1",
-      step: "0.1",
+      step: "0.01",
       value: query.confidence ?? DEFAULTS.confidence,
       oninput: changed,
     });
@@ -113,6 +113,8 @@ class Search {
       section: section.value,
     });
     if (!text.value.trim()) return this.renderIdle();
+    const invalid = this.toolbar.querySelector("input:invalid");
+    if (invalid) return this.renderInvalid(invalid);
     if (!this.results.querySelector(".result")) fillElement(this.results, renderLoading());
     try {
       const answer = await searchBullets(this.createRequest(), asking.signal);
@@ -146,6 +148,12 @@ class Search {
       this.results,
       renderEmptyState(t("search.search_the_lessons"), t("search.every_result_shows_its_scores")),
     );
+  }
+
+  renderInvalid({ labels: [label], validationMessage }) {
+    this.aside.textContent = "";
+    const problem = `${label.textContent}: ${validationMessage}`;
+    fillElement(this.results, renderEmptyState(t("search.correct_the_field"), problem));
   }
 
   draw({ results, revision, embedding_model: model, approximate, nothing_matched: isMiss, similarity_limit: limit }) {

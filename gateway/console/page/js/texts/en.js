@@ -735,6 +735,7 @@ export default {
   "search.all": "all",
   "search.and_the_highest_similarity_is": ", and the highest similarity, {highest}, is below {limit}",
   "search.combined": "Combined",
+  "search.correct_the_field": "Correct the field to search",
   "search.every_result_shows_its_scores": "Every result shows its vector score and its BM25 score. Press / to enter a query.",
   "search.matched": "Matched",
   "search.minimum_confidence": "Minimum confidence",

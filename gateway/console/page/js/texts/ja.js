@@ -725,6 +725,7 @@ export default {
   "search.all": "すべて",
   "search.and_the_highest_similarity_is": "（最高の類似度 {highest} も {limit} 未満です）",
   "search.combined": "総合",
+  "search.correct_the_field": "検索するには入力を修正してください",
   "search.every_result_shows_its_scores":
     "結果ごとに、ベクトルスコアと BM25 スコアを示します。/ キーを押すとクエリを入力できます。",
   "search.matched": "一致",
