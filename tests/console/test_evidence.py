@@ -59,3 +59,19 @@ def test_effects_and_decisions_are_shown_with_their_lessons(reader: Reader, brow
     expect(evidence).to_contain_text("+100 points")
     expect(evidence.get_by_role("img", name="Success with the bullet minus success without it")).to_be_visible()
     assert faults(reader, None) == []
+
+
+def test_a_chart_shows_that_an_early_interval_includes_harm(reader: Reader, stack: Stack) -> None:
+    """Only the first of the intervals reach below zero; the axis does, too."""
+    points = [
+        {"effect": {"served": {"sessions": n}, "withheld": {"sessions": n}, "difference": 0.6, "upper": 0.9}}
+        for n in range(1, 101)
+    ]
+    for point, lower in zip(points, [-1.0] * 10 + [0.2] * 90, strict=True):
+        point["effect"]["lower"] = lower
+    stack.seeds.trials("early-harm", 4)
+    history = "**/v1/playbooks/early-harm/effects/history*"
+    reader.page.route(history, lambda route: route.fulfill(json={"points": points}))
+    reader.open("#/evidence/early-harm")
+    chart = reader.page.get_by_role("img", name="Success with the playbook minus success without it")
+    expect(chart.locator(".tick").first).to_have_text("−20")

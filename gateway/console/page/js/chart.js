@@ -43,13 +43,18 @@ export function drawBandChart({ points, label, unit, format }) {
   );
 }
 
-/** Returns the range of y: zero, all values, and their intervals without the first quarter, in which they are wide. */
+/**
+ * Returns the range of y: zero, all values, and their intervals without the first quarter, in which they are wide. An
+ * interval that is cut off crosses zero visibly: otherwise the chart would seem to exclude a harm or a benefit.
+ */
 function findRange(points) {
   const settled = points.slice(Math.floor(points.length / 4));
   const low = Math.min(0, ...points.map(({ y }) => y), ...settled.map((point) => point.low));
   const high = Math.max(0, ...points.map(({ y }) => y), ...settled.map((point) => point.high));
   const step = chooseStep(low, high);
-  return [Math.max(Math.floor(low / step) * step, -1), Math.min(Math.ceil(high / step) * step || step, 1)];
+  const isBelow = points.some((point) => point.low < 0);
+  const bottom = Math.floor(low / step) * step || (isBelow ? -step : 0);
+  return [Math.max(bottom, -1), Math.min(Math.ceil(high / step) * step || step, 1)];
 }
 
 const chooseStep = (low, high) => STEPS.find((step) => (high - low) / step <= MOST_LINES) ?? 1;
