@@ -276,3 +276,5 @@ def test_the_settings_show_models_and_version(reader: Reader) -> None:
     facts = reader.main.locator(".facts").first
     expect(facts).to_contain_text(re.compile(r"Version\d+\.\d+"))
     expect(facts).to_contain_text("hashing-v1-1536")
+    headings = reader.page.get_by_role("region", name="Indexes").get_by_role("columnheader")
+    expect(headings.nth(1)).to_have_text("Indexed bullets")

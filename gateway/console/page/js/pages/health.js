@@ -94,7 +94,7 @@ function renderTable(rows) {
   if (!rows.length) return h("p", { class: "muted" }, t("health.there_is_no_playbook_yet"));
   const headings = [
     renderHeader(t("common.dataset")),
-    renderHeader(t("common.bullets"), "number"),
+    renderHeader(t("health.indexed_bullets"), "number"),
     renderHeader(t("common.revision"), "number"),
     renderHeader(t("health.index_at"), "number"),
     renderHeader(t("common.feed")),

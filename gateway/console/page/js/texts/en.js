@@ -438,6 +438,7 @@ export default {
   "health.finds_errors_and_their_causes": "Finds errors and their causes",
   "health.health_of_the_services": "Health of the services",
   "health.index_at": "Indexed revision",
+  "health.indexed_bullets": "Indexed bullets",
   "health.indexes": "Indexes",
   "health.indexes_of_search": "Indexes of search",
   "health.last_event": "Last event",

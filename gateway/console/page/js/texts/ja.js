@@ -431,6 +431,7 @@ export default {
   "health.finds_errors_and_their_causes": "エラーと原因を見つける",
   "health.health_of_the_services": "サービスの状態",
   "health.index_at": "インデックス済みのリビジョン",
+  "health.indexed_bullets": "インデックス済みの教訓",
   "health.indexes": "インデックス",
   "health.indexes_of_search": "検索インデックス",
   "health.last_event": "最後のイベント",
