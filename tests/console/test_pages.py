@@ -185,6 +185,17 @@ def test_changes_are_approved_and_rejected_with_a_reason(reader: Reader, stack: 
     expect(reader.page.get_by_role("region", name="Change")).to_contain_text("rejected by console: not true")
 
 
+def test_an_address_without_a_point_in_time_says_so(reader: Reader) -> None:
+    for address in ("#/playbooks/thousand?time=garbage", "#/playbooks/thousand?at=abc"):
+        reader.open(address)
+        reader.sees("The address names no revision and no time")
+    reader.open("#/playbooks/thousand/history?revision=abc&from=x")
+    expect(reader.page.get_by_role("region", name="Revision", exact=True)).to_contain_text("Revision 3")
+    expect(reader.page).to_have_url(re.compile(r"history\?revision=3$"))
+    reader.page.get_by_role("region", name="Revision", exact=True).get_by_role("button", name="Close").click()
+    expect(reader.page).to_have_url(re.compile("history$"))
+
+
 def test_a_change_that_somebody_else_decided_leaves_the_queue(reader: Reader, stack: Stack) -> None:
     stack.seeds.queue("decided-twice", 4)
     pending = httpx.get(f"{stack.url}/v1/playbooks/decided-twice/pending").json()["changes"]

@@ -30,9 +30,12 @@ export function openPage({ params: { dataset }, query, signal }) {
   return [renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.history"))), view.body];
 }
 
+/** Returns the revisions of an address; what is no number is ignored. */
+const keepNumbers = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => /^\d+$/.test(value)));
+
 class History {
   constructor(dataset, query, signal) {
-    Object.assign(this, { dataset, query, signal, revisions: [], next: "", picked: [] });
+    Object.assign(this, { dataset, query: keepNumbers(query), signal, revisions: [], next: "", picked: [] });
     this.aside = h("span");
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": t("common.revision") });
@@ -110,7 +113,7 @@ class History {
     if (from !== undefined) return this.compare(from, to ?? this.revisions[0].revision);
     const at = this.revisions.findIndex((entry) => entry.revision === revision);
     if (at >= 0) this.list.select(at);
-    else if (revision)
+    else if (Number(revision))
       this.compare(revision - 1, revision); // one of the older revisions, not listed yet
     else if (matchMedia("(min-width: 761px)").matches) this.list.select(0);
   }
@@ -215,6 +218,7 @@ class History {
   }
 
   close() {
+    noteQuery({ revision: "", from: "", to: "" });
     this.body.classList.add("alone");
     this.side.remove();
     this.list.element.focus();

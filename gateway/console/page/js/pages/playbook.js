@@ -33,17 +33,23 @@ export const formatTitle = ({ dataset }) => dataset;
 export function openPage({ params: { dataset }, query, signal }) {
   lastDataset.name = dataset;
   const view = new View(dataset, query, signal);
+  const head = renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.bullets")));
+  if (!isPoint(query)) return [head, renderNoPoint(dataset)];
   loadPart(
     view.body,
     signal,
     () => view.loadFirstPage(),
     () => view.draw(),
   );
-  return [
-    renderHead(dataset, view.aside, renderDatasetTabs(dataset, t("common.bullets"))),
-    view.renderNotice(),
-    view.body,
-  ];
+  return [head, view.renderNotice(), view.body];
+}
+
+/** Returns whether the revision or the time of an address is one. */
+const isPoint = ({ at, time }) => (!at || /^\d+$/.test(at)) && (!time || !Number.isNaN(Date.parse(time)));
+
+function renderNoPoint(dataset) {
+  const now = h("a", { class: "button", href: formatLink(["playbooks", dataset]) }, t("playbook.back_to_now"));
+  return renderEmptyState(t("playbook.no_such_point"), t("playbook.an_address_has_a_revision"), now);
 }
 
 class View {
