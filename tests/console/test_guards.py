@@ -86,3 +86,18 @@ def test_the_history_shows_changes_of_guards(reader: Reader, stack: Stack) -> No
     reader.open(f"#/playbooks/guards-changed?bullet={first}")
     history = reader.page.get_by_role("region", name="Bullet").locator(".story")
     expect(history).to_contain_text(f"Guard: denypinned {TARGET} → no guard")
+
+
+def test_a_target_that_is_too_long_is_refused_and_not_cut(reader: Reader, stack: Stack) -> None:
+    first, *_ = stack.seeds.playbook("guarded-at-length", 4)
+    reader.open(f"#/guards/guarded-at-length?bullet={first}")
+    detail = reader.page.get_by_role("region", name="Guard", exact=True)
+    text = f"call.tool == '{'x' * 2000}'"
+    target = detail.get_by_role("textbox", name="Target")
+    target.click()
+    reader.page.keyboard.insert_text(text)
+    expect(target).to_have_value(text)
+    message = "Target: it has 2,015 characters, and at most 2,000 are allowed."
+    expect(detail.get_by_role("alert")).to_have_text(message)
+    detail.get_by_role("button", name="Save").click()
+    expect(detail.get_by_role("alert")).to_have_text(message)

@@ -10,6 +10,8 @@ import { renderLoading, logUnexpectedError, runChange, showToast } from "./state
 import { t } from "./texts.js";
 
 const PAUSE_MS = 500;
+/** The most characters of a target; the contract allows no more. */
+const MOST_CHARACTERS = 2000;
 const PAGE = 500;
 /** Archived trajectories that a backtest reads; a stored one reads as many. */
 const MOST = 5000;
@@ -38,7 +40,6 @@ export class GuardEditor {
     this.expression = h("textarea", {
       rows: 4,
       required: true,
-      maxlength: 2000,
       class: "mono",
       spellcheck: "false",
       "aria-describedby": "target-fault",
@@ -101,6 +102,8 @@ export class GuardEditor {
     const expression = this.expression.value.trim();
     this.showFault("");
     if (!expression) return fillElement(this.result, renderHeading(), renderNote(t("guards.write_a_target_to_test")));
+    if (this.isTooLong(expression))
+      return fillElement(this.result, renderHeading(), renderNote(t("guards.correct_the_target_to_test")));
     fillElement(this.result, renderHeading(), renderLoading(4));
     const firings = [];
     let page = { next_page_token: "" };
@@ -127,6 +130,15 @@ export class GuardEditor {
           ? t("guards.no_trajectory_is_archived")
           : error.message;
     fillElement(this.result, renderHeading(), renderNote(text));
+  }
+
+  /** Returns whether a target is too long, and says so beside its field. */
+  isTooLong(expression) {
+    const length = [...expression].length;
+    if (length <= MOST_CHARACTERS) return false;
+    const values = { most: formatCount(MOST_CHARACTERS), length: formatCount(length) };
+    this.showFault(t("guards.target_is_too_long", values));
+    return true;
   }
 
   showFault(text) {
@@ -190,6 +202,7 @@ export class GuardEditor {
   }
 
   async save(target) {
+    if (this.isTooLong(target.expression)) return;
     const { bullet_id: id } = this.guard;
     const reason = this.reason.value.trim();
     const lesson = { content: this.lesson.value.trim(), section: this.section.value.trim() };

@@ -420,6 +420,7 @@ export default {
   "guards.store_a_backtest_or_pin": "Store a backtest with few false alarms, or pin the mode.",
   "guards.store_the_backtest": "Store the backtest",
   "guards.target": "Target",
+  "guards.target_is_too_long": "Target: it has {length} characters, and at most {most} are allowed.",
   "guards.the_backtest_is_stored": "The backtest is stored. Highest mode without a pin: {mode}.",
   "guards.the_mode_is_as_before": "The decision is undone.",
   "guards.the_newest_were_tested": "Only the newest {most} trajectories were tested.",

@@ -413,6 +413,7 @@ export default {
   "guards.store_a_backtest_or_pin": "誤報の少ないバックテストを保存するか、モードを固定してください。",
   "guards.store_the_backtest": "バックテストを保存",
   "guards.target": "条件",
+  "guards.target_is_too_long": "条件は {most} 文字までですが、{length} 文字あります。",
   "guards.the_backtest_is_stored": "バックテストを保存しました。固定なしの最高モード：{mode}。",
   "guards.the_mode_is_as_before": "判定を取り消しました。",
   "guards.the_newest_were_tested": "最新の軌跡 {most} 件だけをテストしました。",
