@@ -63,6 +63,7 @@ def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
     (route,) = held
     route.continue_()
     reader.sees("3 bullets · revision")
+    expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("Learned fromno trajectory")
 
 
 def test_the_outcome_of_an_edit_is_named(reader: Reader, stack: Stack) -> None:

@@ -185,7 +185,7 @@ function renderEvidence(dataset, trial) {
 
 function renderSources(dataset, { sources: all, source_trajectory: first }) {
   const list = all.length ? all : first ? [{ trajectory_id: first, steps: [] }] : [];
-  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, t("bullet.unknown"));
+  return list.length ? renderSourceLinks(dataset, list) : h("span", { class: "muted" }, t("bullet.no_trajectory"));
 }
 
 function renderMoment(dataset, revision, time) {
