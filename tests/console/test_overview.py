@@ -88,6 +88,19 @@ def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Sta
     expect(reader.main.get_by_role("link", name=re.compile("^Waiting for a person"))).to_be_visible()
 
 
+def test_days_far_apart_have_visible_bars(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("far-apart", 1)
+    for number, day in enumerate(("2026-01-05", "2026-11-28")):
+        stack.seeds.archive("far-apart", push(number, SUCCESS, []) | {"created_at": f"{day}T10:00:00Z"})
+    reader.open("#/overview?dataset=far-apart")
+    chart = reader.page.get_by_role("img", name="Trajectories by day").first
+    bars = chart.locator("rect")
+    expect(bars).to_have_count(2)
+    for bar in bars.all():
+        assert float(bar.get_attribute("width") or 0) == 40
+        assert 52 <= float(bar.get_attribute("x") or 0) <= 640 - 12 - 40
+
+
 def test_tokens_and_cost_that_no_trajectory_states_are_unknown(reader: Reader, stack: Stack) -> None:
     stack.seeds.playbook("unstated", 1)
     stack.seeds.archive("unstated", push(1, SUCCESS, []))

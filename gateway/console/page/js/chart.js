@@ -12,6 +12,7 @@ const BOTTOM = 34;
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1];
 const MOST_LINES = 6;
 const MOST_MARKS = 60;
+const LEAST_BAR = 3;
 const MOST_BAR = 40;
 
 /**
@@ -102,14 +103,19 @@ export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, 
   );
 }
 
-/** Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, the lowest part first; `format` writes a value. */
+/**
+ * Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, oldest first, and the lowest part first; `format` writes
+ * a value. A bar may be as wide as the shortest distance of two days, so a few days of a long time are visible.
+ */
 export function drawDayBars({ days, label, format = formatCount }) {
   const [from, to] = findEnds(
     days.map(({ at }) => at),
     DAY_MS,
   );
   const slots = Math.round((to - from) / DAY_MS) + 1;
-  const width = (WIDTH - LEFT - RIGHT) / slots;
+  const slot = (WIDTH - LEFT - RIGHT) / slots;
+  const gap = Math.min(slots, ...days.slice(1).map(({ at }, index) => (at - days[index].at) / DAY_MS));
+  const width = Math.min(Math.max(slot * gap * 0.8, LEAST_BAR), MOST_BAR);
   const top = chooseTop(Math.max(...days.map(({ parts }) => parts.reduce((sum, { value }) => sum + value, 0))));
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
   return s(
@@ -117,11 +123,12 @@ export function drawDayBars({ days, label, format = formatCount }) {
     { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     drawScale(top, y, format),
     days.map(({ at, parts }) => {
-      const left = LEFT + (width * (at - from)) / DAY_MS + width * 0.1;
+      const middle = LEFT + slot * ((at - from) / DAY_MS + 0.5);
+      const left = Math.min(Math.max(middle - width / 2, LEFT), WIDTH - RIGHT - width);
       let sum = 0;
       return parts.map(({ kind, value }) => {
         sum += value;
-        const size = { x: left, y: y(sum), width: Math.min(width * 0.8, MOST_BAR), height: y(sum - value) - y(sum) };
+        const size = { x: left, y: y(sum), width, height: y(sum - value) - y(sum) };
         return value ? s("rect", { class: `stack ${kind}`, ...size }) : null;
       });
     }),
