@@ -81,6 +81,21 @@ def test_hooks_for_another_dataset_replace_the_former_hooks(tmp_path: Path) -> N
     assert not uninstall(file, {}).is_changed
 
 
+def test_the_backup_stays_the_file_without_hooks_of_hansei(tmp_path: Path) -> None:
+    file = put(tmp_path / "settings.json", {"model": "mine"})
+    backup, own = tmp_path / f"settings.json{BACKUP_SUFFIX}", file.read_bytes()
+    assert install(file, build_handlers("claude", OPTIONS, "hansei"), {}).backup == backup
+    for change in (
+        install(file, build_handlers("claude", HookOptions("other"), "hansei"), {}),
+        uninstall(file, {}),
+    ):
+        assert (change.is_changed, change.backup, backup.read_bytes()) == (True, None, own)
+    put(file, {"model": "another"})
+    own = file.read_bytes()
+    install(file, build_handlers("claude", OPTIONS, "hansei"), {})
+    assert backup.read_bytes() == own
+
+
 def test_the_mode_of_the_file_and_a_link_to_it_stay(tmp_path: Path) -> None:
     target = put(tmp_path / "dotfiles.json", {"a": 1})
     target.chmod(0o600)

@@ -62,8 +62,8 @@ def install(
     """Add the hooks to the settings of an agent, in place of earlier ones.
 
     At the start of a session and at each prompt the agent gets the lessons that fit; when the session ends, hansei
-    learns from its transcript. Other entries of the file stay; the previous file is stored with the suffix
-    .before-hansei.
+    learns from its transcript. Other entries of the file stay; the file as it was before the hooks is kept with the
+    suffix .before-hansei.
     """
     if http:
         _check_http(agent, url)

@@ -41,11 +41,12 @@ def install(file: Path, handlers: Handlers, base: Mapping[str, Any]) -> Settings
     """
     settings, text = _load(file)
     others = _remove_own(file, settings)
+    has_own = others != settings
     settings = {**others, **{name: value for name, value in base.items() if name not in others}}
     hooks = settings.setdefault("hooks", {})
     for event, handler in handlers.items():
         hooks.setdefault(event, []).append(handler)
-    return _store(file, text, settings)
+    return _store(file, text, settings, has_own=has_own)
 
 
 def uninstall(file: Path, base: Mapping[str, Any]) -> SettingsChange:
@@ -55,10 +56,9 @@ def uninstall(file: Path, base: Mapping[str, Any]) -> SettingsChange:
     if remaining == settings:
         return SettingsChange(file, is_changed=False)
     if not remaining or remaining == base:
-        backup = _back_up(file)
         file.unlink()
-        return SettingsChange(file, is_changed=True, backup=backup)
-    return _store(file, text, remaining)
+        return SettingsChange(file, is_changed=True)
+    return _store(file, text, remaining, has_own=True)
 
 
 def list_own_handlers(file: Path) -> Handlers:
@@ -127,13 +127,14 @@ def _is_hansei_hook(handler: Any) -> bool:
     return bool(isinstance(command, str) and _OWN_COMMAND.search(command)) or (isinstance(url, str) and _OWN_URL in url)
 
 
-def _store(file: Path, before: str, settings: Mapping[str, Any]) -> SettingsChange:
+def _store(file: Path, before: str, settings: Mapping[str, Any], *, has_own: bool) -> SettingsChange:
+    """Write the settings; a file without handlers of hansei is the user's own, and is kept as the backup."""
     indent = _INDENT.search(before)
     text = json.dumps(settings, ensure_ascii=False, indent=indent[1] if indent else 2) + "\n"
     if before and json.loads(before) == settings:
         return SettingsChange(file, is_changed=False)
     target = file.resolve()  # A link, as people have them for their settings, stays one.
-    backup = _back_up(target)
+    backup = None if has_own else _back_up(target)
     replace_file(target, text.encode("utf-8"))
     return SettingsChange(file, is_changed=True, backup=backup)
 
