@@ -73,6 +73,17 @@ def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str
     assert "; 2 already learned" in shown
 
 
+def test_trajectories_that_name_another_dataset_than_the_option_are_reported(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    learned = hansei("learn", *files, "--dataset", "mix", "--json")
+    note = f"not learned into mix, as they name another dataset: 2 trajectories of {dataset}"
+    assert (learned.code, learned.err.splitlines()) == (0, [note])
+    assert hansei("learn", *files, "--dataset", dataset).err == ""
+    assert hansei("learn", *files).err == ""
+
+
 def test_the_history_shows_changes_and_confirmations(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     files = copy_trajectories(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
     copies = [tmp_path / f"copy-{file.name}" for file in files]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 commands = CommandGroup()
 
+DEFAULT_DATASET = "default"
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj"}
 """The suffixes of the files that are read from a folder, also before `.zst`; a file that is named may have any."""
 
@@ -48,7 +50,7 @@ def learn(
             envvar=DATASET_VARIABLE,
             help="The dataset for trajectories that name none.",
         ),
-    ] = "default",
+    ] = DEFAULT_DATASET,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="The number of parallel calls.")] = 4,
     bulk: Annotated[
         bool, typer.Option("--bulk", help="Submit jobs to the server. They continue if this command ends.")
@@ -79,6 +81,8 @@ def learn(
         if not again:
             files = progress.skip_unchanged(files, {path for path in paths if path != STDIO and Path(path).is_dir()})
         records, unreadable = _read_records(client, files, dataset)
+        if dataset != DEFAULT_DATASET:
+            _report_other_datasets(records, dataset)
         if bulk:
             if unreadable:
                 fail(f"{unreadable} parts could not be read, so no job was submitted", Exit.USAGE)
@@ -215,6 +219,17 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
                         say(f"{part.source}: {line}")
             set_completed(number + 1)
     return add_siblings(records), unreadable
+
+
+def _report_other_datasets(records: Sequence[TrajectoryRecord], dataset: str) -> None:
+    """Say how many trajectories name other datasets than the chosen one: they are learned there."""
+    from hansei.client.cli.output import say
+    from hansei.client.cli.show.words import count_noun
+
+    names = Counter(record.trajectory.dataset for record in records)
+    named = [f"{count_noun(number, 'trajectory')} of {name}" for name, number in names.items() if name != dataset]
+    if named:
+        say(f"not learned into {dataset}, as they name another dataset: {', '.join(named)}")
 
 
 def _learn(
