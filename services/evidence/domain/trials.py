@@ -80,6 +80,8 @@ class BulletTrial:
     since: datetime
     statistics: EffectStatistics = NO_SESSIONS
     drift: DriftStatistics = NO_AUDITS
+    measured_after: int = 0
+    """The number of the last report that does not count, because the bullet was put back on trial after it."""
 
 
 class Exposure(NamedTuple):
@@ -139,6 +141,7 @@ class DatasetTrials:
     reports: ArmCounts = field(default_factory=ArmCounts)
     enrolled: int = 0
     decisions: int = 0
+    corrections: int = 0
 
     def enrol(self) -> int:
         """Return the position of one more bullet on trial. A bullet that goes back on trial is one more test, too."""
@@ -211,6 +214,7 @@ class DatasetTrials:
         """Put a bullet back on trial; return the new decision."""
         decisions: list[BulletDecision] = []
         self._change(trial, BulletState.TRIAL, now, decisions)
+        trial.measured_after = self.reports.total
         self.decisions += 1
         return decisions[0]
 
@@ -250,9 +254,10 @@ class DatasetTrials:
 
     def _is_without_effect(self, trial: BulletTrial) -> bool:
         margin, error = self.policy.margin, self.policy.false_discovery_rate
-        if abs(estimate_effect(trial.statistics)) > margin:
-            return False
-        return is_within(trial.statistics, trial.state.compute_serving_probability(self.policy), margin, error)
+        probability = trial.state.compute_serving_probability(self.policy)
+        return is_within(trial.statistics, probability, margin, error) and (
+            abs(float(estimate_effect(trial.statistics))) <= margin
+        )
 
     def _change(
         self, trial: BulletTrial, after: BulletState, now: datetime, decisions: list[BulletDecision]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, select, update
 
 from libs.storage.engines import get_insert
 from services.evidence.adapters.sql.schema import bullet_trial, dataset_trials, decision, effect_point, serving
@@ -16,6 +16,7 @@ from services.evidence.domain.discoveries import Block
 from services.evidence.domain.drift import DriftStatistics
 from services.evidence.domain.effects import EffectStatistics
 from services.evidence.domain.policy import TrialPolicy
+from services.evidence.domain.recount import StoredReport
 from services.evidence.domain.trials import (
     ArmCounts,
     BulletDecision,
@@ -70,6 +71,7 @@ def upsert_trials(connection: Connection, trials: DatasetTrials) -> None:
         "reports_withheld": trials.reports.withheld,
         "enrolled": trials.enrolled,
         "decisions": trials.decisions,
+        "corrections": trials.corrections,
     }
     row = get_insert(connection.dialect.name)(dataset_trials).values(dataset=trials.dataset, **values)
     connection.execute(row.on_conflict_do_update(index_elements=["dataset"], set_=values))
@@ -133,19 +135,25 @@ def add_points(connection: Connection, dataset: str, points: Sequence[EffectPoin
     for point in points:
         if not point.sessions:
             delete_points(connection, dataset, point.trial_id)
-    rows = [
-        {
-            "dataset": dataset,
-            "trial_id": point.trial_id,
-            "sessions": point.sessions,
-            "statistics": _dump(point.statistics),
-            "time": point.time,
-        }
-        for point in points
-        if point.sessions
-    ]
+    rows = [_point_values(dataset, point) for point in points if point.sessions]
     if rows:
         connection.execute(get_insert(connection.dialect.name)(effect_point).on_conflict_do_nothing(), rows)
+
+
+def replace_points(connection: Connection, dataset: str, points: Iterable[EffectPoint]) -> None:
+    """Make these points the whole history of a dataset; only the rows that differ are written."""
+    columns = effect_point.c
+    rows = connection.execute(select(effect_point).where(columns.dataset == dataset)).mappings()
+    present = {(row["trial_id"], row["sessions"]): dict(row) for row in rows}
+    wanted = {(point.trial_id, point.sessions): _point_values(dataset, point) for point in points}
+    outdated = [key for key, row in present.items() if wanted.get(key) != row]
+    missing = [row for key, row in wanted.items() if present.get(key) != row]
+    if outdated:
+        is_outdated = (columns.trial_id == bindparam("of_trial"), columns.sessions == bindparam("of_sessions"))
+        keys = [{"of_trial": trial_id, "of_sessions": sessions} for trial_id, sessions in outdated]
+        connection.execute(delete(effect_point).where(columns.dataset == dataset, *is_outdated), keys)
+    if missing:
+        connection.execute(insert(effect_point), missing)
 
 
 def select_points(connection: Connection, dataset: str, trial_id: int) -> list[EffectPoint]:
@@ -209,6 +217,12 @@ def set_serving_counts(connection: Connection, trials: DatasetTrials) -> None:
     connection.execute(_SET_COUNTS, changed)
 
 
+def correct_outcome(connection: Connection, dataset: str, serving_id: str, outcome: float) -> None:
+    """Replace the outcome of a serving; number and time of its report stay."""
+    query = update(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)
+    connection.execute(query.values(outcome=outcome))
+
+
 def set_outcome(
     connection: Connection, dataset: str, serving_id: str, outcome: float, number: int, now: datetime
 ) -> None:
@@ -217,15 +231,34 @@ def set_outcome(
     connection.execute(query.values(outcome=outcome, report_number=number, reported_at=now))
 
 
-def select_reports(
-    connection: Connection, dataset: str, generation: int
-) -> Iterator[tuple[bool, list[Exposure], float, datetime]]:
-    """Yield playbook, exposures, outcome and time of the reported servings, in the order of the reports."""
-    query = select(serving.c.has_playbook, serving.c.exposures, serving.c.outcome, serving.c.reported_at).where(
-        serving.c.dataset == dataset, serving.c.generation == generation, serving.c.outcome.is_not(None)
+def select_reports(connection: Connection, trials: DatasetTrials, after: int, limit: int) -> list[StoredReport]:
+    """Return at most `limit` reports of the present generation after a number, in their order."""
+    columns = serving.c
+    query = select(serving).where(
+        columns.dataset == trials.dataset, columns.generation == trials.generation, columns.report_number > after
     )
-    for row in connection.execute(query.order_by(serving.c.report_number)):
-        yield row.has_playbook, unpack_exposures(row.exposures), row.outcome, row.reported_at
+    return [
+        StoredReport(
+            row.report_number,
+            row.serving_id,
+            row.has_playbook,
+            unpack_exposures(row.exposures),
+            row.outcome,
+            row.reported_at,
+        )
+        for row in connection.execute(query.order_by(columns.report_number).limit(limit))
+    ]
+
+
+def add_decisions(
+    connection: Connection, trials: DatasetTrials, decisions: Sequence[BulletDecision]
+) -> list[tuple[int, BulletDecision]]:
+    """Write the trials with their last decisions, which they count; return these with their numbers."""
+    numbered = list(enumerate(decisions, trials.decisions - len(decisions) + 1))
+    for number, made in numbered:
+        insert_decision(connection, trials.dataset, number, made)
+    upsert_trials(connection, trials)
+    return numbered
 
 
 def insert_decision(connection: Connection, dataset: str, number: int, made: BulletDecision) -> None:
@@ -298,24 +331,6 @@ def set_undone(connection: Connection, dataset: str, number: int) -> None:
     connection.execute(query.values(undone=True))
 
 
-def select_undo_times(connection: Connection, dataset: str) -> dict[tuple[str, str], datetime]:
-    """Return when decisions were last undone, by bullet and text; the bullets are measured from then on."""
-    undone = decision.alias()
-    query = (
-        select(decision.c.bullet_id, decision.c.text_version, func.max(decision.c.time).label("time"))
-        .join(
-            undone,
-            (undone.c.dataset == decision.c.dataset)
-            & (undone.c.bullet_id == decision.c.bullet_id)
-            & (undone.c.text_version == decision.c.text_version)
-            & (undone.c.number < decision.c.number),
-        )
-        .where(decision.c.dataset == dataset, undone.c.undone.is_(True), decision.c.after == BulletState.TRIAL.value)
-        .group_by(decision.c.bullet_id, decision.c.text_version)
-    )
-    return {(row.bullet_id, row.text_version): row.time for row in connection.execute(query)}
-
-
 def select_decision(connection: Connection, dataset: str, number: int) -> BulletDecision | None:
     """Return a decision."""
     query = select(decision).where(decision.c.dataset == dataset, decision.c.number == number)
@@ -358,6 +373,7 @@ def _to_trials(row: Row[Any]) -> DatasetTrials:
         ArmCounts(row.reports_served, row.reports_withheld),
         row.enrolled,
         row.decisions,
+        row.corrections,
     )
 
 
@@ -368,6 +384,7 @@ def _trial_values(trial: BulletTrial) -> dict[str, Any]:
         "since": trial.since,
         "statistics": _dump(trial.statistics),
         "drift": _dump(trial.drift),
+        "measured_after": trial.measured_after,
     }
 
 
@@ -381,7 +398,18 @@ def _to_trial(row: Row[Any]) -> BulletTrial:
         row.since,
         _parse_statistics(row.statistics),
         DriftStatistics(*json.loads(row.drift)),
+        row.measured_after,
     )
+
+
+def _point_values(dataset: str, point: EffectPoint) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "trial_id": point.trial_id,
+        "sessions": point.sessions,
+        "statistics": _dump(point.statistics),
+        "time": point.time,
+    }
 
 
 def _dump(statistics: EffectStatistics | DriftStatistics) -> str:

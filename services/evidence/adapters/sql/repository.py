@@ -5,23 +5,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
+from chassis.errors import Aborted
 from libs.storage.database import Database
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql import queries
+from services.evidence.adapters.sql.corrections import CorrectionQueue
 from services.evidence.adapters.sql.schema import MIGRATIONS, requests
 from services.evidence.domain.assignment import KEY_BYTES
 from services.evidence.domain.discoveries import Block
 from services.evidence.domain.errors import DecisionNotCurrent, DecisionNotFound, ServingNotFound, TrialsNotFound
 from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import (
-    NO_AUDITS,
-    NO_SESSIONS,
     WHOLE_PLAYBOOK,
-    ArmCounts,
     BulletDecision,
     BulletState,
     BulletTrial,
@@ -33,6 +33,10 @@ from services.evidence.domain.trials import (
 )
 from services.evidence.usecases.ports import OutcomeReport, RankedBullet, ReportResult
 
+MOST_TRIES = 3
+"""Recounts of one correction, when the dataset changes during each of them."""
+RETRY_AFTER_SECONDS = 1.0
+
 
 class EvidenceRepository:
     """Stores trials, servings and outcomes; all writes on one dataset happen one after another."""
@@ -40,6 +44,7 @@ class EvidenceRepository:
     def __init__(self, location: str, clock: Callable[[], datetime] = utc_now) -> None:
         self.database = Database(location, MIGRATIONS, service="evidence", store="evidence store")
         self._clock = clock
+        self._corrections = CorrectionQueue(self.database, clock)
 
     async def start(self, key: IdempotencyKey, dataset: str, policy: TrialPolicy) -> bool:
         """Start or change trials; return whether measurements restarted. Raises RequestIdReused."""
@@ -90,9 +95,15 @@ class EvidenceRepository:
         )
 
     async def report(self, dataset: str, report: OutcomeReport) -> ReportResult:
-        """Store an outcome and count it. Raises `ServingNotFound`."""
-        now = self._clock()
-        return await self.database.write(lambda connection: _report(connection, dataset, report, now), key=dataset)
+        """Store an outcome and count it. Raises `ServingNotFound`, Aborted."""
+        for _ in range(MOST_TRIES):
+            now = self._clock()
+            result = await self.database.write(partial(_report, dataset=dataset, report=report, now=now), key=dataset)
+            result = result or await self._corrections.count(dataset, report)
+            if result is not None:
+                return result
+        problem = f"bullets of dataset '{dataset}' came on trial while a correction was counted: send it again"
+        raise Aborted(problem, retry_after=RETRY_AFTER_SECONDS)
 
     async def list_bullet_trials(self, dataset: str) -> list[BulletTrial]:
         """Return the bullets that are, or were, on trial."""
@@ -237,7 +248,8 @@ def _enrol(connection: Connection, trials: DatasetTrials, ranked: RankedBullet, 
     return EnrolledBullet(trial_id, ranked.bullet_id, ranked.text_version, trial.state)
 
 
-def _report(connection: Connection, dataset: str, report: OutcomeReport, now: datetime) -> ReportResult:
+def _report(connection: Connection, dataset: str, report: OutcomeReport, now: datetime) -> ReportResult | None:
+    """Store an outcome and count it; None for a correction of one that is counted."""
     trials = queries.select_trials(connection, dataset, lock=True)
     row = queries.select_serving(connection, dataset, report.serving_id) if trials else None
     if trials is None or row is None:
@@ -253,24 +265,13 @@ def _report(connection: Connection, dataset: str, report: OutcomeReport, now: da
         )
         queries.update_bullet_trials(connection, changed)
         queries.add_points(connection, dataset, trials.list_points(changed, now))
-        return _finish(connection, trials, decisions, report.outcome)
+        return ReportResult(True, report.outcome, queries.add_decisions(connection, trials, decisions))
     if not report.is_correction or report.outcome == row.outcome:
         return ReportResult(report.outcome == row.outcome, row.outcome, [])
-    queries.set_outcome(connection, dataset, report.serving_id, report.outcome, row.report_number, row.reported_at)
-    if not is_current:
-        return ReportResult(True, report.outcome, [])
-    return _finish(connection, trials, _measure_again(connection, trials, now), report.outcome)
-
-
-def _finish(
-    connection: Connection, trials: DatasetTrials, decisions: list[BulletDecision], outcome: float
-) -> ReportResult:
-    first = trials.decisions - len(decisions) + 1
-    numbered = list(enumerate(decisions, first))
-    for number, made in numbered:
-        queries.insert_decision(connection, trials.dataset, number, made)
-    queries.upsert_trials(connection, trials)
-    return ReportResult(True, outcome, numbered)
+    if is_current:
+        return None
+    queries.correct_outcome(connection, dataset, report.serving_id, report.outcome)
+    return ReportResult(True, report.outcome, [])
 
 
 def _load_from(
@@ -289,38 +290,3 @@ def _load_from(
         return [loaded.setdefault(trial.id, trial) for trial in queries.select_block(connection, dataset, block)]
 
     return load, load_block
-
-
-def _measure_again(connection: Connection, trials: DatasetTrials, now: datetime) -> list[BulletDecision]:
-    """Compute all measurements from the stored reports; return the decisions that differ from those before."""
-    bullets = queries.select_bullet_trials(connection, trials.dataset)
-    states = {trial.id: trial.state for trial in bullets}
-    for position, trial in enumerate(bullets):
-        trial.position, trial.state = position, BulletState.TRIAL
-        trial.statistics, trial.drift = NO_SESSIONS, NO_AUDITS
-    by_id = {trial.id: trial for trial in bullets}
-    decisions = trials.decisions
-    trials.lift, trials.reports, trials.enrolled = NO_SESSIONS, ArmCounts(), len(bullets)
-
-    def load_block(block: Block) -> list[BulletTrial]:
-        return [trial for trial in bullets if trial.position in block.positions]
-
-    queries.delete_points(connection, trials.dataset)
-    undone_at = queries.select_undo_times(connection, trials.dataset)
-    starts = {trial.id: undone_at.get((trial.bullet_id, trial.text_version)) for trial in bullets}
-    for has_playbook, exposures, outcome, reported_at in queries.select_reports(
-        connection, trials.dataset, trials.generation
-    ):
-        measured = [
-            exposure for exposure in exposures if not (start := starts.get(exposure.trial_id)) or reported_at > start
-        ]
-        changed, _ = trials.count_session(has_playbook, measured, outcome, lambda _: by_id, load_block, reported_at)
-        queries.add_points(connection, trials.dataset, trials.list_points(changed, reported_at))
-    queries.update_bullet_trials(connection, bullets)
-    changes = [
-        BulletDecision(trial.bullet_id, trial.text_version, states[trial.id], trial.state, trial.statistics, now)
-        for trial in bullets
-        if trial.state is not states[trial.id]
-    ]
-    trials.decisions = decisions + len(changes)
-    return changes

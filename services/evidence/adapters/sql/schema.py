@@ -42,6 +42,7 @@ dataset_trials = Table(
     Column("reports_withheld", BigInteger, nullable=False),
     Column("enrolled", Integer, nullable=False),
     Column("decisions", Integer, nullable=False),
+    Column("corrections", BigInteger, nullable=False),
 )
 
 bullet_trial = Table(
@@ -57,6 +58,8 @@ bullet_trial = Table(
     Column("since", Timestamp, nullable=False),
     Column("statistics", Text, nullable=False),
     Column("drift", Text, nullable=False),
+    # Reports up to this number do not count: the bullet was put back on trial after it.
+    Column("measured_after", BigInteger, nullable=False),
     UniqueConstraint("dataset", "bullet_id", "text_version", name="bullet_trial_text"),
     Index("bullet_trial_position", "dataset", "position"),
 )
@@ -83,6 +86,15 @@ serving = Table(
     Column("outcome", Float),
     Column("report_number", BigInteger),
     Column("reported_at", Timestamp),
+)
+_is_reported = serving.c.report_number.is_not(None)
+Index(
+    "serving_report",
+    serving.c.dataset,
+    serving.c.generation,
+    serving.c.report_number,
+    sqlite_where=_is_reported,
+    postgresql_where=_is_reported,
 )
 
 decision = Table(

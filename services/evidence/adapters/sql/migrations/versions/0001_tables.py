@@ -30,6 +30,7 @@ def upgrade() -> None:
         ),
         sa.Column("enrolled", sa.Integer, nullable=False),
         sa.Column("decisions", sa.Integer, nullable=False),
+        sa.Column("corrections", sa.BigInteger, nullable=False),
     )
     op.create_table(
         "bullet_trial",
@@ -42,6 +43,7 @@ def upgrade() -> None:
         sa.Column("since", sa.BigInteger, nullable=False),
         sa.Column("statistics", sa.Text, nullable=False),
         sa.Column("drift", sa.Text, nullable=False),
+        sa.Column("measured_after", sa.BigInteger, nullable=False),
         sa.UniqueConstraint("dataset", "bullet_id", "text_version", name="bullet_trial_text"),
     )
     op.create_index("bullet_trial_position", "bullet_trial", ["dataset", "position"])
@@ -64,6 +66,14 @@ def upgrade() -> None:
         sa.Column("outcome", sa.Float),
         sa.Column("report_number", sa.BigInteger),
         sa.Column("reported_at", sa.BigInteger),
+    )
+    reported = sa.text("report_number IS NOT NULL")
+    op.create_index(
+        "serving_report",
+        "serving",
+        ["dataset", "generation", "report_number"],
+        sqlite_where=reported,
+        postgresql_where=reported,
     )
     op.create_table(
         "decision",
