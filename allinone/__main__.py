@@ -4,4 +4,4 @@ import chassis
 from allinone.bootstrap import StackSettings, build
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(StackSettings))
+    chassis.run(build, StackSettings)

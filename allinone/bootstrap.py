@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import chassis
 from allinone.parts import load_module, load_settings_class
@@ -39,10 +40,15 @@ class StackSettings(chassis.ServiceSettings):
 
 
 def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -> list[chassis.Service]:
-    """Return all services in the order in which they start. With `http`, the gateway also serves HTTP."""
-    gateway_settings = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
+    """Return all services in the order in which they start. With `http`, the gateway also serves HTTP.
+
+    Raises BadSetting.
+    """
+    overrides: dict[str, Any] = {} if http else {"http_address": ""}
+    gateway_settings = chassis.read_settings(GatewaySettings, **overrides)
     backends: list[chassis.Service] = [
-        bootstrap.build(chassis.load(load_settings_class(name)), peers) for name, bootstrap in BOOTSTRAPS.items()
+        bootstrap.build(chassis.read_settings(load_settings_class(name)), peers)
+        for name, bootstrap in BOOTSTRAPS.items()
     ]
     front = gateway.create_front(gateway_settings, peers, local_services=backends)
     # All services share one port, so the guard of the gateway protects every one of them.
@@ -51,8 +57,11 @@ def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -
 
 @asynccontextmanager
 async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
-    """Serve every service within this process until the block ends. Settings come from the environment."""
-    settings = chassis.load(StackSettings, listen_address=address, lame_duck_seconds=0)
+    """Serve every service within this process until the block ends. Settings come from the environment.
+
+    Raises BadSetting.
+    """
+    settings = chassis.read_settings(StackSettings, listen_address=address, lame_duck_seconds=0)
     certificates = chassis.Certificates.from_settings(settings)
     async with AsyncExitStack() as closing:
 

@@ -46,13 +46,13 @@ def run_stack(address: str | None, announce: Callable[[str, str, str], None]) ->
 
         async def start() -> None:
             urls = [url for service in services if (url := service.http_url())]
-            model = describe_embedding_model(chassis.load(CuratorSettings))
+            model = describe_embedding_model(chassis.read_settings(CuratorSettings))
             announce(peers.own_address, "".join(urls), model)
 
         return [*services, chassis.Service(name="announcement", registrations=(), start=start)]
 
     overrides = {"listen_address": address} if address else {}
-    chassis.run(build_with_announcement, chassis.load(StackSettings, **overrides))
+    chassis.run(build_with_announcement, StackSettings, **overrides)
 
 
 def serve_stack() -> AbstractAsyncContextManager[Running]:
@@ -74,7 +74,7 @@ def evaluate_retrieval(file: Path, variants: Sequence[str]) -> dict[str, dict[st
     from services.search.bootstrap import evaluate_file
     from services.search.settings import SearchSettings
 
-    qualities = asyncio.run(evaluate_file(chassis.load(SearchSettings), file, variants))
+    qualities = asyncio.run(evaluate_file(chassis.read_settings(SearchSettings), file, variants))
     return {name: asdict(quality) for name, quality in qualities.items()}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chassis.own_server import OwnServer
     from chassis.server.lifecycle import Running, run, serve
     from chassis.server.service import Registration, Service
-    from chassis.settings import ServiceSettings, load
+    from chassis.settings import ServiceSettings, read_settings
     from chassis.tls import Certificates
 
 _MODULES = {
@@ -29,7 +29,7 @@ _MODULES = {
     "Running": "server.lifecycle",
     "Service": "server.service",
     "ServiceSettings": "settings",
-    "load": "settings",
+    "read_settings": "settings",
     "run": "server.lifecycle",
     "serve": "server.lifecycle",
 }
@@ -43,7 +43,7 @@ __all__ = [
     "Running",
     "Service",
     "ServiceSettings",
-    "load",
+    "read_settings",
     "run",
     "serve",
 ]

@@ -329,14 +329,6 @@ def read_settings(settings: type[T], file: SettingsFile | None = None, **overrid
         raise BadSetting("\n".join(_find_complaints(settings, error, readings))) from error
 
 
-def load(settings: type[T], **overrides: Any) -> T:
-    """Return the settings from the environment; on a bad one print it on stderr and exit with status 1 (G-10)."""
-    try:
-        return read_settings(settings, **overrides)
-    except BadSetting as error:
-        exit_for(str(error))
-
-
 def exit_for(complaint: str) -> NoReturn:
     """Print why the process cannot start, without a traceback, and exit with status 1 (G-08, G-10)."""
     print(remove_secrets(complaint), file=sys.stderr)

@@ -5,4 +5,4 @@ from gateway.bootstrap import build
 from gateway.settings import GatewaySettings
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(GatewaySettings))
+    chassis.run(build, GatewaySettings)

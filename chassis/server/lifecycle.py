@@ -28,7 +28,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -38,7 +38,7 @@ from chassis.own_server import OwnServer
 from chassis.server.health import LIVENESS, Health
 from chassis.server.server import Server
 from chassis.server.service import Service
-from chassis.settings import BadSetting, ServiceSettings, exit_for
+from chassis.settings import BadSetting, ServiceSettings, exit_for, read_settings
 from chassis.tls import Certificates, require_plaintext_allowed
 
 log = logging.get_logger("hansei.lifecycle")
@@ -155,10 +155,14 @@ def choose_reachable_address(bound: str) -> str:
     return bound if bound.startswith("unix:") else f"{own}{colon}{port}"
 
 
-def run(build: Callable[[S, Peers], Services], settings: S) -> None:
-    """Run the services that `build` returns until a signal; exit with status 1 if they cannot start."""
-    logging.configure(settings.log_level, settings.log_format, final=True)
+def run(build: Callable[[S, Peers], Services], settings_class: type[S], **overrides: Any) -> None:
+    """Run the services that `build` returns until a signal, with the settings of the environment or of `overrides`.
+
+    If they cannot start, print the reason on stderr and exit with status 1 (G-10).
+    """
     try:
+        settings = read_settings(settings_class, **overrides)
+        logging.configure(settings.log_level, settings.log_format, final=True)
         uvloop.run(_main(build, settings))
     except BadSetting as error:
         exit_for(str(error))

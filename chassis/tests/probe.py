@@ -19,7 +19,7 @@ from typing import Any
 import grpc_tools  # type: ignore[import-untyped]
 from grpc_tools import protoc
 
-from chassis import Peers, Registration, Service, ServiceSettings, deadlines, errors, load, run
+from chassis import Peers, Registration, Service, ServiceSettings, deadlines, errors, run
 from chassis.calls import get_correlation_id
 from chassis.policy import MethodPolicy
 
@@ -160,4 +160,4 @@ def build(settings: ProbeSettings, peers: Peers) -> Service:
 
 
 if __name__ == "__main__":
-    run(build, load(ProbeSettings))
+    run(build, ProbeSettings)

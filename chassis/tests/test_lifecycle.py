@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from chassis import BadSetting, Peers, Registration, Service, errors, serve
+from chassis import BadSetting, Peers, Registration, Service, ServiceSettings, errors, run, serve
 from chassis.own_server import OwnServer
 from chassis.server.cpu import CpuPool
 from chassis.server.health import LIVENESS, OVERALL
@@ -70,6 +70,18 @@ async def test_a_starting_service_reports_it_and_refuses_calls() -> None:  # G-1
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     assert refused.value.details() == "probe is starting"
     assert started.is_set()
+
+
+def test_a_process_with_a_bad_setting_prints_its_name_and_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # G-10
+    monkeypatch.setenv("HANSEI_MAX_MESSAGE_BYTES", "1")
+
+    with pytest.raises(SystemExit) as exit_:
+        run(lambda settings, peers: service(Probe()), ServiceSettings)
+
+    assert exit_.value.code == 1
+    assert capsys.readouterr().err.startswith("HANSEI_MAX_MESSAGE_BYTES: must be at least 1048576")
 
 
 async def test_a_background_task_that_dies_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,4 +5,4 @@ from services.curator.bootstrap import build
 from services.curator.settings import CuratorSettings
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(CuratorSettings))
+    chassis.run(build, CuratorSettings)

@@ -5,4 +5,4 @@ from services.evidence.bootstrap import build
 from services.evidence.settings import EvidenceSettings
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(EvidenceSettings))
+    chassis.run(build, EvidenceSettings)

@@ -5,4 +5,4 @@ from services.search.bootstrap import build
 from services.search.settings import SearchSettings
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(SearchSettings))
+    chassis.run(build, SearchSettings)

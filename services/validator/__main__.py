@@ -5,4 +5,4 @@ from services.validator.bootstrap import build
 from services.validator.settings import ValidatorSettings
 
 if __name__ == "__main__":
-    chassis.run(build, chassis.load(ValidatorSettings))
+    chassis.run(build, ValidatorSettings)

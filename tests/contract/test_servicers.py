@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc_testing.Se
     loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
     async def run_stack() -> None:
-        stack_settings = chassis.load(StackSettings, lame_duck_seconds=0)
+        stack_settings = chassis.read_settings(StackSettings, lame_duck_seconds=0)
         opened: list[chassis.Peers] = []
 
         def compose(own: chassis.OwnServer) -> list[chassis.Service]:

@@ -165,7 +165,12 @@ class Client(AllServices[BlockingMode]):
     @classmethod
     @contextmanager
     def local(cls, **variables: str) -> Iterator[Self]:
-        """Run every service in this process for the length of the block; see `hansei.client.local`."""
+        """Run every service in this process for the length of the block; see `hansei.client.local`.
+
+        Raises:
+            BadSetting: a setting is missing or unusable; the message names it.
+            ServerNotInstalledError: the package of the servers is missing.
+        """
         from hansei.client.local import run_stack_in_background
 
         with run_stack_in_background(variables) as address, cls(address, tls=False) as client:
@@ -330,7 +335,7 @@ class AsyncClient(AllServices[AsyncMode]):
     @classmethod
     @asynccontextmanager
     async def local(cls, **variables: str) -> AsyncIterator[Self]:
-        """Run every service in this loop for the length of the block; see `hansei.client.local`."""
+        """Run every service in this loop for the length of the block; see `Client.local`."""
         from hansei.client.local import run_stack_in_loop
 
         async with run_stack_in_loop(variables) as address, cls(address, tls=False) as client:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
-from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 from chassis.errors import Unavailable
-from chassis.settings import BadSetting, ServiceSettings, list_settings, load
+from chassis.secrets import remove_secrets
+from chassis.settings import BadSetting, ServiceSettings, list_settings, read_settings
 from hansei.client.cli.embedded_stack import build_stack_variables
 from hansei.client.cli.service_checks import CORRECT_VARIABLE, CheckResult
 from hansei.client.local import set_environment
@@ -42,12 +41,11 @@ def check_machine() -> Iterator[CheckResult]:
 
 def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
     """Return the settings that `hansei up` would have, or the message with which a service would refuse to start."""
-    message = io.StringIO()
     try:
-        with redirect_stderr(message), set_environment(build_stack_variables()):
-            return load(settings_class)
-    except SystemExit:
-        return message.getvalue().strip()
+        with set_environment(build_stack_variables()):
+            return read_settings(settings_class)
+    except BadSetting as error:
+        return str(remove_secrets(str(error)))
 
 
 def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
