@@ -20,18 +20,21 @@ MAX_TEXT_CHARS = 10_000
 class TargetEvaluation:
     """The evaluation of targets for one call: `steps` are those that the target in evaluation may still take.
 
-    `earlier` is the number of earlier calls of the same tool, which many targets compare.
+    `earlier` is the number of earlier calls of the same tool, which many targets compare; None if it is not known.
     """
 
     call: ToolCallRequest
     session: SessionHistory
     steps: int = MAX_STEPS
     variables: dict[str, Any] = field(default_factory=dict)
-    earlier: int = field(init=False)
+    earlier: int | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the earlier calls of the tool, once for all targets."""
-        self.earlier = self.session.counts.get(self.call.tool, 0)
+        try:
+            self.earlier = self.session.counts.get(self.call.tool, 0)
+        except EvaluationFailed:  # only the targets that compare it fail
+            self.earlier = None
 
     def spend(self, steps: int) -> None:
         """Take steps. Raises EvaluationFailed when there are none left."""

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
 from typing import Any
 
+from chassis.errors import shorten
 from chassis.targets.errors import EvaluationFailed
 from chassis.targets.evaluation import CHARS_PER_STEP, MAX_TEXT_CHARS, Evaluate, TargetEvaluation
 from chassis.targets.session import (
+    MAX_CALL_KEYS,
     MAX_KEY_ARGUMENTS_CHARS,
+    MAX_STORED_BYTES,
     MAX_SUCCESSFUL_ARGUMENTS,
     SessionHistory,
     ToolCallRequest,
@@ -177,6 +180,25 @@ def _list_successful_arguments(session: SessionHistory, tool: str) -> list[dict[
     return stored
 
 
+def _read_last_call(session: SessionHistory, tool: str, stored: Mapping[str, Any]) -> Any:
+    """Return the arguments or the result of the last call of a tool. Raises EvaluationFailed if they are not kept."""
+    if tool not in stored and session.counts.get(tool):
+        raise EvaluationFailed(
+            f"reads the last call of {shorten(tool)!r}, which is not kept: those kept have {MAX_STORED_BYTES:,} bytes"
+        )
+    return stored.get(tool)
+
+
+def _count_equal_calls(evaluation: TargetEvaluation, counts: Mapping[str, int]) -> int:
+    """Return the count of the calls that equal this one. Raises EvaluationFailed if it may not be kept."""
+    key = _find_key(evaluation.call)
+    if key not in counts and evaluation.session.has_lost_keys:
+        raise EvaluationFailed(
+            f"counts calls of a session with more than {MAX_CALL_KEYS:,} different ones, or {MAX_STORED_BYTES:,} bytes"
+        )
+    return counts.get(key, 0)
+
+
 def _count_retries(evaluation: TargetEvaluation) -> int:
     last_key, count = evaluation.session.failed_in_a_row
     return count if last_key and last_key == _find_key(evaluation.call) else 0
@@ -196,8 +218,8 @@ TOOL_FACTS: Mapping[str, Callable[[SessionHistory, str], Any]] = {
     "called": lambda session, tool: session.counts.get(tool, 0) > 0,
     "succeeded": lambda session, tool: session.successes.get(tool, 0) > 0,
     "count": lambda session, tool: session.counts.get(tool, 0),
-    "last_result": lambda session, tool: session.results.get(tool),
-    "last_args": lambda session, tool: session.arguments.get(tool),
+    "last_result": lambda session, tool: _read_last_call(session, tool, session.results),
+    "last_args": lambda session, tool: _read_last_call(session, tool, session.arguments),
     "succeeded_args": _list_successful_arguments,
 }
 UNARY = {"!": _invert, "-": _negate}
@@ -214,8 +236,8 @@ BINARY: Mapping[str, Callable[[TargetEvaluation, Any, Any], Any]] = {
 }
 FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
     **{name: (1, fact) for name, fact in TOOL_FACTS.items()},
-    "repeats": (0, lambda evaluation: evaluation.session.repeats[_find_key(evaluation.call)]),
-    "failures": (0, lambda evaluation: evaluation.session.failures[_find_key(evaluation.call)]),
+    "repeats": (0, lambda evaluation: _count_equal_calls(evaluation, evaluation.session.repeats)),
+    "failures": (0, lambda evaluation: _count_equal_calls(evaluation, evaluation.session.failures)),
     "retries": (0, _count_retries),
     "seen": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_seen)),
     "found": (1, lambda evaluation, value: _all_occur(evaluation, value, evaluation.session.has_found)),

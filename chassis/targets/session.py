@@ -6,13 +6,16 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from chassis.errors import shorten
 from chassis.json_texts import format_as_text
+from chassis.targets.errors import EvaluationFailed
 
 MAX_ARGUMENTS_CHARS = 100_000
 """Characters of the arguments of a call as JSON that the contract allows; longer ones are left out."""
@@ -22,13 +25,25 @@ MAX_MESSAGE_CHARS = 100_000
 """Characters of a message of a session that the contract allows; longer ones are cut."""
 MAX_TEXT_CHARS = 400_000
 """Characters of messages and results that a session keeps for `seen`; with more, every value counts as seen."""
+MAX_TOOLS = 1_000
+"""Different tools whose calls a session counts; of another tool it is not known whether it was called."""
 MAX_CALL_KEYS = 10_000
-"""Different calls that a session keeps for `repeats`."""
+"""Different calls that a session counts for `repeats` and `failures`; of another call, the number is not known."""
+MAX_STORED_BYTES = 8_000_000
+"""Bytes of memory of each of three: the last calls of all tools, the keys of calls, and `successful_arguments`.
+
+The last calls that are the oldest are forgotten first. Keys and arguments beyond it are not kept.
+"""
 MAX_SUCCESSFUL_ARGUMENTS = 1_000
 """Successful calls of a tool whose arguments a session keeps for `succeeded_args`."""
 MAX_KEY_ARGUMENTS_CHARS = 200_000
 """Characters of arguments above which calls are not compared with each other."""
+_CONTAINERS = (list, dict)
 _ITEM_CHARS = 20
+_WORD_BYTES = 120
+"""Bytes of memory of a word or a number in a set, about."""
+_TOOL_BYTES = 1_000
+"""Bytes of memory of the counts of a tool, about."""
 _MAX_KEY_CHARS = 20_000
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -72,6 +87,11 @@ class ToolCallRequest:
         return False
 
     @cached_property
+    def stored_bytes(self) -> int:
+        """Return the bytes of memory of the arguments."""
+        return _measure_bytes(self.args)
+
+    @cached_property
     def key(self) -> str:
         """Return a text that is equal for calls of the same tool with the same arguments."""
         return f"{self.tool} {_encode(self.args)}"
@@ -91,20 +111,30 @@ def shorten_result(result: Any) -> str:
 class TextIndex:
     """Texts in which values are searched: numbers of any notation, texts in any case and as whole words."""
 
-    __slots__ = ("_found", "_numbers", "_texts", "_words")
+    __slots__ = ("_bytes", "_found", "_numbers", "_searched", "_texts", "_words")
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._words: set[str] = set()
         self._numbers: set[float] = set()
         self._found: dict[str, bool] = {}
+        self._searched = 0
+        self._bytes = 0
+
+    @property
+    def stored_bytes(self) -> int:
+        """Return the bytes of memory of the texts, about."""
+        return self._bytes + self._searched + _WORD_BYTES * (len(self._words) + len(self._numbers))
 
     def add(self, text: str) -> None:
         """Add a text."""
         normalized = _normalize(text)
+        if not normalized:
+            return
         self._texts.append(normalized)
+        self._bytes += sys.getsizeof(normalized)
         self._words.update(_WORD.findall(normalized))
-        self._found.clear()
+        self._forget_searches()
         for found in _NUMBER.findall(text):
             number = float(found.replace(",", ""))
             if math.isfinite(number):
@@ -112,8 +142,10 @@ class TextIndex:
 
     def clear(self) -> None:
         """Forget all texts."""
-        for store in (self._texts, self._words, self._numbers, self._found):
+        for store in (self._texts, self._words, self._numbers):
             store.clear()
+        self._bytes = 0
+        self._forget_searches()
 
     def has(self, value: str | float) -> bool:
         """Return whether a text or a number occurs."""
@@ -121,8 +153,16 @@ class TextIndex:
             return float(value) in self._numbers
         found = self._found.get(value)
         if found is None:
+            size = len(value) + _ITEM_CHARS
+            if self._searched + size > MAX_TEXT_CHARS:
+                self._forget_searches()
+            self._searched += size
             found = self._found[value] = self._search(_normalize(value))
         return found
+
+    def _forget_searches(self) -> None:
+        self._found.clear()
+        self._searched = 0
 
     def _search(self, wanted: str) -> bool:
         if not wanted:
@@ -147,6 +187,29 @@ class TextIndex:
         return False
 
 
+class _KnownCounts(Counter[str]):
+    """The counts of the tools that are known, of a session with more tools: targets cannot read those of others."""
+
+    def __init__(self, counts: Counter[str], tools: Set[str]) -> None:
+        super().__init__(counts)
+        self._tools = tools
+
+    def __contains__(self, tool: object) -> bool:
+        self._require(tool)
+        return super().__contains__(tool)
+
+    def get(self, tool: str, default: Any = None) -> Any:
+        """Return the count of a tool. Raises EvaluationFailed if it is not known."""
+        self._require(tool)
+        return super().get(tool, default)
+
+    def _require(self, tool: object) -> None:
+        if tool not in self._tools:
+            raise EvaluationFailed(
+                f"reads the calls of {shorten(str(tool))!r} after those of {MAX_TOOLS:,} other tools"
+            )
+
+
 @dataclass(slots=True)
 class SessionHistory:
     """The earlier calls of a session, and the texts of its user, its instructions and its results."""
@@ -161,6 +224,14 @@ class SessionHistory:
     is_confirmed: bool = False
     failed_in_a_row: tuple[str, int] = ("", 0)
     """The key of the last call, if it failed, with the number of its failures without another call between them."""
+    has_lost_keys: bool = False
+    """Some keys of calls are not kept, so a call without a count may have been made."""
+    _tools: set[str] = field(default_factory=set)
+    _last_bytes: dict[str, int] = field(default_factory=dict)
+    """The bytes of the last call of each tool whose last call is kept, the oldest call first."""
+    _last_bytes_sum: int = 0
+    _key_bytes: int = 0
+    _argument_bytes: int = 0
     _user: TextIndex = field(default_factory=TextIndex)
     _instructions: TextIndex = field(default_factory=TextIndex)
     _results: TextIndex = field(default_factory=TextIndex)
@@ -174,21 +245,17 @@ class SessionHistory:
 
     def add_call(self, call: ToolCallRequest, result: Any, *, is_success: bool) -> None:
         """Add a call that was made, with its result: a value of JSON, or a text, that of a JSON document is parsed."""
-        value = _parse_result(result)
-        self.counts[call.tool] += 1
-        if is_success:
-            self.successes[call.tool] += 1
-            stored = self.successful_arguments.setdefault(call.tool, [])
-            if len(stored) < MAX_SUCCESSFUL_ARGUMENTS and not call.is_large:
-                stored.append(call.args)
+        if self._add_tool(call.tool):
+            self.counts[call.tool] += 1
+            if is_success:
+                self.successes[call.tool] += 1
+                self._store_successful_arguments(call)
         key = "" if is_success or call.is_large else call.key
         last_key, count = self.failed_in_a_row
         self.failed_in_a_row = (key, count + 1 if key == last_key else 1)
-        if len(self.repeats) < MAX_CALL_KEYS and not call.is_large:
-            self.repeats[call.key] += 1
-            self.failures[call.key] += not is_success
-        self.arguments[call.tool] = call.args
-        self.results[call.tool] = value
+        if not call.is_large:
+            self._count_key(call.key, is_success)
+        self._store_last(call, _parse_result(result))
         self.add_result(result)
 
     def add_result(self, result: Any) -> None:
@@ -212,9 +279,63 @@ class SessionHistory:
         return self._occurs(value, (self._user,))
 
     @property
+    def stored_bytes(self) -> int:
+        """Return the bytes of memory of the session, about."""
+        texts = sum(index.stored_bytes for index in (self._user, self._instructions, self._results))
+        calls = self._last_bytes_sum + self._key_bytes + self._argument_bytes
+        return texts + calls + _TOOL_BYTES * len(self._tools)
+
+    @property
     def size(self) -> int:
         """Return the number of characters that `has_seen` searches."""
         return min(self._size, MAX_TEXT_CHARS)
+
+    def _add_tool(self, tool: str) -> bool:
+        """Add a tool; return whether its calls are counted, as those of the first `MAX_TOOLS` are."""
+        if tool in self._tools:
+            return True
+        if len(self._tools) < MAX_TOOLS:
+            self._tools.add(tool)
+            return True
+        if not isinstance(self.counts, _KnownCounts):
+            self.counts = _KnownCounts(self.counts, self._tools)
+            self.successes = _KnownCounts(self.successes, self._tools)
+        return False
+
+    def _store_successful_arguments(self, call: ToolCallRequest) -> None:
+        stored = self.successful_arguments.setdefault(call.tool, [])
+        if call.is_large or len(stored) >= MAX_SUCCESSFUL_ARGUMENTS:
+            return
+        if self._argument_bytes + call.stored_bytes <= MAX_STORED_BYTES:
+            self._argument_bytes += call.stored_bytes
+            stored.append(call.args)
+
+    def _count_key(self, key: str, is_success: bool) -> None:
+        if key not in self.repeats:
+            size = sys.getsizeof(key) + 2 * _WORD_BYTES
+            if len(self.repeats) >= MAX_CALL_KEYS or self._key_bytes + size > MAX_STORED_BYTES:
+                self.has_lost_keys = True
+                return
+            self._key_bytes += size
+        self.repeats[key] += 1
+        self.failures[key] += not is_success
+
+    def _store_last(self, call: ToolCallRequest, result: Any) -> None:
+        """Keep a call as the last one of its tool; forget those of the tools whose last call is the oldest."""
+        self._forget_last(call.tool)
+        size = call.stored_bytes + _measure_bytes([call.tool, result])
+        if size > MAX_STORED_BYTES:
+            return
+        while self._last_bytes_sum + size > MAX_STORED_BYTES:
+            self._forget_last(next(iter(self._last_bytes)))
+        self.arguments[call.tool], self.results[call.tool] = call.args, result
+        self._last_bytes[call.tool] = size
+        self._last_bytes_sum += size
+
+    def _forget_last(self, tool: str) -> None:
+        if tool in self._last_bytes:
+            self._last_bytes_sum -= self._last_bytes.pop(tool)
+            del self.arguments[tool], self.results[tool]
 
     def _occurs(self, value: Any, indexes: tuple[TextIndex, ...]) -> bool:
         if self._size > MAX_TEXT_CHARS or value is None or isinstance(value, bool):
@@ -239,6 +360,20 @@ def _normalize(text: str) -> str:
 def _is_word_character(character: str) -> bool:
     # Scripts without spaces between words have no word boundaries.
     return character.isascii() and character.isalnum()
+
+
+def _measure_bytes(value: list[Any] | dict[str, Any]) -> int:
+    """Return the bytes of memory of a value of JSON; of one beyond `MAX_STORED_BYTES`, more than these."""
+    size, pending = sys.getsizeof(value), [value]
+    while pending and size <= MAX_STORED_BYTES:
+        container = pending.pop()
+        items: Collection[Any] = container
+        if isinstance(container, dict):
+            size += sum(map(sys.getsizeof, container))
+            items = container.values()
+        size += sum(map(sys.getsizeof, items))
+        pending += [item for item in items if isinstance(item, _CONTAINERS) and item]
+    return size
 
 
 def _encode(value: Any) -> str:

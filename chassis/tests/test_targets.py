@@ -12,8 +12,11 @@ from chassis.targets.errors import EvaluationFailed, InvalidTarget
 from chassis.targets.evaluation import MAX_STEPS
 from chassis.targets.session import (
     MAX_ARGUMENTS_CHARS,
+    MAX_CALL_KEYS,
     MAX_RESULT_CHARS,
+    MAX_STORED_BYTES,
     MAX_TEXT_CHARS,
+    MAX_TOOLS,
     SessionHistory,
     ToolCallRequest,
     encode_arguments,
@@ -251,6 +254,57 @@ def test_arguments_that_are_not_kept_match_nothing() -> None:
     session.add_call(ToolCallRequest("read", {"path": "a", "x": ["y"] * 100_000}), "ok", is_success=True)
     with pytest.raises(EvaluationFailed, match="reads the arguments of more than 1,000 calls, or of large ones"):
         is_match(unread, args={"path": "b"}, history=session)
+
+
+def test_a_session_counts_the_calls_of_its_first_tools() -> None:
+    session = SessionHistory()
+    for number in range(MAX_TOOLS + 5):
+        session.add_call(ToolCallRequest(f"tool_{number}", {}), "ok", is_success=number > 0)
+    for source in ("called('tool_1')", "!succeeded('tool_0')", "count('tool_1') == 1", "last_result('tool_1') == 'ok'"):
+        assert is_match(source, history=session)
+    assert is_match("count(call.tool) == 1", tool="tool_1", history=session)
+    for source in ("called('x')", "!called('x')", "!succeeded('x')", "count('x') == 0", "last_args('x') == null"):
+        with pytest.raises(EvaluationFailed, match="reads the calls of 'x' after those of 1,000 other tools"):
+            is_match(source, history=session)
+    for source in ("count(call.tool) < 1", "!(count(call.tool) >= 1)", "!succeeded_args(call.tool).exists(a, true)"):
+        with pytest.raises(EvaluationFailed):
+            is_match(source, tool=f"tool_{MAX_TOOLS}", history=session)
+    assert len(session.counts) == len(session.successful_arguments) + 1 == MAX_TOOLS
+
+
+def test_a_session_counts_its_first_calls_with_different_arguments() -> None:
+    session = SessionHistory()
+    for number in [*range(MAX_CALL_KEYS + 5), 0]:
+        session.add_call(ToolCallRequest("search", {"q": number}), "ok", is_success=False)
+    assert is_match("repeats() == 2 && failures() == 2", tool="search", args={"q": 0}, history=session)
+    for source in ("repeats() == 0", "failures() == 0"):
+        with pytest.raises(EvaluationFailed, match="counts calls of a session with more than 10,000 different ones"):
+            is_match(source, tool="search", args={"q": MAX_CALL_KEYS + 1}, history=session)
+
+
+def test_a_session_keeps_the_last_calls_of_the_tools_that_were_called_last() -> None:
+    session, large = SessionHistory(), "x" * (MAX_STORED_BYTES // 4)
+    for tool in ("a", "b", "a", "c", "d"):
+        session.add_call(ToolCallRequest(tool, {"tool": tool}), large, is_success=True)
+    session.add_call(ToolCallRequest("e", {}), large * 4, is_success=True)
+    assert is_match(
+        "last_args('a').tool == 'a' && size(last_result('d')) > 0 && last_args('x') == null", history=session
+    )
+    for lost in ("b", "e"):
+        with pytest.raises(EvaluationFailed, match=f"reads the last call of '{lost}', which is not kept"):
+            is_match(f"last_result('{lost}') == null", history=session)
+
+
+def test_the_memory_of_a_session_is_bounded() -> None:
+    session = SessionHistory()
+    for number in range(1_500):
+        arguments = {"text": f"{number} " + "x" * 40_000, "items": [[]] * 100}
+        session.add_call(ToolCallRequest(f"tool_{number % 40}", arguments), f"[{number}]", is_success=True)
+    for number in range(200):
+        assert not session.has_seen(f"{number} and {'y' * 10_000}")
+    assert session.stored_bytes < 3 * MAX_STORED_BYTES + 2_000_000
+    with pytest.raises(EvaluationFailed, match="reads the arguments of more than"):
+        is_match("succeeded_args('tool_39').exists(a, true)", history=session)
 
 
 def test_a_variable_of_a_macro_may_hide_the_call() -> None:

@@ -19,6 +19,8 @@ from services.evidence.domain.guard_sessions import DecidedMatch, SessionEvent, 
 from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 
 CACHED_SESSIONS = 1_000
+CACHED_BYTES = 250_000_000
+"""Bytes of memory of the cached sessions, about; the others are read from the store again."""
 UNAVAILABLE = "the guards cannot be read: the call is allowed unchecked"
 
 _log = get_logger(__name__)
@@ -51,7 +53,7 @@ class CheckCall:
         self._source = source
         self._store = store
         self._count_check = count_check
-        self._sessions: LRUCache[tuple[str, str], _CachedSession] = LRUCache(CACHED_SESSIONS)
+        self._sessions: LRUCache[tuple[str, str], _CachedSession] = LRUCache(CACHED_BYTES, _measure_bytes)
 
     async def __call__(self, dataset: str, session_id: str, call: ToolCallRequest, min_events: int = 0) -> CheckedCall:
         """Return the decision about a call that a session is about to make.
@@ -74,8 +76,7 @@ class CheckCall:
         if session is not None:
             async with session.lock:
                 if session.events == count - len(events):
-                    add_events(session.history, events)
-                    session.events = count
+                    self._add(dataset, session_id, session, events)
                 elif session.events < count:  # another report came between: the next check reads the store
                     session.is_loaded = False
         return count
@@ -114,14 +115,24 @@ class CheckCall:
             return session
         async with session.lock:  # Two checks at once must not add the same events twice.
             if not self._has_events(session, min_events):
-                events = await self._store.load_events(dataset, session_id, session.events)
-                add_events(session.history, events)
-                session.events += len(events)
+                while events := await self._store.load_events(dataset, session_id, session.events):
+                    self._add(dataset, session_id, session, events)
                 session.is_loaded = True
         return session
 
+    def _add(self, dataset: str, session_id: str, session: _CachedSession, events: Sequence[SessionEvent]) -> None:
+        """Add the next events to a session, whose size in the cache changes with them."""
+        add_events(session.history, events)
+        session.events += len(events)
+        if self._sessions.get((dataset, session_id)) is session:
+            self._sessions[dataset, session_id] = session
+
     def _has_events(self, session: _CachedSession, min_events: int) -> bool:
         return session.is_loaded and (self._store.is_exclusive or 0 < min_events <= session.events)
+
+
+def _measure_bytes(session: _CachedSession) -> int:
+    return max(session.history.stored_bytes, CACHED_BYTES // CACHED_SESSIONS)
 
 
 async def limit_modes(

@@ -39,6 +39,8 @@ from services.evidence.domain.stored_backtest import StoredBacktest
 from services.evidence.usecases.guard_ports import FiringCounts, OutdatedBacktest
 
 CACHED_KEYS = 10_000
+EVENTS_PER_READ = 100
+"""Events of a session that are in memory at once; each has up to 500,000 characters."""
 MAX_LISTED_TARGETS = 100
 """Targets that a query lists; for more, all backtests of the dataset are read."""
 
@@ -58,12 +60,13 @@ class GuardRepository:
         return not self._database.is_postgresql
 
     async def load_events(self, dataset: str, session_id: str, after: int) -> list[SessionEvent]:
-        """Return the events of a session after the first `after`."""
+        """Return the next events of a session after the first `after`, and none only if there are no more."""
         table = guard_event.c
         query = (
             select(table.body)
             .where(table.dataset == dataset, table.session_id == session_id, table.number > after)
             .order_by(table.number)
+            .limit(EVENTS_PER_READ)
         )
         bodies = await self._database.read(lambda connection: list(connection.execute(query).scalars()))
         return [decode_event(body) for body in bodies]
