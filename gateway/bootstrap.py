@@ -225,6 +225,7 @@ def _create_http(
         guard=access.guard,
         is_local=settings.auth != "off",
         otlp=otlp,
+        get_grpc_address=lambda: peers.own_address,
         max_body_bytes=settings.max_message_bytes,
     )
     grace = settings.drain_grace_seconds

@@ -77,6 +77,7 @@ def create_app(
     is_local: bool = False,
     call_check: CallCheck | None = None,
     otlp: ExportReceiver | None = None,
+    get_grpc_address: Callable[[], str] = lambda: "",
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
@@ -85,6 +86,7 @@ def create_app(
 
     `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. `call_check` decides
     about the tool calls of coding agents, in place of the guards. With `otlp`, spans and events are received.
+    `get_grpc_address` returns the address at which this process serves gRPC, once it does.
     Raises ValueError for an HTTP rule of the contract that cannot be served.
     """
     # The interactive pages of FastAPI load scripts from other hosts; `/docs` leads to a page of the console instead.
@@ -110,7 +112,9 @@ def create_app(
     calls = ContractCalls(contract, methods, authentication)
     app.router.routes.extend(ContractRoutes(calls, streams, progress).build_routes(bindings))
     app.include_router(
-        gateway_facts.build_routes(lambda: gateway_facts.describe_gateway(shows_paths=not authentication.is_required))
+        gateway_facts.build_routes(
+            lambda: gateway_facts.describe_gateway(get_grpc_address(), shows_paths=not authentication.is_required)
+        )
     )
     app.include_router(workflow.build_routes(calls))
     app.include_router(reports.build_routes(calls))

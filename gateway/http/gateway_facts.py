@@ -1,4 +1,4 @@
-"""The endpoint `GET /v1/about`: the version of hansei, its chat model, and where its data is."""
+"""The endpoint `GET /v1/about`: the version of hansei, its chat model, its gRPC port, and where its data is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ class GatewayFacts(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"version": "0.2.0", "llm_provider": "offline", "llm_model": "", "data_directory": "/var/lib/hansei"}
+                {
+                    "version": "0.2.0",
+                    "llm_provider": "offline",
+                    "llm_model": "",
+                    "data_directory": "/var/lib/hansei",
+                    "grpc_port": 50050,
+                }
             ]
         }
     )
@@ -32,6 +38,8 @@ class GatewayFacts(BaseModel):
     """Empty for `offline`."""
     data_directory: str
     """Empty if the gateway requires credentials: then only its operator knows the paths."""
+    grpc_port: int
+    """The port at which this process serves gRPC; 0 if it serves none."""
 
 
 def find_version() -> str:
@@ -44,8 +52,8 @@ def find_version() -> str:
     return ""
 
 
-def describe_gateway(*, shows_paths: bool) -> GatewayFacts:
-    """Return the facts, from settings that are read now. Raises BadSetting."""
+def describe_gateway(grpc_address: str, *, shows_paths: bool) -> GatewayFacts:
+    """Return the facts, from settings that are read now, with the port of `grpc_address`. Raises BadSetting."""
     settings = LLMSettings()
     folder = os.environ.get(DATA_DIRECTORY_VARIABLE) or os.path.abspath(locate_in_data("data"))
     return GatewayFacts(
@@ -53,6 +61,7 @@ def describe_gateway(*, shows_paths: bool) -> GatewayFacts:
         llm_provider=settings.llm_provider,
         llm_model="" if settings.is_offline else settings.llm_model,
         data_directory=folder if shows_paths else "",
+        grpc_port=int(grpc_address.rpartition(":")[2] or 0),
     )
 
 
@@ -65,7 +74,7 @@ def build_routes(describe: Callable[[], GatewayFacts]) -> APIRouter:
         response_model=GatewayFacts,
         tags=["health"],
         operation_id="Health_GetAbout",
-        summary="Get the version, the chat model and the data directory",
+        summary="Get the version, the chat model, the gRPC port and the data directory",
     )
     async def get_about() -> GatewayFacts:
         """Return facts about the gateway."""

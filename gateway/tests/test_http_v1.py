@@ -276,8 +276,9 @@ async def test_the_gateway_says_what_it_runs_with(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     monkeypatch.setenv("LLM_MODEL", "small-model")
     monkeypatch.setenv("HANSEI_DATA_DIR", str(tmp_path))
-    async with client_of(Peers()) as client:
+    async with client_of(Peers(), get_grpc_address=lambda: "127.0.0.1:43050") as client:
         facts = (await client.get("/v1/about")).json()
+    assert facts["grpc_port"] == 43050
     assert (facts["llm_provider"], facts["llm_model"]) == ("openai", "small-model")
     assert facts["data_directory"] == str(tmp_path)
     assert facts["version"]

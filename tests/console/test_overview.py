@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -53,6 +54,7 @@ def test_a_new_user_loads_the_examples_and_sees_a_playbook(browser: Browser, emp
         visitor.sees("hansei reads what your agents did")
         visitor.page.get_by_role("tab", name="Python").click()
         expect(visitor.page.get_by_role("tabpanel")).to_contain_text("from hansei.client import Client")
+        expect(visitor.page.get_by_role("tabpanel")).to_contain_text('client.search("devtools"')
         visitor.page.keyboard.press("ArrowRight")
         expect(visitor.page.get_by_role("tab", name="MCP")).to_be_focused()
         visitor.button("Load the example trajectories").click()
@@ -86,6 +88,22 @@ def test_the_overview_shows_success_errors_and_agents(reader: Reader, stack: Sta
     expect(tokens.get_by_role("img", name=re.compile("^Tokens by day"))).to_be_visible()
     expect(reader.main.get_by_role("img", name=re.compile("^Success rate by day"))).to_be_visible()
     expect(reader.main.get_by_role("link", name=re.compile("^Waiting for a person"))).to_be_visible()
+
+
+def test_snippets_connect_to_this_gateway_and_dataset(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("connected", 1)
+    reader.open("#/overview?dataset=connected")
+    reader.page.get_by_text("Connect an agent").click()
+    ways = reader.main.locator(".connect pre")
+    expect(ways.nth(0)).to_have_text(
+        f"hansei hooks install claude --dataset connected --url {stack.url} --addr {stack.address}"
+    )
+    expect(ways.nth(1)).to_contain_text(f'Client("{stack.address}")')
+    expect(ways.nth(1)).to_contain_text('client.search("connected"')
+    entry = json.loads(ways.nth(2).text_content() or "")["mcpServers"]["hansei"]
+    assert entry == {"command": "hansei", "args": ["mcp", "--dataset", "connected", "--addr", stack.address]}
+    expect(ways.nth(3)).to_contain_text(f"curl {stack.url}/v1/search")
+    expect(ways.nth(3)).to_contain_text('{"dataset": "connected"')
 
 
 def test_days_far_apart_have_visible_bars(reader: Reader, stack: Stack) -> None:

@@ -38,7 +38,7 @@ export function renderFirstRun(signal) {
     ),
     progress,
     h("h2", null, t("common.connect_an_agent")),
-    renderSnippets(),
+    renderSnippets(EXAMPLE_DATASET, signal),
   );
 }
 

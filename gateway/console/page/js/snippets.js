@@ -1,30 +1,53 @@
 /** Short texts that connect an agent with hansei, each with a button that copies it. */
 
 import { h } from "./dom.js";
+import { readAbout } from "./endpoints.js";
 import { renderTabList } from "./parts.js";
-import { showToast } from "./states.js";
+import { loadPart, showToast } from "./states.js";
 import { t } from "./texts.js";
 
 export const EXAMPLE_DATASET = "devtools";
 
-const CLAUDE = "hansei hooks install claude";
-const PYTHON = `from hansei.client import Client
+/** The port of gRPC if the gateway does not state its own. */
+const GRPC_PORT = 50050;
 
-with Client() as client:
-    for result in client.search("${EXAMPLE_DATASET}", "a push was rejected").results:
+const writeHookCommand = (dataset, address) =>
+  `hansei hooks install claude --dataset ${dataset} --url ${location.origin} --addr ${address}`;
+
+const writePython = (dataset, address) => `from hansei.client import Client
+
+with Client("${address}") as client:
+    for result in client.search("${dataset}", "a push was rejected").results:
         print(result.bullet.content)`;
-const MCP = `{"mcpServers": {"hansei": {"command": "hansei", "args": ["mcp"]}}}`;
 
-const writeHttpRequest = () => `curl ${location.origin}/v1/search \\
-  --json '{"dataset": "${EXAMPLE_DATASET}", "query": {"query_text": "a push was rejected"}}'`;
+const writeMcpEntry = (dataset, address) =>
+  JSON.stringify(
+    { mcpServers: { hansei: { command: "hansei", args: ["mcp", "--dataset", dataset, "--addr", address] } } },
+    null,
+    2,
+  );
 
-/** Returns the ways to connect an agent as tabs. */
-export function renderSnippets() {
+const writeHttpRequest = (dataset) => `curl ${location.origin}/v1/search \\
+  --json '{"dataset": "${dataset}", "query": {"query_text": "a push was rejected"}}'`;
+
+/** Returns the ways to connect an agent to this gateway and a dataset, as tabs. */
+export function renderSnippets(dataset, signal) {
+  const tabs = h("div", null);
+  loadPart(
+    tabs,
+    signal,
+    () => readAbout(signal),
+    ({ grpc_port: port }) => renderWays(dataset, `${location.hostname}:${port || GRPC_PORT}`),
+  );
+  return tabs;
+}
+
+function renderWays(dataset, address) {
   const snippets = [
-    [t("snippets.claude_code"), t("snippets.lessons_at_each_prompt_learning"), CLAUDE],
-    ["Python", t("snippets.lessons_for_a_task_from"), PYTHON],
-    ["MCP", t("snippets.an_entry_in_the_settings"), MCP],
-    ["curl", t("snippets.the_same_over_http"), writeHttpRequest()],
+    [t("snippets.claude_code"), t("snippets.lessons_at_each_prompt_learning"), writeHookCommand(dataset, address)],
+    ["Python", t("snippets.lessons_for_a_task_from"), writePython(dataset, address)],
+    ["MCP", t("snippets.an_entry_in_the_settings"), writeMcpEntry(dataset, address)],
+    ["curl", t("snippets.the_same_over_http"), writeHttpRequest(dataset)],
   ];
   return renderTabList(
     t("snippets.ways_to_connect_an_agent"),

@@ -50,7 +50,7 @@ export async function openPage({ query, signal }) {
     "details",
     { class: "more connect" },
     h("summary", null, t("common.connect_an_agent")),
-    renderSnippets(),
+    renderSnippets(dataset, signal),
   );
   return [
     renderHead(t("common.overview"), renderChoice(names, dataset)),
