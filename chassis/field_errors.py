@@ -34,6 +34,8 @@ _RULES = {
     "greater_than": "must be greater than {gt}",
     "less_than_equal": "must be at most {le}",
     "less_than": "must be less than {lt}",
+    "too_short": "must have {min_length} or more items, not {actual_length}",
+    "too_long": "must have {max_length} or fewer items, not {actual_length}",
     "string_pattern_mismatch": "must match the pattern {pattern}",
     "value_error": "{error}",
     "assertion_error": "{error}",

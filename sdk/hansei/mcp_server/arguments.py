@@ -55,5 +55,7 @@ UsedIds = Annotated[
 SessionId = Annotated[
     str, Field(min_length=1, max_length=256, description="A name for your task, which ends in one outcome.")
 ]
-ServingId = Annotated[str, Field(min_length=1, max_length=64, description="The id from recall.")]
+ServingId = Annotated[
+    str, Field(min_length=1, max_length=64, description="The id from recall, unless it is empty there.")
+]
 CitedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons that you acted on.")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Any
 
@@ -12,9 +13,10 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.request_state import RequestStateSecurity
-from mcp_types import ToolAnnotations
+from mcp_types import Tool, ToolAnnotations
 from pydantic import ValidationError
 
+from chassis.errors import shorten
 from chassis.field_errors import describe_error
 from chassis.targets.session import encode_arguments
 from hansei.client.client import NEW_DATASET, AsyncClient
@@ -62,8 +64,9 @@ INSTRUCTIONS = (
     "about to do, and cite a lesson as [id] where you act on it. After the task, call learn_from_trajectory with the "
     "conversation and its outcome. If you know that a lesson helped or harmed, call vote. If a person tells you to "
     "remember, correct or forget something, call remember, edit or forget. For trials, call recall in place of "
-    "search_playbook, and report_outcome after the task. Before a call that changes something, call "
-    "check_call, and report_call after it. For a question that needs several searches, call run_plan."
+    "search_playbook, and report_outcome after the task if recall returned a serving_id. Before a call that "
+    "changes something, call check_call, and report_call after it. For a question that needs several "
+    "searches, call run_plan."
 )
 
 
@@ -120,10 +123,18 @@ def _build_state_security() -> RequestStateSecurity:
 
 
 class _PlaybookServer(MCPServer[Any]):
-    """A server that describes wrong arguments in the words of hansei."""
+    """A server that refuses unknown arguments, and describes wrong ones in the words of hansei."""
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the tools; their schemas allow no other arguments."""
+        return [
+            tool.model_copy(update={"input_schema": {**tool.input_schema, "additionalProperties": False}})
+            for tool in await super().list_tools()
+        ]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool. Raises ToolError with a line for each wrong argument."""
+        await self._refuse_unknown_arguments(name, arguments)
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -131,6 +142,24 @@ class _PlaybookServer(MCPServer[Any]):
                 raise
             lines = [describe_error(item, "arguments") for item in error.__cause__.errors(include_url=False)]
             raise ToolError("\n".join(lines)) from error
+
+    async def _refuse_unknown_arguments(self, name: str, arguments: dict[str, Any]) -> None:
+        """Raise ToolError with a line for each argument that a tool does not have.
+
+        A model that misspells `dataset` would otherwise read and write the default playbook.
+        """
+        tool = next((tool for tool in await self.list_tools() if tool.name == name), None)
+        if tool is None:
+            return
+        names = list(tool.input_schema["properties"])
+        if unknown := [argument for argument in arguments if argument not in names]:
+            raise ToolError("\n".join(_describe_unknown_argument(argument, name, names) for argument in unknown))
+
+
+def _describe_unknown_argument(argument: str, tool: str, names: Sequence[str]) -> str:
+    near = get_close_matches(argument, names, n=1)
+    remedy = f"the nearest one is {near[0]}" if near else f"the arguments are {', '.join(names)}"
+    return f"{shorten(argument)}: is not an argument of {tool}; {remedy}"
 
 
 class _PlaybookTools:
@@ -211,7 +240,10 @@ class _PlaybookTools:
     async def report_outcome(
         self, serving_id: ServingId, succeeded: Succeeded, dataset: Dataset = ""
     ) -> answers.OutcomeAnswer:
-        """Report the outcome of a task. `serving_id` is from the result of recall. Only the first report counts."""
+        """Report the outcome of a task. Only the first report counts.
+
+        `serving_id` is from the result of recall. If it is empty there, nothing is measured: do not call this tool.
+        """
         with report_errors():
             name = await self._choose_dataset_name(dataset)
             response = await self._client.evidence.report_outcome(

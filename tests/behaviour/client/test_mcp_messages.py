@@ -71,3 +71,24 @@ async def test_no_answer_about_a_tool_or_a_resource_that_is_not_there_shows_pyth
                 await session.read_resource(uri)
             texts.append(str(caught.value))
     assert [text for text in texts if find_python_form(text)] == []
+
+
+async def test_unknown_arguments_are_refused_by_name_with_the_nearest_one(system: System) -> None:
+    async with connect(system) as session:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert {tool.input_schema["additionalProperties"] for tool in tools.values()} == {False}
+        misspelt = await call(session, "search_playbook", {"query": "x", "datset": "orders-api", "k": 1})
+        assert misspelt.splitlines() == [
+            "datset: is not an argument of search_playbook; the nearest one is dataset",
+            "k: is not an argument of search_playbook; the arguments are query, dataset, top_k",
+        ]
+        unknown = await call(session, "remember", {"text": "x", "playbook": "orders-api"})
+        assert unknown == ("playbook: is not an argument of remember; the arguments are text, section, reason, dataset")
+
+
+async def test_an_empty_conversation_breaks_a_rule_in_plain_words(system: System) -> None:
+    async with connect(system) as session:
+        error = await call(session, "learn_from_trajectory", {"messages": [], "succeeded": True, "dataset": "d"})
+        assert error == "messages: a list must have 1 or more items, not 0"
+        outcome = next(tool for tool in (await session.list_tools()).tools if tool.name == "report_outcome")
+        assert "do not call this tool" in (outcome.description or "")
