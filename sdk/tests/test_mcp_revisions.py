@@ -11,8 +11,12 @@ from mcp import Client as McpClient
 from mcp_types import ElicitRequestFormParams, ElicitResult
 from opentelemetry import trace
 
+from chassis.errors import shorten
 from chassis.settings import BadSetting
+from hansei.a2a_server.tasks import build_task
 from hansei.client.errors import FailedPrecondition
+from hansei.client.plan_questions import format_question
+from hansei.mcp_server.plans import _build_plan_answer
 from hansei.mcp_server.server import create_server
 from hansei.mcp_server.transports import serve_http
 from hansei.planner.v1 import planner_pb2 as pb
@@ -113,6 +117,25 @@ async def test_the_questions_of_a_plan_reach_the_person(mode: str) -> None:
     assert first.selected_option == "yes"
     assert second.user_input == "on Friday"
     assert planner.plans == 1
+
+
+async def test_a_question_names_its_step_the_result_and_the_confidence() -> None:
+    question = pb.InterventionRequest(
+        message="The confidence of step 2 (Answer) is 0.57", question="Continue?", step_id=2, options=["Yes", "Cancel"]
+    )
+    results = [pb.StepResult(step_id=1, output="other"), pb.StepResult(step_id=2, output="first\n" + "x" * 500)]
+    lines = format_question(question, results).splitlines()
+    assert lines == [
+        "The confidence of step 2 (Answer) is 0.57",
+        f"Result of step 2: {shorten('first ' + 'x' * 500, 400)}",
+        "Continue?",
+        "Options: Yes | Cancel",
+    ]
+    execution = pb.Execution(execution_id="0123456789ab", intervention_request=question, step_results=results)
+    execution.status = pb.EXECUTION_STATUS_PAUSED
+    (part,) = build_task(execution).status.message.parts
+    assert part.text.splitlines() == lines
+    assert _build_plan_answer(execution).question.splitlines() == lines
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -110,7 +110,7 @@ def _get_last_change(execution: pb.Execution) -> Timestamp:
 
 def _format_status_message(execution: pb.Execution) -> str:
     if execution.HasField("intervention_request"):
-        return format_question(execution.intervention_request)
+        return format_question(execution.intervention_request, execution.step_results)
     return execution.result.reason
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from hansei.planner.v1.planner_pb2 import Execution, InterventionRequest, InterventionResponse
+from chassis.errors import shorten
+from hansei.planner.v1.planner_pb2 import Execution, InterventionRequest, InterventionResponse, StepResult
 
 
 class PlanQuestion(BaseModel):
@@ -30,14 +32,28 @@ class PlanQuestion(BaseModel):
         )
 
 
-def format_question(question: InterventionRequest) -> str:
-    """Return a question as text: the question, its reason and the offered answers."""
-    lines = [question.question or question.message]
+def format_question(question: InterventionRequest, results: Sequence[StepResult] = ()) -> str:
+    """Return a question as text: its cause, the result of its step, its reason, the question and the offered answers.
+
+    The cause names the step, and its confidence if this is low; `results` has the result.
+    """
+    lines = [question.message]
+    shown = [result for result in results if question.HasField("step_id") and result.step_id == question.step_id]
+    lines += [
+        f"Result of step {result.step_id}: {shorten(text, 400)}" for result in shown if (text := _get_text(result))
+    ]
     if question.HasField("reason"):
         lines.append(question.reason)
+    if question.HasField("question") and question.question != question.message:
+        lines.append(question.question)
     if question.options:
         lines.append("Options: " + " | ".join(question.options))
     return "\n".join(lines)
+
+
+def _get_text(result: StepResult) -> str:
+    """Return the error or the output of a step on one line."""
+    return " ".join((result.error or result.output).split())
 
 
 def build_response(question: InterventionRequest, answer: str) -> InterventionResponse:

@@ -65,7 +65,7 @@ class PlanTools:
             while execution.HasField("intervention_request") and _can_elicit(context):
                 if is_version_at_least(context.protocol_version or "", INPUT_REQUIRED_VERSION):
                     return _build_input_request(execution)
-                result = await context.elicit(format_question(execution.intervention_request), PlanReply)
+                result = await context.elicit(_format_question(execution), PlanReply)
                 if not isinstance(result, AcceptedElicitation):
                     break
                 execution = await self._resume(
@@ -125,9 +125,13 @@ def _copy_without_question(execution: Execution) -> Execution:
     return paused
 
 
+def _format_question(execution: Execution) -> str:
+    return format_question(execution.intervention_request, execution.step_results)
+
+
 def _build_input_request(execution: Execution) -> InputRequiredResult:
     params = ElicitRequestFormParams(
-        message=format_question(execution.intervention_request),
+        message=_format_question(execution),
         requested_schema=render_elicitation_schema(PlanReply),
     )
     state = PlanQuestion.from_execution(execution).model_dump_json()
@@ -141,6 +145,6 @@ def _build_plan_answer(execution: Execution) -> PlanAnswer:
         status=ExecutionStatus.Name(execution.status).removeprefix("EXECUTION_STATUS_").lower(),
         answer=execution.result.final_answer,
         confidence=execution.overall_confidence,
-        question=format_question(question) if execution.HasField("intervention_request") else "",
+        question=_format_question(execution) if execution.HasField("intervention_request") else "",
         options=list(question.options),
     )
