@@ -20,6 +20,9 @@ from services.planner.domain.generation import GeneratedAnswer, RetrievedBullet
 
 MAX_SENTENCES = 3
 MAX_SENTENCE_CHARS = 400
+EXAMPLES = "examples"
+"""The section of worked examples. Each is one sentence: a request without the calls that fulfilled it says nothing."""
+MAX_EXAMPLE_CHARS = 2_000
 MAX_QUERY_CHARS = 2_000
 MAX_CONTENT_CHARS = 20_000
 """Limit for all bullets together, in rank order: some milliseconds of work, which may run on the event loop."""
@@ -70,10 +73,13 @@ def extract_answer(
 def _split_sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
     left = MAX_CONTENT_CHARS
     for bullet in bullets:
-        for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
+        content = bullet.content[: max(0, left)]
+        is_example = bullet.section == EXAMPLES
+        for part in [" ".join(content.split())] if is_example else _BOUNDARY.split(content):
             text = part.strip()
             if text:
-                yield _Sentence(bullet.id, shorten(text, MAX_SENTENCE_CHARS), frozenset(tokenize_mixed(text)))
+                shown = shorten(text, MAX_EXAMPLE_CHARS if is_example else MAX_SENTENCE_CHARS)
+                yield _Sentence(bullet.id, shown, frozenset(tokenize_mixed(text)))
         left -= len(bullet.content)
 
 

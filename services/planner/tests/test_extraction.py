@@ -31,6 +31,12 @@ def test_words_without_a_meaning_of_their_own_do_not_count() -> None:
     assert len(lines_of("What do I do when pushing is rejected?", revenue, push)) == 2
 
 
+def test_an_example_is_one_sentence() -> None:
+    text = 'Example of `git commit`: "Commit CHANGELOG.md. Its subject is: Add it." → `git commit` {"m": "Add it"}'
+    example = RetrievedBullet("exam-00020", "examples", text)
+    assert lines_of("How do I commit?", example)[1:] == [f"- {text} [exam-00020]"]
+
+
 def test_an_abbreviation_does_not_end_a_sentence() -> None:
     assert "- Check e.g. the WAL mode. [er-00002]" in lines_of("wal mode", SQL)
 
