@@ -13,7 +13,7 @@ from hansei.client.cli.output import create_console, print_json, print_line, pri
 from hansei.client.cli.show import jobs, playbooks, status, trials
 from hansei.client.cli.show.guards import render_backtest, render_table
 from hansei.client.cli.show.words import label_row
-from hansei.client.errors import InvalidArgument, Violation
+from hansei.client.errors import InvalidArgument, Unauthenticated, Violation
 from hansei.evidence.v1 import evidence_pb2 as epb
 from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
 from hansei.evidence.v1.guard_service_pb2 import Guard
@@ -174,3 +174,11 @@ def test_the_history_shows_the_text_of_a_removed_bullet() -> None:
     change = pb.BulletChange(bullet_id=BULLET, before=UNGUARDED)
     revision = pb.Revision(kind=pb.REVISION_KIND_APPLY, operations=[operation], changes=[change])
     assert f"- {BULLET} Ask first." in render(playbooks.render_revision(revision), 200)
+
+
+def test_an_error_of_the_credential_names_the_variable_of_the_command_line() -> None:
+    message = "a credential is needed: send authorization: Bearer <key or token>"
+    assert format_error_lines(Unauthenticated(message, reason="CREDENTIAL_MISSING")) == [
+        f"Error: {message} [CREDENTIAL_MISSING]",
+        "  Set HANSEI_TOKEN to an API key or token of this server; `hansei keys create` creates a key.",
+    ]

@@ -9,6 +9,7 @@ from chassis.errors import (
     InvalidArgument,
     NotFound,
     OutOfRange,
+    Unauthenticated,
     Unavailable,
     shorten,
 )
@@ -47,4 +48,6 @@ def format_error_lines(error: HanseiError) -> list[str]:
     lines += [f"  {line}" for line in broken_rules if line != error.message]
     if error.reason == PEER_UNAVAILABLE:
         lines.append("  Start a server with `hansei up`, name another one with --addr, or use --local.")
+    if isinstance(error, Unauthenticated):
+        lines.append("  Set HANSEI_TOKEN to an API key or token of this server; `hansei keys create` creates a key.")
     return lines
