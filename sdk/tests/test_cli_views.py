@@ -13,6 +13,7 @@ from hansei.client.cli.output import create_console, print_json, print_line, pri
 from hansei.client.cli.show import jobs, playbooks, status, trials
 from hansei.client.cli.show.guards import render_backtest, render_table
 from hansei.client.cli.show.words import label_row
+from hansei.client.cli.stack import list_first_commands
 from hansei.client.errors import InvalidArgument, Unauthenticated, Violation
 from hansei.evidence.v1 import evidence_pb2 as epb
 from hansei.evidence.v1.evidence_service_pb2 import GetLiftResponse, GetTrialsResponse
@@ -21,6 +22,7 @@ from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service
 from hansei.playbook.v1.playbook_service_pb2 import Dataset
+from tests.support.commands import runner
 
 HOSTILE = "a\x1b[2J\x1b]52;c;aGk=\x07\x9b31mb\u202ec\u2066\rd"
 HARMLESS = "a[2J]52;c;aGk=31mbcd"
@@ -182,3 +184,14 @@ def test_an_error_of_the_credential_names_the_variable_of_the_command_line() -> 
         f"Error: {message} [CREDENTIAL_MISSING]",
         "  Set HANSEI_TOKEN to an API key or token of this server; `hansei keys create` creates a key.",
     ]
+
+
+def test_the_commands_of_a_server_at_another_address_name_it() -> None:
+    assert list_first_commands("127.0.0.1:50050").startswith("hansei learn FILE · hansei search QUERY · ")
+    assert list_first_commands("127.0.0.1:7").startswith(
+        "hansei learn FILE --addr 127.0.0.1:7 · hansei search QUERY --"
+    )
+
+
+def test_the_help_of_up_names_the_address_of_the_console(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "HANSEI_HTTP_ADDRESS" in runner(capfd)("up", "--help").out

@@ -291,7 +291,8 @@ def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_
         assert banner["data"] == str(tmp_path / "books")
         assert banner["model"].startswith("offline")
         assert banner["embedder"] == "minilm: bundled, for English"
-        assert "hansei learn" in banner["try"]
+        for example in banner["try"].split(" · "):
+            assert example.endswith(f" --addr {banner['grpc']}")
         command = [*HANSEI, "learn", str(EXAMPLES), "--addr", banner["grpc"]]
         for _ in range(2):
             ran = subprocess.run(

@@ -32,8 +32,9 @@ def run_services(
 ) -> None:
     """Run every service in this process, until ctrl-c.
 
-    Calls in progress are finished before the process ends. Settings come from the environment. Without LLM_PROVIDER,
-    OPENAI_API_KEY and OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
+    Calls in progress are finished before the process ends. Settings come from the environment: HANSEI_HTTP_ADDRESS is
+    where HTTP and the console are served, 127.0.0.1:8080 unless it is set. Without LLM_PROVIDER, OPENAI_API_KEY and
+    OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
     """
     from hansei.client.cli.embedded_stack import OFFLINE, choose_llm_provider
     from hansei.client.cli.output import say
@@ -51,13 +52,22 @@ def run_services(
         say(f"  data        {find_data_directory()}")
         say(f"  model       {provider}{': ' + HOW_TO_USE_A_MODEL if provider == OFFLINE else ''}")
         say(f"  embedder    {embedder}")
-        say("  try         hansei learn FILE · hansei search QUERY · hansei ask QUERY · hansei playbook show")
+        say(f"  try         {list_first_commands(running_address)}")
         say("  ctrl-c      finish the calls in progress and stop")
 
     os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
     server.run_stack(address, announce)
+
+
+def list_first_commands(address: str) -> str:
+    """Return commands that reach a server at this gRPC address, for a first look."""
+    from hansei.client.client import DEFAULT_ADDRESS
+
+    option = "" if address == DEFAULT_ADDRESS else f" --addr {address}"
+    examples = ("learn FILE", "search QUERY", "ask QUERY", "playbook show")
+    return " · ".join(f"hansei {example}{option}" for example in examples)
 
 
 @commands.command()
