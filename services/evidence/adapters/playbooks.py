@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chassis.pages import iterate_pages
-from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc, review_pb2
 from services.evidence.adapters.search import version_text
 from services.evidence.domain.guard_trials import ModeDecision
 from services.evidence.usecases.ports import AddedBullet
@@ -36,7 +36,7 @@ class GrpcPlaybooks:
         """Remove a bullet if it still has this text; return the revision, 0 without a removal. Raises `HanseiError`.
 
         A repeat returns the revision in which the first request removed the bullet. If the policy requires a review,
-        the removal is a pending change, and the revision is the current one.
+        the removal is a pending change, and there is no revision.
         """
         request = playbook_service_pb2.ListBulletsRequest(dataset=dataset, ids=[bullet_id])
         found = (await self._playbooks.ListBullets(request)).bullets
@@ -47,7 +47,37 @@ class GrpcPlaybooks:
         delta = playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_DELETE, section=found[0].section, bullet_id=bullet_id, reasoning=reason
         )
-        return (await self._apply(request_id, dataset, delta, AUTHOR, reason)).revision
+        response = await self._apply(request_id, dataset, delta, AUTHOR, reason)
+        return 0 if response.pending else response.revision
+
+    async def withdraw_removal(
+        self, request_id: str, dataset: str, bullet_id: str, removal_reason: str, author: str, reason: str
+    ) -> int:
+        """Reject a removal that waits for a review; return the revision of one that was approved, else 0.
+
+        Raises `HanseiError`, also when somebody approves the removal meanwhile: a repeat then returns its revision.
+        """
+        states = [review_pb2.PENDING_STATE_WAITING, review_pb2.PENDING_STATE_APPROVED]
+        request = playbook_service_pb2.ListPendingChangesRequest(dataset=dataset, states=states)
+        async for page in iterate_pages(self._playbooks.ListPendingChanges, request):
+            for change in page.changes:
+                removed = change.delta.bullet_id, change.delta.reasoning, change.delta.type
+                if removed != (bullet_id, removal_reason, playbook_pb2.DELTA_TYPE_DELETE) or change.author != AUTHOR:
+                    continue
+                if change.state == review_pb2.PENDING_STATE_APPROVED:
+                    return await self._find_removal(dataset, bullet_id)
+                await self._playbooks.DecidePendingChanges(
+                    playbook_service_pb2.DecidePendingChangesRequest(
+                        request_id=request_id,
+                        dataset=dataset,
+                        ids=[change.id],
+                        decision=playbook_service_pb2.DECISION_REJECT,
+                        author=author,
+                        reason=reason,
+                    )
+                )
+                return 0
+        return 0
 
     async def set_mode(self, request_id: str, dataset: str, decision: ModeDecision) -> int:
         """Set the mode of a guard; return the revision, 0 if it is pinned, edited or removed. Raises `HanseiError`.
@@ -75,7 +105,10 @@ class GrpcPlaybooks:
         return 0 if response.conflicts else response.revision
 
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
-        """Add the last text of a bullet that was removed. Raises `HanseiError`."""
+        """Add the last text of a bullet that was removed; nothing is added yet if it waits for a review.
+
+        Raises `HanseiError`.
+        """
         removed = await self._find_last_text(dataset, bullet_id)
         delta = playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_ADD,
@@ -85,7 +118,8 @@ class GrpcPlaybooks:
             reasoning=reason,
         )
         response = await self._apply(request_id, dataset, delta, author, reason)
-        return AddedBullet("".join(operation.bullet_id for operation in response.operations), response.revision)
+        bullet_id = "".join(operation.bullet_id for operation in response.operations)
+        return AddedBullet(bullet_id, 0 if response.pending else response.revision)
 
     async def _find_revision(self, dataset: str, bullet_id: str, request_id: str) -> int:
         """Return the revision in which a request changed a bullet, 0 for none."""
@@ -93,6 +127,14 @@ class GrpcPlaybooks:
             if revision.request_id == request_id:
                 return revision.revision
         return 0
+
+    async def _find_removal(self, dataset: str, bullet_id: str) -> int:
+        """Return the last revision that removed a bullet, 0 for none."""
+        found = 0
+        async for revision in self._list_revisions(dataset, bullet_id):
+            if any(not change.HasField("after") for change in revision.changes):
+                found = revision.revision
+        return found
 
     async def _find_last_text(self, dataset: str, bullet_id: str) -> playbook_pb2.Bullet:
         last = playbook_pb2.Bullet()

@@ -104,6 +104,8 @@ class BulletDecision:
     time: datetime
     revision: int = 0
     is_undone: bool = False
+    is_published: bool = False
+    """Whether the curator was asked to remove the bullet, which may wait for a review, or had nothing to remove."""
 
 
 @dataclass(slots=True)

@@ -39,6 +39,11 @@ class Playbook:
         assert isinstance(response, int)
         return response
 
+    async def withdraw_removal(
+        self, request_id: str, dataset: str, bullet_id: str, removal_reason: str, author: str, reason: str
+    ) -> int:
+        return 0
+
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
         if request_id not in self.responses:
             self.responses[request_id] = AddedBullet(f"{bullet_id}-again", 20)

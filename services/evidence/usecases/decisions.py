@@ -52,26 +52,29 @@ class DecisionPublisher:
     async def undo(self, dataset: str, number: int, author: str) -> UndoneDecision:
         """Put the bullet of a decision back on trial; add it again if it was removed.
 
-        A removal that waits is made first: another replica may be about to make it.
+        A removal that is not published is made first: another replica may be about to make it. One that waits for a
+        review is withdrawn.
 
         Raises `DecisionNotFound`, `DecisionNotCurrent`, and the errors of the curator.
         """
         decision = await self._store.find_decision(dataset, number)
         revision = decision.revision
-        if decision.after is BulletState.HARMFUL and not revision:
+        is_harmful = decision.after is BulletState.HARMFUL
+        if is_harmful and not decision.is_published:
             revision = await self._remove(dataset, number, decision)
         undone = await self._store.undo_decision(dataset, number)
+        reason = f"decision {number} of trials was undone"
+        if is_harmful and not revision:
+            revision = await self._withdraw(dataset, number, decision, author, reason)
         added = None
         if revision:
             request_id = make_request_id("add", dataset, number, decision)
-            reason = f"decision {number} of trials was undone"
             added = await self._playbooks.add_again(request_id, dataset, decision.bullet_id, author, reason)
         return UndoneDecision(*undone, added)
 
     async def _remove(self, dataset: str, number: int, decision: BulletDecision) -> int:
-        """Remove the bullet of a decision; return the revision, 0 if it was not there any more."""
-        trials = await self._store.find_trials(dataset)
-        reason = describe(decision, 1.0 - trials.policy.bullet_holdout) if trials else "harmful by trials"
+        """Remove the bullet of a decision; return the revision, 0 if it waits for a review or is not there any more."""
+        reason = await self._describe(dataset, decision)
         request_id = make_request_id("remove", dataset, number, decision)
         try:
             revision = await self._playbooks.remove(
@@ -81,6 +84,21 @@ class DecisionPublisher:
             revision = 0  # the dataset was deleted
         await self._store.set_published(dataset, number, revision)
         return revision
+
+    async def _withdraw(self, dataset: str, number: int, decision: BulletDecision, author: str, reason: str) -> int:
+        """Withdraw the removal of a bullet; return the revision if it was made after a review, else 0."""
+        request_id = make_request_id("withdraw", dataset, number, decision)
+        removal_reason = await self._describe(dataset, decision)
+        try:
+            return await self._playbooks.withdraw_removal(
+                request_id, dataset, decision.bullet_id, removal_reason, author, reason
+            )
+        except NotFound:
+            return 0  # the dataset was deleted
+
+    async def _describe(self, dataset: str, decision: BulletDecision) -> str:
+        trials = await self._store.find_trials(dataset)
+        return describe(decision, 1.0 - trials.policy.bullet_holdout) if trials else "harmful by trials"
 
 
 def make_request_id(change: str, dataset: str, number: int, decision: BulletDecision) -> str:

@@ -127,7 +127,18 @@ class PlaybookEditor(Protocol):
     """Changes playbooks. Every change has a request id, so that a repeated one happens once."""
 
     async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
-        """Remove a bullet that still has this text; return the revision, 0 if there is none. Raises `HanseiError`."""
+        """Remove a bullet that still has this text; return the revision, 0 if there is none. Raises `HanseiError`.
+
+        There is none while the removal waits for a review.
+        """
+
+    async def withdraw_removal(
+        self, request_id: str, dataset: str, bullet_id: str, removal_reason: str, author: str, reason: str
+    ) -> int:
+        """Reject a removal that waits for a review; return the revision of one that was approved, else 0.
+
+        Raises `HanseiError`.
+        """
 
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
         """Add the last text of a bullet that was removed. Raises `HanseiError`."""

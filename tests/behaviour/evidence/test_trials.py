@@ -14,7 +14,7 @@ import pytest
 from hansei.client import Client
 from hansei.client.errors import HanseiError, InvalidArgument, NotFound
 from hansei.evidence.v1 import evidence_pb2
-from hansei.playbook.v1 import playbook_pb2
+from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, review_pb2
 from services.evidence.adapters.playbooks import GrpcPlaybooks
 from services.evidence.adapters.search import version_text
 from tests.support import systems
@@ -117,6 +117,53 @@ def test_a_harmful_bullet_leaves_the_playbook_and_comes_back(client: Client, dat
     assert client.playbooks.get_history(dataset=dataset, page_size=1).revisions[0].author == "ada"
     with pytest.raises(HanseiError, match="has no decision 99"):
         client.evidence.undo_decision(dataset=dataset, number=99)
+
+
+def review_removals(client: Client, dataset: str) -> None:
+    policy = review_pb2.DatasetPolicy(review_mode=review_pb2.REVIEW_MODE_TIERED)
+    client.playbooks.set_policy(dataset=dataset, policy=policy)
+
+
+def test_an_undone_decision_withdraws_the_removal_that_waits_for_a_review(client: Client, dataset: str) -> None:
+    review_removals(client, dataset)
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.0))
+    for number in range(70):
+        with client.serve(dataset, f"session-{number}", QUERY) as serving:
+            serving.report(succeeded=TEXTS[2] not in [bullet.content for bullet in serving.bullets])
+    for _ in range(2):  # a repeat changes nothing
+        undone = client.evidence.undo_decision(dataset=dataset, number=1, author="ada")
+        assert (undone.added_bullet_id, undone.revision) == ("", 0)
+    first = client.evidence.list_decisions(dataset=dataset).decisions[-1]
+    assert (first.after, first.revision, first.undone) == (evidence_pb2.BULLET_STATE_HARMFUL, 0, True)
+    (change,) = client.playbooks.list_pending_changes(
+        dataset=dataset, states=[review_pb2.PENDING_STATE_REJECTED]
+    ).changes
+    assert (change.delta.bullet_id, change.decided_by) == (first.bullet_id, "ada")
+    assert change.decision_reason == "decision 1 of trials was undone"
+    assert client.playbooks.list_pending_changes(dataset=dataset).changes == []
+
+
+def test_a_removal_that_was_approved_is_not_withdrawn(client: Client, system: systems.System, dataset: str) -> None:
+    review_removals(client, dataset)
+    bullet = client.playbooks.list_bullets(dataset=dataset).bullets[0]
+
+    async def remove() -> int:
+        async with grpc.aio.insecure_channel(system.address) as channel:
+            text_version = version_text(bullet.content)
+            return await GrpcPlaybooks(channel).remove(str(uuid.uuid4()), dataset, bullet.id, text_version, "harmful")
+
+    async def withdraw(removal_reason: str) -> int:
+        async with grpc.aio.insecure_channel(system.address) as channel:
+            withdraw = GrpcPlaybooks(channel).withdraw_removal
+            return await withdraw(str(uuid.uuid4()), dataset, bullet.id, removal_reason, "ada", "undone")
+
+    assert asyncio.run(remove()) == 0
+    (pending,) = client.playbooks.list_pending_changes(dataset=dataset).changes
+    approved = client.playbooks.decide_pending_changes(
+        dataset=dataset, ids=[pending.id], decision=playbook_service_pb2.DECISION_APPROVE
+    )
+    assert asyncio.run(withdraw("harmful")) == approved.revision
+    assert asyncio.run(withdraw("another decision")) == 0
 
 
 def test_a_removal_that_another_replica_has_made_is_known_by_its_request(

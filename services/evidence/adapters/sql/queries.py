@@ -357,6 +357,7 @@ def _to_decision(row: Row[Any]) -> BulletDecision:
         row.time,
         row.revision,
         row.undone,
+        row.published_at is not None,
     )
 
 
