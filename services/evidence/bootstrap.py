@@ -64,7 +64,7 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     report_servings = ReportServings(store, count_report=metrics.count_report)
     guards, guard_store = GuardsFeed(peers.get_channel("curator")), GuardRepository(store.database)
     check_call = CheckCall(guards, guard_store, metrics.count_check)
-    erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call)
+    erase_deleted = EraseDeletedDatasets(playbooks, archive, store, guard_store, check_call, now=utc_now)
     guard_trials, backtests = GuardTrialRepository(store.database), BacktestArchive(archive, decode_archived_trajectory)
     guard_decisions = GuardDecisions(guards, guard_store, guard_trials, backtests, playbooks)
     retest_guards = RetestGuards(guards, guard_store, guard_trials, backtests)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from chassis.pages import iterate_pages
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc, review_pb2
 from services.evidence.adapters.search import version_text
 from services.evidence.domain.guard_trials import ModeDecision
+from services.evidence.usecases.erase_deleted import DatasetDeletion
 from services.evidence.usecases.ports import AddedBullet
 
 PAGE_SIZE = 1000
@@ -23,11 +24,13 @@ class GrpcPlaybooks:
     def __init__(self, channel: Any) -> None:
         self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
 
-    async def list_deletions(self) -> dict[str, datetime]:
-        """Return when datasets were last deleted, by name. Raises `HanseiError`."""
+    async def list_deletions(self) -> dict[str, DatasetDeletion]:
+        """Return the last deletions of datasets, by name. Raises `HanseiError`."""
         request = playbook_service_pb2.ListDatasetsRequest(page_size=PAGE_SIZE, deleted=True)
         return {
-            dataset.name: dataset.deleted_at.ToDatetime(tzinfo=UTC)
+            dataset.name: DatasetDeletion(
+                dataset.deleted_at.ToDatetime(tzinfo=UTC), dataset.revision != dataset.deleted_revision
+            )
             async for page in iterate_pages(self._playbooks.ListDatasets, request)
             for dataset in page.datasets
         }

@@ -19,6 +19,7 @@ from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
 from libs.storage.idempotency import IdempotencyKey
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.domain.archive import Retention
 from services.evidence.domain.archive_errors import (
     ArchiveFull,
     ArchiveNotFound,
@@ -42,6 +43,9 @@ from services.evidence.tests.archives import (
 from services.evidence.usecases.archive import INLINE_BYTES, MAX_THREADS
 from services.evidence.usecases.archive_ports import PreparedTrajectory
 from services.evidence.usecases.ports import OutcomeReport, RankedBullet
+from tests.conftest import create_database, database_location, postgres
+
+__all__ = ["create_database", "database_location", "postgres"]
 
 SECRET = "sk-abcdefgh12345678"
 
@@ -388,3 +392,32 @@ async def test_large_trajectories_leave_threads_to_other_calls(tmp_path: Path) -
         finally:
             go_on.set()
         assert await asyncio.gather(*stores) == [True] * 40
+
+
+async def test_a_trajectory_of_a_clock_that_was_ahead_is_deleted_with_its_archive(database_location: str) -> None:
+    async with open_archive(EvidenceRepository(database_location)) as (servicer, archive, clock):
+        ahead = pb.StoreTrajectoryRequest(dataset=DATASET, trajectory=make_trajectory("ahead"))
+        ahead.learned_at.FromDatetime(NOW + timedelta(seconds=200))
+        assert (await servicer.StoreTrajectory(ahead, None)).stored
+        assert await archive.erase(DATASET, NOW + timedelta(seconds=1))
+        clock.now = NOW + timedelta(seconds=2)
+        await store(servicer, "later")
+        clock.now = NOW - timedelta(hours=1)  # also when the own clock goes back
+        assert (await servicer.DeleteArchive(pb.DeleteArchiveRequest(dataset=DATASET), None)).trajectories == 1
+        assert await list_ids(servicer) == []
+
+
+async def test_retention_by_age_finds_trajectories_behind_one_with_a_later_time(database_location: str) -> None:
+    async with open_archive(EvidenceRepository(database_location)) as (servicer, archive, clock):
+        clock.now = NOW + timedelta(days=300)
+        await store(servicer, "ahead")
+        clock.now = NOW
+        for number in range(3):
+            await store(servicer, f"t-{number}")
+        clock.now = NOW + timedelta(days=LIMITS.retention.max_age_days + 1)
+        await store(servicer, "new")
+        await archive.maintain()
+        assert await list_ids(servicer) == ["new", "ahead"]
+        (size,) = {(await archive.find_totals(DATASET)).size}
+        assert await archive.store.delete_expired(DATASET, Retention(9_999, size - 1)) == 1
+        assert await list_ids(servicer) == ["new"]

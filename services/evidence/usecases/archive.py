@@ -85,7 +85,7 @@ class Archive:
             incoming.key,
             prepared.summary,
             incoming.created_at or now,
-            incoming.learned_at or now,
+            _limit_to_present(incoming.learned_at, now),
             len(body),
             body,
         )
@@ -105,7 +105,7 @@ class Archive:
         summary = stored.summary
         if summary is None:
             return True
-        learned_at = max(stored.learned_at, incoming.learned_at or self._now())
+        learned_at = max(stored.learned_at, _limit_to_present(incoming.learned_at, self._now()))
         if learned_at > stored.learned_at or summary.add_facts(incoming.learned, incoming.usage) != summary:
             await self.store.add_facts(incoming.key, incoming.learned, incoming.usage, learned_at)
         return True
@@ -217,3 +217,8 @@ class Archive:
             await self._delete_objects()
         except ObjectStoreUnavailable as error:
             _log.warning("objects of deleted trajectories not deleted; trying again later", error=str(error))
+
+
+def _limit_to_present(learned_at: datetime | None, now: datetime) -> datetime:
+    """Return when a trajectory was learned; a writer whose clock is ahead must not place it after a later deletion."""
+    return now if learned_at is None else min(learned_at, now)

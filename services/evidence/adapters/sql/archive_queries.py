@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from libs.storage.engines import get_insert
@@ -192,17 +192,39 @@ def _has_mark(dataset_id: int, kind: MarkKind, condition: ColumnElement[bool]) -
     return archive_trajectory.c.number.in_(numbers)
 
 
-def select_oldest(connection: Connection, dataset_id: int, limit: int) -> list[Row[Any]]:
-    """Return the oldest trajectories that can be read, without bodies."""
+def select_oldest(
+    connection: Connection, dataset_id: int, limit: int, *, stored_before: datetime | None = None
+) -> list[Row[Any]]:
+    """Return the trajectories that can be read, without bodies: the first ones, or those stored before a time.
+
+    A clock that was wrong may have given a trajectory a later time than the next ones.
+    """
     columns = archive_trajectory.c
     query = select(*_WITHOUT_BODY).where(columns.dataset_id == dataset_id, columns.deleted_at.is_(None))
-    return list(connection.execute(query.order_by(columns.number).limit(limit)))
+    if stored_before is None:
+        query = query.order_by(columns.number)
+    else:
+        query = query.where(columns.stored_at < stored_before).order_by(columns.stored_at)
+    return list(connection.execute(query.limit(limit)))
 
 
-def select_until(connection: Connection, dataset_id: int, learned_until: datetime, limit: int) -> list[Row[Any]]:
-    """Return trajectories and tombstones that were learned until a time, without bodies."""
+def select_newest_number(connection: Connection, dataset_id: int) -> int:
+    """Return the number of the last stored trajectory or tombstone, 0 for none."""
     columns = archive_trajectory.c
-    query = select(*_WITHOUT_BODY).where(columns.dataset_id == dataset_id, columns.learned_at <= learned_until)
+    query = select(func.coalesce(func.max(columns.number), 0)).where(columns.dataset_id == dataset_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def select_until(
+    connection: Connection, dataset_id: int, learned_until: datetime, limit: int, newest: int = 0
+) -> list[Row[Any]]:
+    """Return trajectories and tombstones that were learned until a time, or have no number after `newest`.
+
+    They have no bodies.
+    """
+    columns = archive_trajectory.c
+    is_old = or_(columns.learned_at <= learned_until, columns.number <= newest)
+    query = select(*_WITHOUT_BODY).where(columns.dataset_id == dataset_id, is_old)
     return list(connection.execute(query.order_by(columns.number).limit(limit)))
 
 

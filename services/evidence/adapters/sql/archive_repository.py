@@ -127,9 +127,13 @@ class ArchiveRepository:
         return await self._database.write(work, key=dataset)
 
     async def delete_archive(self, dataset: str, deleted_at: datetime | None = None) -> int:
-        """Delete the trajectories that a dataset learned until `deleted_at`, by default now; return the number."""
+        """Delete the trajectories that a dataset learned until `deleted_at`; return the number.
+
+        By default delete all that are stored, also if their times are later than now.
+        """
         now = self._clock()
         until = deleted_at or now
+        newest: list[int] = []
 
         def work(connection: Connection) -> tuple[int, bool]:
             archive = queries.select_dataset(connection, dataset, lock=True)
@@ -137,7 +141,9 @@ class ArchiveRepository:
                 return 0, True
             if archive.deleted_at is None or archive.deleted_at < until:
                 queries.update_dataset(connection, archive.id, deleted_at=until)
-            rows = queries.select_until(connection, archive.id, until, BATCH)
+            if deleted_at is None and not newest:
+                newest.append(queries.select_newest_number(connection, archive.id))
+            rows = queries.select_until(connection, archive.id, until, BATCH, *newest)
             queries.delete_rows(connection, archive.id, rows, now)
             return sum(row.deleted_at is None for row in rows), len(rows) < BATCH
 
@@ -177,12 +183,16 @@ class ArchiveRepository:
                 return 0, True
             applied = Retention(archive.max_age_days, archive.max_bytes).fill(default)
             oldest = now - timedelta(days=applied.max_age_days)
-            excess, expired = archive.bytes - applied.max_bytes, []
-            for row in queries.select_oldest(connection, archive.id, BATCH):
-                if row.stored_at >= oldest and excess <= 0:
-                    break
-                expired.append(row)
-                excess -= row.bytes
+            expired = queries.select_oldest(connection, archive.id, BATCH, stored_before=oldest)
+            if len(expired) < BATCH:
+                excess = archive.bytes - applied.max_bytes - sum(row.bytes for row in expired)
+                numbers = {row.number for row in expired}
+                for row in queries.select_oldest(connection, archive.id, BATCH):
+                    if excess <= 0 or len(expired) == BATCH:
+                        break
+                    if row.number not in numbers:
+                        expired.append(row)
+                        excess -= row.bytes
             queries.delete_rows(connection, archive.id, expired, now)
             return len(expired), len(expired) < BATCH
 

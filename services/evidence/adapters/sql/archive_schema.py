@@ -56,6 +56,14 @@ archive_trajectory = Table(
     Index("archive_trajectory_number", "dataset_id", "number"),
     Index("archive_trajectory_pack", "pack_number"),
 )
+_is_readable = archive_trajectory.c.deleted_at.is_(None)
+Index(
+    "archive_trajectory_stored",
+    archive_trajectory.c.dataset_id,
+    archive_trajectory.c.stored_at,
+    sqlite_where=_is_readable,
+    postgresql_where=_is_readable,
+)
 
 archive_pack = Table(
     "archive_pack",

@@ -128,6 +128,14 @@ def _create_archive() -> None:
     )
     op.create_index("archive_trajectory_number", "archive_trajectory", ["dataset_id", "number"])
     op.create_index("archive_trajectory_pack", "archive_trajectory", ["pack_number"])
+    readable = sa.text("deleted_at IS NULL")
+    op.create_index(
+        "archive_trajectory_stored",
+        "archive_trajectory",
+        ["dataset_id", "stored_at"],
+        sqlite_where=readable,
+        postgresql_where=readable,
+    )
     op.create_table(
         "archive_pack",
         sa.Column("number", number, primary_key=True, autoincrement=True),
