@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.errors import NotFound, Unavailable
+from chassis.errors import InvalidArgument, NotFound, Unavailable
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.errors import DecisionNotCurrent, DecisionNotFound
 from services.evidence.domain.policy import TrialPolicy
@@ -26,11 +26,13 @@ class Playbook:
     failures: list[Exception] = field(default_factory=list)
     responses: dict[str, int | AddedBullet] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    datasets: set[str] = field(default_factory=lambda: {DATASET})
 
     async def remove(self, request_id: str, dataset: str, bullet_id: str, text_version: str, reason: str) -> int:
         if self.failures:
             raise self.failures.pop()
-        assert (dataset, text_version) == (DATASET, "0" * 16)
+        assert dataset in self.datasets
+        assert text_version == "0" * 16
         if request_id not in self.responses:
             self.responses[request_id] = 10 + len(self.reasons) if bullet_id in self.present else 0
             self.present.discard(bullet_id)
@@ -96,6 +98,26 @@ def test_a_removal_waits_while_the_curator_is_unavailable(tmp_path: Path) -> Non
             publisher = DecisionPublisher(store, playbook)
             assert [await publisher.publish(), await publisher.publish()] == [0, 1]
             assert playbook.present == {"b-0", "b-2"}
+
+    asyncio.run(run())
+
+
+def test_a_removal_that_fails_delays_no_other(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_store(tmp_path) as store:
+            await decide_harmful(store)
+            await store.start(start_key("other"), "other", TrialPolicy(playbook_holdout=0.0))
+            for number in range(150):
+                serving_id, exposures = await store.serve("other", f"s{number}", BULLETS[1:2])
+                is_served = bool(exposures and exposures[0].is_served)
+                await store.report("other", OutcomeReport(serving_id, float(not is_served), False))
+            refusal = InvalidArgument("bullets of 'devtools' cannot be removed")
+            playbook = Playbook(failures=[refusal], datasets={DATASET, "other"})
+            publisher = DecisionPublisher(store, playbook)
+            assert await publisher.publish() == 1
+            ((dataset, _, _),) = await store.list_unpublished_removals(10)
+            assert dataset == DATASET
+            assert [await publisher.publish(), await publisher.publish()] == [1, 0]
 
     asyncio.run(run())
 

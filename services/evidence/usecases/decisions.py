@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from chassis.errors import HanseiError, NotFound
+from chassis.errors import DeadlineExceeded, HanseiError, NotFound, Unavailable
 from chassis.logging import get_logger
 from services.evidence.domain.effects import estimate_effect
 from services.evidence.domain.intervals import compute_interval
@@ -39,14 +39,18 @@ class DecisionPublisher:
 
         While the curator is unavailable the decisions wait. Raises `HanseiError` if the store is unavailable.
         """
-        published = 0
-        for dataset, number, decision in await self._store.list_unpublished_removals(MOST_AT_ONCE):
-            try:
-                await self._remove(dataset, number, decision)
-            except HanseiError as error:
-                _log.warning("harmful bullet not removed; trying again later", dataset=dataset, error=str(error))
-                break
-            published += 1
+        published = failed = 0
+        while removals := await self._store.list_unpublished_removals(MOST_AT_ONCE, failed):
+            for dataset, number, decision in removals:
+                try:
+                    await self._remove(dataset, number, decision)
+                except HanseiError as error:
+                    _log.warning("harmful bullet not removed; trying again later", dataset=dataset, error=str(error))
+                    if isinstance(error, Unavailable | DeadlineExceeded):  # the curator, for all datasets
+                        return published
+                    failed += 1
+                else:
+                    published += 1
         return published
 
     async def undo(self, dataset: str, number: int, author: str) -> UndoneDecision:

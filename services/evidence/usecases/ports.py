@@ -109,8 +109,11 @@ class EvidenceStore(Protocol):
         `DecisionNotCurrent`.
         """
 
-    async def list_unpublished_removals(self, limit: int) -> list[tuple[str, int, BulletDecision]]:
-        """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first."""
+    async def list_unpublished_removals(self, limit: int, skipped: int = 0) -> list[tuple[str, int, BulletDecision]]:
+        """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first.
+
+        The first `skipped` ones are left out.
+        """
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
         """Store in which revision a bullet was removed; 0 for a bullet that was not there any more."""

@@ -297,7 +297,9 @@ def select_later_decisions(
     return _read_decisions(connection, query.order_by(decision.c.number).limit(limit))
 
 
-def select_unpublished_removals(connection: Connection, limit: int) -> list[tuple[str, int, BulletDecision]]:
+def select_unpublished_removals(
+    connection: Connection, limit: int, skipped: int
+) -> list[tuple[str, int, BulletDecision]]:
     """Return dataset, number and decision of harmful bullets that the playbook still has, the oldest first.
 
     A correction of an outcome, or a new holdout, may have ended the state since the decision.
@@ -315,7 +317,7 @@ def select_unpublished_removals(connection: Connection, limit: int) -> list[tupl
         decision.c.undone.is_(False),
         is_harmful.exists(),
     )
-    rows = connection.execute(query.order_by(decision.c.time).limit(limit))
+    rows = connection.execute(query.order_by(decision.c.time, decision.c.dataset).limit(limit).offset(skipped))
     return [(row.dataset, row.number, _to_decision(row)) for row in rows]
 
 
