@@ -170,8 +170,8 @@ def delete_points(connection: Connection, dataset: str, trial_id: int | None = N
 
 
 def delete_trials(connection: Connection, dataset: str) -> None:
-    """Delete the trials of a dataset with their servings and decisions."""
-    for table in (bullet_trial, serving, decision, dataset_trials):
+    """Delete the trials of a dataset with their history, servings and decisions."""
+    for table in (bullet_trial, effect_point, serving, decision, dataset_trials):
         connection.execute(delete(table).where(table.c.dataset == dataset))
 
 
