@@ -84,7 +84,7 @@ guard_decision = Table(
     "guard_decision",
     metadata,
     Column("dataset", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("bullet_id", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("before", Integer, nullable=False),

@@ -101,7 +101,7 @@ decision = Table(
     "decision",
     metadata,
     Column("dataset", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("bullet_id", Text, nullable=False),
     Column("text_version", Text, nullable=False),
     Column("before", Text, nullable=False),

@@ -78,7 +78,7 @@ def upgrade() -> None:
     op.create_table(
         "decision",
         sa.Column("dataset", sa.Text, primary_key=True),
-        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
         *(
             sa.Column(name, sa.Text, nullable=False)
             for name in ("bullet_id", "text_version", "before", "after", "statistics")
@@ -230,7 +230,7 @@ def _create_guard_tables() -> None:
     op.create_table(
         "guard_decision",
         sa.Column("dataset", sa.Text, primary_key=True),
-        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("bullet_id", "target")),
         *(sa.Column(name, sa.Integer, nullable=False) for name in ("before", "after")),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("reason", "author")),
