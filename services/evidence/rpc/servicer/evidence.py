@@ -120,9 +120,9 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def GetEffects(self, request: pb.GetEffectsRequest, context: Any) -> pb.GetEffectsResponse:
         """Return the effect of each bullet, the strongest evidence first."""
         trials = await self._store.find_trials(request.dataset)
+        (start,) = decode_page_token(request, int) or (0,)
         if trials is None:
             return pb.GetEffectsResponse()
-        (start,) = decode_page_token(request, int) or (0,)
         end = start + (request.page_size or DEFAULT_PAGE_SIZE)
         bullets = await self._store.list_bullet_trials(request.dataset)
         bullets.sort(key=lambda trial: (-trial.statistics.evidence, trial.position))
