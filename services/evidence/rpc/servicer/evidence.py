@@ -177,8 +177,12 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         self, request: pb.WatchDecisionsRequest, context: Any
     ) -> AsyncIterator[pb.WatchDecisionsResponse]:
         """Send the decisions after a number, then each new one."""
-        number = request.after_number
+        number, key = request.after_number, None
         while True:
+            trials = await self._store.find_trials(request.dataset)
+            if key is not None and (trials is None or trials.key != key):
+                number = 0  # the dataset was deleted: the numbers of a new one begin again
+            key = None if trials is None else trials.key
             decisions = await self._store.list_later_decisions(request.dataset, number, DEFAULT_PAGE_SIZE)
             for decision in await self._encode_decisions(request.dataset, decisions):
                 yield pb.WatchDecisionsResponse(decision=decision)
