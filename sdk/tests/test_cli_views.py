@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -133,7 +134,7 @@ def test_json_keeps_each_character_of_a_text(capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out) == {"content": HOSTILE}
 
 
-def _build_guarded_bullet(expression: str, mode: str, **fields: object) -> pb.Bullet:
+def _build_guarded_bullet(expression: str, mode: str, **fields: Any) -> pb.Bullet:
     target = pb.Target(expression=expression, mode=pb.TargetMode.Value(f"TARGET_MODE_{mode}"), pinned=True)
     return pb.Bullet(id=BULLET, content="Ask first.", target=target, **fields)
 
