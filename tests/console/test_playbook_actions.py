@@ -52,15 +52,15 @@ def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
     reader.button("Add a lesson…").click()
     dialog = reader.page.get_by_role("dialog")
     dialog.get_by_label("Lesson").fill("Close the file after the last line.")
-    held: list[Route] = []
-    reader.page.route("**/v1/playbooks/saved-once/deltas", lambda route: held.append(route))
+    waiting: list[Route] = []
+    reader.page.route("**/v1/playbooks/saved-once/deltas", lambda route: waiting.append(route))
     save = dialog.get_by_role("button", name="Add")
     save.click()
     expect(save).to_be_disabled()
     dialog.get_by_label("Why").press("Enter")
     dialog.get_by_label("Why").press("Escape")
     expect(dialog).to_have_count(0)
-    (route,) = held
+    (route,) = waiting
     route.continue_()
     reader.sees("3 bullets · revision")
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("Learned fromno trajectory")

@@ -105,7 +105,7 @@ class BulletDecision:
     revision: int = 0
     is_undone: bool = False
     is_published: bool = False
-    """Whether the curator was asked to remove the bullet, which may wait for a review, or had nothing to remove."""
+    """True once the curator was asked to remove the bullet; the removal may wait for a review."""
 
 
 @dataclass(slots=True)
