@@ -55,6 +55,13 @@ def run_stack(address: str | None, announce: Callable[[str, str, str], None]) ->
     chassis.run(build_with_announcement, StackSettings, **overrides)
 
 
+def refuse_unknown_variables(names: Iterable[str]) -> None:
+    """Raise BadSetting for variables that set nothing in a stack, see `allinone.parts.refuse_unknown_variables`."""
+    from allinone import parts
+
+    parts.refuse_unknown_variables(names)
+
+
 def serve_stack() -> AbstractAsyncContextManager[Running]:
     """Serve every service in the running loop, on a free port, as long as the context lasts."""
     from allinone.bootstrap import stack

@@ -168,7 +168,7 @@ class Client(AllServices[BlockingMode]):
         """Run every service in this process for the length of the block; see `hansei.client.local`.
 
         Raises:
-            BadSetting: a setting is missing or unusable; the message names it.
+            BadSetting: a setting is unknown, missing or unusable; the message names it.
             ServerNotInstalledError: the package of the servers is missing.
         """
         from hansei.client.local import run_stack_in_background

@@ -19,10 +19,12 @@ from hansei.client.server import load_server
 
 @asynccontextmanager
 async def run_stack_in_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
-    """Run a stack in the running loop for the length of the block, and yield its address."""
+    """Run a stack in the running loop for the length of the block, and yield its address. Raises BadSetting."""
+    server = load_server()
+    server.refuse_unknown_variables(variables)
     # The stack reads its settings while it starts; the environment is restored right afterwards.
     with set_environment({DATA_DIRECTORY_VARIABLE: str(find_data_directory()), **variables}) as restore:
-        async with load_server().serve_stack() as running:
+        async with server.serve_stack() as running:
             restore()
             yield running.address
 

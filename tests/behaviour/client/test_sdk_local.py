@@ -64,6 +64,27 @@ def test_a_stack_that_cannot_start_gives_the_reason_and_leaves_no_process(tmp_pa
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("LLM_PROVIDR", "the nearest is LLM_PROVIDER"),
+        ("data_dir", "the nearest is HANSEI_DATA_DIR"),
+        ("HTTPS_PROXY", "set variables of other programs in the environment"),
+    ],
+)
+def test_an_unknown_setting_is_refused_by_name(name: str, remedy: str) -> None:
+    with pytest.raises(BadSetting) as refused, Client.local(**{name: "offline"}):
+        pass
+    assert str(refused.value) == f"{name} is not the name of a setting; {remedy}"
+    assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
+
+
+async def test_the_async_client_refuses_an_unknown_setting() -> None:
+    with pytest.raises(BadSetting, match="LLM_PROVIDR is not the name of a setting"):
+        async with AsyncClient.local(LLM_PROVIDR="offline"):
+            pass
+
+
 def test_trajectories_of_one_task_are_contrasted(tmp_path: Path) -> None:
     files = sorted(EXAMPLES.glob("git-push-*.json"))
     with Client.local(**build_temp_settings(tmp_path)) as client:
