@@ -181,6 +181,15 @@ class TestCommand:
         assert run("hooks", "uninstall", "claude", "--project").out.startswith("Removed the hooks of Claude Code:")
         assert not file.exists()
 
+    def test_the_hooks_keep_the_addresses_of_the_environment(
+        self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HANSEI_URL", "http://127.0.0.1:43080")
+        monkeypatch.setenv("HANSEI_ADDR", "127.0.0.1:43050")
+        assert run("hooks", "install", "codex", "--project").code == 0
+        text = (tmp_path / "shop/.codex/hooks.json").read_text()
+        assert "--url http://127.0.0.1:43080 --addr 127.0.0.1:43050" in text
+
     @pytest.mark.parametrize(
         ("arguments", "problem"),
         [

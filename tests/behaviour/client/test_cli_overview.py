@@ -87,6 +87,12 @@ class TestOpen:
         outcome = hansei("open", "playbooks/devtools", "--url", console_url, "--print")
         assert outcome.out == f"{console_url}#/playbooks/devtools\n"
 
+    def test_open_uses_the_gateway_of_the_hooks(
+        self, hansei: Hansei, console_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HANSEI_URL", console_url)
+        assert hansei("open", "--print").out == f"{console_url}console/\n"
+
     def test_open_starts_a_browser(self, hansei: Hansei, console_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         opened: list[str] = []
 

@@ -11,7 +11,7 @@ import typer
 
 from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, Exit, fail
-from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL
+from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL, URL_VARIABLE
 from hansei.client.hooks.handlers import HookOptions, build_handlers, find_program, find_settings_file, get_base
 from hansei.client.hooks.run import check_dataset
 from hansei.client.hooks.settings_file import SettingsChange, UnreadableSettings, list_own_handlers
@@ -44,10 +44,22 @@ def install(
     user: User = True,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="The dataset.")] = DEFAULT_DATASET,
     url: Annotated[
-        str, typer.Option("--url", metavar="URL", help=f"The HTTP address of the gateway. [default: {DEFAULT_URL}]")
+        str,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            envvar=URL_VARIABLE,
+            help=f"The HTTP address of the gateway; the hooks keep it. [default: {DEFAULT_URL}]",
+        ),
     ] = "",
     addr: Annotated[
-        str, typer.Option("--addr", metavar="HOST:PORT", help="The gRPC address of the gateway, for learning.")
+        str,
+        typer.Option(
+            "--addr",
+            metavar="HOST:PORT",
+            envvar="HANSEI_ADDR",
+            help="The gRPC address of the gateway, for learning; the hooks keep it.",
+        ),
     ] = "",
     checks: Annotated[
         bool, typer.Option("--checks/--no-checks", help="Only for claude: check each tool call before it is made.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,13 +10,13 @@ import typer
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import Exit, fail
+from hansei.client.hooks.agents import DEFAULT_URL, URL_VARIABLE
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
 commands = CommandGroup()
 
-DEFAULT_CONSOLE = "http://127.0.0.1:8080/console/"
 CONNECT_SECONDS = 2.0
 
 
@@ -40,14 +41,18 @@ def open_console(
     ] = "",
     url: Annotated[
         str,
-        typer.Option(metavar="URL", envvar="HANSEI_CONSOLE_URL", help=f"The console. [default: {DEFAULT_CONSOLE}]"),
+        typer.Option(
+            metavar="URL",
+            envvar="HANSEI_CONSOLE_URL",
+            help=f"The console. [default: /console/ of HANSEI_URL, which is {DEFAULT_URL} unless it is set]",
+        ),
     ] = "",
     print_only: Annotated[bool, typer.Option("--print", help="Print the address; open no browser.")] = False,
 ) -> None:
     """Open the console in the browser."""
     import webbrowser
 
-    address = url or DEFAULT_CONSOLE
+    address = url or f"{(os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip('/')}/console/"
     _fail_if_unreachable(address)
     target = f"{address.rstrip('/')}/#/{page.lstrip('#/')}" if page else address
     typer.echo(target)

@@ -6,6 +6,7 @@ https://cursor.com/docs/hooks.
 
 from __future__ import annotations
 
+URL_VARIABLE = "HANSEI_URL"
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_DATASET = "coding"
 

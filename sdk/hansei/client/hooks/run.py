@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL, HookAgent
+from hansei.client.hooks.agents import AGENTS, DEFAULT_DATASET, DEFAULT_URL, URL_VARIABLE, HookAgent
 from hansei.client.hooks.http_post import PostFailed, post_json
 from hansei.client.masking import SecretMask
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 def _parse_arguments(arguments: list[str]) -> tuple[HookAgent, dict[str, str]]:
     options = {
         "--dataset": os.environ.get("HANSEI_DATASET", DEFAULT_DATASET),
-        "--url": os.environ.get("HANSEI_URL", DEFAULT_URL),
+        "--url": os.environ.get(URL_VARIABLE, DEFAULT_URL),
         "--addr": os.environ.get("HANSEI_ADDR", ""),
     }
     names, values = arguments[1::2], arguments[2::2]
