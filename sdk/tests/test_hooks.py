@@ -172,8 +172,8 @@ def test_a_refusal_of_the_gateway_is_shown_and_the_agent_continues(gateway: Gate
         (["claude", "--dataset"], "{}", "usage: hansei hook"),
         (["claude", "--colour", "red"], "{}", "usage: hansei hook"),
         (["claude", "--dataset", "a b"], "{}", "the dataset 'a b' must match"),
-        (["claude"], "{", "Expecting property name"),
-        (["claude"], "[]", "the input must be a JSON object"),
+        (["claude"], "{", "hansei: stdin must be a JSON object: Expecting property name"),
+        (["claude"], "[]", "hansei: stdin must be a JSON object"),
     ],
 )
 def test_wrong_usage_never_has_the_exit_code_by_which_agents_refuse(
@@ -182,6 +182,11 @@ def test_wrong_usage_never_has_the_exit_code_by_which_agents_refuse(
     ran = run_hook(*arguments, event=stdin)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert problem in ran.stderr
+
+
+def test_a_wrong_time_limit_is_named() -> None:
+    ran = run_hook("claude", event="{}", HANSEI_HOOK_SECONDS="soon")
+    assert (ran.returncode, ran.stderr) == (1, "hansei: HANSEI_HOOK_SECONDS: 'soon' must be a number\n")
 
 
 def test_a_hook_imports_nothing_that_loads_slowly() -> None:

@@ -38,11 +38,9 @@ def main(arguments: list[str]) -> int:
     """Handle one event. Returns the exit code, 0, or 1 for wrong usage and input that is not JSON."""
     start = time.monotonic()
     try:
-        deadline = start + float(os.environ.get("HANSEI_HOOK_SECONDS", SECONDS))
+        deadline = start + _read_seconds()
         agent, options = _parse_arguments(arguments)
-        document = json.loads(sys.stdin.buffer.read())
-        if not isinstance(document, dict):
-            raise ValueError("the input must be a JSON object")
+        document = _read_event()
     except ValueError as error:
         sys.stderr.write(f"hansei: {error}\n")
         return 1
@@ -54,6 +52,24 @@ def main(arguments: list[str]) -> int:
         output = _ask_gateway(agent, document, options, deadline)
     sys.stdout.write(output + "\n")
     return 0
+
+
+def _read_seconds() -> float:
+    text = os.environ.get("HANSEI_HOOK_SECONDS", str(SECONDS))
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"HANSEI_HOOK_SECONDS: {text!r} must be a number") from None
+
+
+def _read_event() -> dict[str, object]:
+    try:
+        document = json.loads(sys.stdin.buffer.read())
+    except ValueError as error:
+        raise ValueError(f"stdin must be a JSON object: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError("stdin must be a JSON object")
+    return document
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[HookAgent, dict[str, str]]:
