@@ -196,3 +196,15 @@ def test_the_commands_of_a_server_at_another_address_name_it() -> None:
 
 def test_the_help_of_up_names_the_address_of_the_console(capfd: pytest.CaptureFixture[str]) -> None:
     assert "HANSEI_HTTP_ADDRESS" in runner(capfd)("up", "--help").out
+
+
+def test_effects_and_decisions_show_a_half_as_the_console_does() -> None:
+    served, withheld = (epb.ArmSummary(sessions=8, success_rate=rate) for rate in (0.625, 0.0))
+    effect = epb.Effect(served=served, withheld=withheld, difference=0.625, lower=-0.125, upper=0.875)
+    bullet = epb.BulletEffect(bullet_id=BULLET, effect=effect, state=epb.BULLET_STATE_TRIAL)
+    measured = {**_build_measurements(), "effects": [bullet]}
+    table = render(trials.effects(measured, DATASET), 200)
+    line = render(trials.decision(epb.Decision(bullet_id=BULLET, effect=effect)), 200)
+    assert "63%" in table
+    assert "+63" in table
+    assert "+63 (-12 to +88) points" in line

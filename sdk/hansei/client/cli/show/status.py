@@ -17,8 +17,11 @@ from hansei.client.cli.show.words import (
     ID,
     count_noun,
     format_cost,
+    format_percent,
+    format_points,
     format_time,
     keep_ids_whole,
+    round_points,
 )
 
 FIRST_STEPS = (
@@ -69,7 +72,7 @@ def _render_table(rows: list[Mapping[str, Any]]) -> Table:
 def _format_success(success: Any) -> str:
     if success is None:
         return "–"
-    return f"{success.share:.0%} ({100 * success.lower:.0f} to {100 * success.upper:.0f})"
+    return f"{format_percent(success.share)} ({round_points(success.lower)} to {round_points(success.upper)})"
 
 
 def _format_usage(usage: Any) -> str:
@@ -87,7 +90,7 @@ def _format_lift(row: Mapping[str, Any]) -> Text:
     if not (lift.served.sessions and lift.withheld.sessions):
         return Text(f"{lift.served.sessions + lift.withheld.sessions} sessions so far", FAINT)
     style = GOOD if lift.lower > 0 else BAD if lift.upper < 0 else ""
-    text = f"{100 * lift.difference:+.0f} points ({100 * lift.lower:+.0f} to {100 * lift.upper:+.0f})"
+    text = f"{format_points(lift.difference)} points ({format_points(lift.lower)} to {format_points(lift.upper)})"
     return Text(text if row["trials_running"] else f"{text}, trials stopped", style)
 
 

@@ -16,6 +16,8 @@ from hansei.client.cli.show.words import (
     ID,
     count_noun,
     format_enum_name,
+    format_percent,
+    format_points,
     format_time,
     keep_ids_whole,
     label_row,
@@ -104,8 +106,8 @@ def decision(made: epb.Decision) -> RenderableType:
     line.append(made.bullet_id, ID).append(f"  {_format_state(made.before)} → ")
     line.append(_format_state(made.after), STATE_STYLES.get(made.after, ""))
     effect = made.effect
-    interval = f"{_format_points(effect.lower)} to {_format_points(effect.upper)}"
-    line.append(f"  {_format_points(effect.difference)} ({interval}) points")
+    interval = f"{format_points(effect.lower)} to {format_points(effect.upper)}"
+    line.append(f"  {format_points(effect.difference)} ({interval}) points")
     sessions = f"{effect.served.sessions} served, {effect.withheld.sessions} withheld"
     line.append(f"  {sessions}, evidence {effect.evidence:.4g}", FAINT)
     if made.revision:
@@ -134,17 +136,13 @@ def _format_effect(effect: epb.Effect) -> Iterator[str]:
     """Yield the cells of an effect; differences and intervals in points of a hundred."""
     for arm in (effect.served, effect.withheld):
         yield str(arm.sessions)
-        yield f"{arm.success_rate:.0%}" if arm.sessions else "–"
+        yield format_percent(arm.success_rate) if arm.sessions else "–"
     if effect.served.sessions and effect.withheld.sessions:
-        yield _format_points(effect.difference)
-        yield f"{_format_points(effect.lower)} to {_format_points(effect.upper)}"
+        yield format_points(effect.difference)
+        yield f"{format_points(effect.lower)} to {format_points(effect.upper)}"
         yield f"{effect.evidence:.4g}"
     else:
         yield from ("–", "–", "–")
-
-
-def _format_points(difference: float) -> str:
-    return f"{100 * difference:+.0f}"
 
 
 def _format_state(state: epb.BulletState.ValueType) -> str:

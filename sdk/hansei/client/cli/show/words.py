@@ -84,6 +84,21 @@ def format_cost(cost_usd: float) -> str:
     return f"${cost_usd:.{decimals}f}"
 
 
+def format_percent(share: float) -> str:
+    """Return a share of one in percent, `63%`."""
+    return f"{round_points(share)}%"
+
+
+def format_points(difference: float) -> str:
+    """Return a difference of shares in points of a hundred, `+63`."""
+    return f"{round_points(difference):+}"
+
+
+def round_points(share: float) -> int:
+    """Return a share in whole points of a hundred; halves are rounded up, as in the console."""
+    return math.floor(100 * share + 0.5)
+
+
 def format_enum_name(enum: Any, value: int) -> str:
     """Return the name of an enum value in lower case, without the name of the enum: JOB_STATE_RUNNING is `running`."""
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
