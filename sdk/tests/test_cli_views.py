@@ -208,3 +208,10 @@ def test_effects_and_decisions_show_a_half_as_the_console_does() -> None:
     assert "63%" in table
     assert "+63" in table
     assert "+63 (-12 to +88) points" in line
+
+
+@pytest.mark.parametrize(("state", "is_decided"), [("PROVEN", True), ("NO_EFFECT", True), ("TRIAL", False)])
+def test_effects_say_that_the_numbers_of_a_decided_bullet_stay(state: str, is_decided: bool) -> None:
+    bullet = epb.BulletEffect(bullet_id=BULLET, state=epb.BulletState.Value(f"BULLET_STATE_{state}"))
+    text = render(trials.effects({**_build_measurements(), "effects": [bullet]}, DATASET), 200)
+    assert ("The numbers of a decided bullet are those at its decision" in text) is is_decided

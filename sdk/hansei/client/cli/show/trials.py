@@ -161,5 +161,7 @@ def _list_conclusions(trials: GetTrialsResponse, conclusion: str, bullets: list[
     undecided = [bullet for bullet in bullets if bullet.state == epb.BULLET_STATE_TRIAL]
     if undecided:
         yield f"{count_noun(len(undecided), 'bullet')} of {len(bullets)} on trial: nothing is known about them yet."
+    if any(bullet.state not in (epb.BULLET_STATE_TRIAL, epb.BULLET_STATE_UNSPECIFIED) for bullet in bullets):
+        yield "The numbers of a decided bullet are those at its decision; later sessions do not change them."
     if trials.sessions_without_outcome:
         yield f"{trials.sessions_without_outcome} of {count_noun(trials.sessions, 'session')} reported no outcome."
