@@ -421,3 +421,16 @@ async def test_retention_by_age_finds_trajectories_behind_one_with_a_later_time(
         (size,) = {(await archive.find_totals(DATASET)).size}
         assert await archive.store.delete_expired(DATASET, Retention(9_999, size - 1)) == 1
         assert await list_ids(servicer) == ["new"]
+
+
+@pytest.mark.parametrize("text", ["İstanbul", "ISTANBUL ẞ", "100%_/ done"])
+async def test_an_error_is_found_by_its_stored_text(database_location: str, text: str) -> None:
+    result = trajectory_pb2.Step(
+        role=trajectory_pb2.STEP_ROLE_TOOL, tool_call_id="1", content=f"Exception: cannot reach {text}"
+    )
+    async with open_archive(EvidenceRepository(database_location)) as (servicer, _, _):
+        await store(servicer, steps=[make_trajectory().steps[0], result])
+        await store(servicer, "other")
+        (error,) = (await read(servicer)).summary.errors
+        assert await list_ids(servicer, error=error.message) == ["t-1"]
+        assert await list_ids(servicer, error=error.message.upper() if text.isascii() else error.message) == ["t-1"]

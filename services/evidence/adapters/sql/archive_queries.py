@@ -180,10 +180,16 @@ def select_page(
     for kind, value in filters.marks:
         conditions.append(_has_mark(dataset_id, kind, archive_mark.c.value == value))
     if filters.error_text:
-        contains = func.lower(archive_mark.c.value).contains(filters.error_text.lower(), autoescape=True)
+        # The database lowers both: its rules may differ from Python's.
+        pattern = func.lower(f"%{_escape_pattern(filters.error_text)}%")
+        contains = func.lower(archive_mark.c.value).like(pattern, escape="/")
         conditions.append(_has_mark(dataset_id, MarkKind.ERROR, contains))
     query = select(*_WITHOUT_BODY).where(*conditions).order_by(columns.number.desc()).limit(limit)
     return list(connection.execute(query))
+
+
+def _escape_pattern(text: str) -> str:
+    return text.replace("/", "//").replace("%", "/%").replace("_", "/_")
 
 
 def _has_mark(dataset_id: int, kind: MarkKind, condition: ColumnElement[bool]) -> ColumnElement[bool]:
